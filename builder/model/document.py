@@ -1,0 +1,253 @@
+"""YAML text to a small tree of our own, and plain data back to YAML. The only import of yaml.
+
+In the tree (`Text`, `Listing`, `Table`) a scalar keeps the characters the user wrote (3.10 stays 3.10) and a key keeps
+its line; duplicate keys, alias bombs, tabs and encodings are refused here, once for recipes and sites alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Union
+
+import yaml
+
+from builder.model.finding import ConfigError, Finding, Place
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# A real environment file has hundreds of nodes; an alias bomb has millions once its aliases are followed.
+NODE_LIMIT = 20_000
+DEPTH_LIMIT = 50
+SIZE_LIMIT = 4 * 1024 * 1024  # bytes
+
+Kind = Literal["text", "number", "bool", "null", "date"]
+TAGS: Mapping[str, Kind] = {
+    "tag:yaml.org,2002:int": "number",
+    "tag:yaml.org,2002:float": "number",
+    "tag:yaml.org,2002:bool": "bool",
+    "tag:yaml.org,2002:null": "null",
+    "tag:yaml.org,2002:timestamp": "date",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A scalar as it was written; `kind` is what plain YAML would have read it as."""
+
+    raw: str
+    line: int
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A sequence."""
+
+    items: tuple[Value, ...]
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A mapping, keys in the order of the file and unique."""
+
+    entries: tuple[tuple[Text, Value], ...]
+    line: int
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, None when absent."""
+        return next((value for name, value in self.entries if name.raw == key), None)
+
+    def line_of(self, key: str) -> int:
+        """Return the line of a key, the table's own when absent."""
+        return next((name.line for name, _ in self.entries if name.raw == key), self.line)
+
+
+Value = Union[Text, Listing, Table]  # noqa: UP007 - a forward reference needs Union on Python 3.10
+
+
+def describe(value: Value) -> str:
+    """Say what was found in the user's words."""
+    if isinstance(value, Listing):
+        return "a list"
+    if isinstance(value, Table):
+        return "a table of keys"
+    shown = value.raw if len(value.raw) <= 40 else value.raw[:37] + "..."
+    return {
+        "text": f"the text '{shown}'",
+        "number": f"the number {shown}",
+        "bool": f"the yes/no value {shown}",
+        "null": "nothing",
+        "date": f"the date {shown}",
+    }[value.kind]
+
+
+def read_text(path: Path, *, what: str) -> str:
+    """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot."""
+
+    def fault(code: str, message: str, fix: str, line: int | None = None) -> ConfigError:
+        return ConfigError(Finding(code=code, message=message, at=Place(file=str(path), line=line), fix=fix))
+
+    try:
+        if path.is_dir():
+            raise fault("file-folder", f"the {what} '{path}' is a folder", f"give the {what} file inside it")
+        if path.exists() and not path.is_file():
+            raise fault("file-special", f"the {what} '{path}' is not a regular file", "save it to a file first")
+        if path.is_file() and path.stat().st_size > SIZE_LIMIT:
+            raise fault("file-large", f"the {what} '{path}' is larger than 4 MiB", f"this is hardly a {what}: check it")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise fault("file-missing", f"the {what} '{path}' does not exist", "check the path") from None
+    except OSError as error:
+        reason = (error.strerror or "unknown reason").lower()
+        raise fault("file-unreadable", f"the {what} '{path}' cannot be read: {reason}", "check its rights") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise fault("file-encoding", f"the {what} is not UTF-8 text", "save it as UTF-8", line) from None
+    if "\x00" in text:
+        raise fault("file-binary", f"the {what} holds a NUL byte: it is not text", "check that it is the right file")
+    return text
+
+
+def parse_yaml(text: str, *, file: str) -> Value | None:
+    """Parse one YAML document, None when it is empty; raises ConfigError with all duplicate keys at once."""
+    try:
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_syntax_finding(error, text=text, file=file)) from None
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1 if isinstance(error.position, int) else None
+        message = "the file holds a character that YAML does not allow"
+        raise ConfigError(
+            Finding(code="yaml-character", message=message, at=Place(file=file, line=line), fix="remove it")
+        ) from None
+    except RecursionError:
+        raise ConfigError(_too_deep(file)) from None
+    if node is None:
+        return None
+    return _Converter(file).convert(node)
+
+
+def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Finding:
+    mark = error.problem_mark or error.context_mark
+    number = mark.line + 1 if mark else None
+    lines = text.splitlines()
+    written = lines[number - 1] if number is not None and number <= len(lines) else ""
+    at = Place(file=file, line=number)
+    indent = written[: len(written) - len(written.lstrip())]
+    if "\t" in indent or "'\\t'" in str(error.problem):
+        return Finding(code="yaml-tab", message="a tab is used for indentation", at=at, fix="use spaces in its place")
+    if "expected a single document" in str(error.context):
+        message = "the file holds more than one YAML document"
+        return Finding(code="yaml-documents", message=message, at=at, fix="remove the second '---' and what follows it")
+    if "undefined alias" in str(error.problem):
+        message = str(error.problem).replace("found ", "").replace('"', "'")
+        return Finding(
+            code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix="put quotes round it"
+        )
+    problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
+    return Finding(
+        code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"
+    )
+
+
+def _too_deep(file: str) -> Finding:
+    message = f"the file is nested more than {DEPTH_LIMIT} levels deep"
+    return Finding(code="yaml-deep", message=message, at=Place(file=file), fix="write it flat")
+
+
+class _Converter:
+    """yaml nodes to our tree, with a limit on the nodes that aliases may unfold to."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.count = 0
+        self.duplicates: list[Finding] = []
+
+    def convert(self, node: yaml.Node) -> Value:
+        value = self._value(node, depth=0)
+        if self.duplicates:
+            raise ConfigError(*self.duplicates)
+        return value
+
+    def _value(self, node: yaml.Node, *, depth: int) -> Value:
+        line = node.start_mark.line + 1
+        self.count += 1
+        if self.count > NODE_LIMIT:
+            message = f"the file unfolds to more than {NODE_LIMIT} values (aliases of aliases?)"
+            raise ConfigError(
+                Finding(
+                    code="yaml-bomb",
+                    message=message,
+                    at=Place(file=self.file, line=line),
+                    fix="write it without aliases",
+                )
+            )
+        if depth > DEPTH_LIMIT:
+            raise ConfigError(_too_deep(self.file))
+        if isinstance(node, yaml.ScalarNode):
+            return Text(raw=node.value, line=line, kind=TAGS.get(node.tag, "text") if node.style is None else "text")
+        if isinstance(node, yaml.SequenceNode):
+            return Listing(items=tuple(self._value(item, depth=depth + 1) for item in node.value), line=line)
+        assert isinstance(node, yaml.MappingNode)
+        return self._table(node, line=line, depth=depth)
+
+    def _table(self, node: yaml.MappingNode, *, line: int, depth: int) -> Table:
+        entries: dict[str, tuple[Text, Value]] = {}
+        for key_node, value_node in node.value:
+            key_line = key_node.start_mark.line + 1
+            at = Place(file=self.file, line=key_line)
+            if not isinstance(key_node, yaml.ScalarNode):
+                message = "a key must be a word, found a list or a table"
+                self.duplicates.append(
+                    Finding(code="yaml-key", message=message, at=at, fix="put quotes round text with { or [")
+                )
+                continue
+            key = Text(raw=key_node.value, line=key_line)
+            value = self._value(value_node, depth=depth + 1)
+            if key.raw in entries:
+                first = entries[key.raw][0].line
+                message = f"the key '{key.raw}' stands twice, first in line {first}"
+                self.duplicates.append(Finding(code="yaml-duplicate", message=message, at=at, fix="keep one of them"))
+            else:
+                entries[key.raw] = (key, value)
+        return Table(entries=tuple(entries.values()), line=line)
+
+
+def walk(value: Value) -> Iterator[Text]:
+    """Every scalar below a value, in the order of the file."""
+    if isinstance(value, Text):
+        yield value
+    elif isinstance(value, Listing):
+        for item in value.items:
+            yield from walk(item)
+    else:
+        for _, item in value.entries:
+            yield from walk(item)
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """Write plain data as YAML, keys in the given order; a string that YAML would read as something else is quoted."""
+    return yaml.dump(
+        dict(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists are indented below their key, as people write environment files; aliases are never used."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True

@@ -1,0 +1,87 @@
+"""Findings (what a check has to say) and the errors that carry them; the exit codes live here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a finding is: a file, a line counted from 1 and the path of keys, each as far as known."""
+
+    file: str = ""
+    line: int | None = None
+    key: str = ""
+
+    def __str__(self) -> str:
+        where = self.file + (f":{self.line}" if self.line is not None else "")
+        return f"{where}: {self.key}" if where and self.key else where or self.key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One sentence that says what is wrong or worth knowing, where, and what to do about it."""
+
+    code: str
+    message: str
+    fix: str
+    at: Place | None = None
+    level: Level = "error"
+
+
+class BuilderError(Exception):
+    """An expected failure: it is printed as findings, never as a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, *findings: Finding) -> None:
+        self.findings: tuple[Finding, ...] = findings
+        super().__init__("; ".join(finding.message for finding in findings))
+
+
+class ConfigError(BuilderError):
+    """A recipe, a site file or the command line is faulty."""
+
+    exit_code = 2
+
+
+class UnsupportedError(BuilderError):
+    """This recipe cannot run on that site."""
+
+    exit_code = 3
+
+
+class ToolError(BuilderError):
+    """A program is missing or too old, or a resource such as disk space is short."""
+
+    exit_code = 4
+
+
+class StepError(BuilderError):
+    """A step of the plan failed."""
+
+    exit_code = 5
+
+
+class SmokeError(BuilderError):
+    """The image was built, but the smoke test failed in it."""
+
+    exit_code = 6
+
+
+def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
+    """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    listed = f"{noun}: {', '.join(names)}" if names else f"{noun}: none"
+    return f"did you mean '{close[0]}'? {listed}" if close else listed
+
+
+def errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Only the findings that stop the work."""
+    return tuple(finding for finding in findings if finding.level == "error")
