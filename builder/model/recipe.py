@@ -1,0 +1,106 @@
+"""A recipe: one environment file in its normal form, whatever format it came in. See `load.py` for the reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from builder.model.site import Vendor
+
+PythonMode = Literal["auto", "base", "env"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondaSpec:
+    """One conda dependency; `text` is the spec as conda reads it, `version` its constraint as written (`=3.12`, `>=1.2,<2`)."""
+
+    text: str
+    name: str
+    version: str = ""
+    build: str = ""
+    channel: str = ""
+    url: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipRequirement:
+    """One pip requirement. `text` is the line pip reads.
+
+    `name` is in its normal form (PEP 503), empty where only the build can tell (a URL or path without `name @`).
+    `specifier` is PEP 440 (`==2.6.0`); `url` is a URL, a `git+...` or a path.
+    """
+
+    text: str
+    name: str
+    specifier: str = ""
+    extras: tuple[str, ...] = ()
+    marker: str = ""
+    url: str = ""
+    editable: bool = False
+    hashes: tuple[str, ...] = ()
+    file: str = ""  # the file it stands in, where that is not the recipe (an inlined -r)
+    line: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipOptions:
+    """Options of a requirements file, in order; credentials in an index URL are refused when the file is read."""
+
+    index_url: str = ""
+    extra_index_urls: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    no_index: bool = False
+    pre: bool = False
+    require_hashes: bool = False
+    no_binary: tuple[str, ...] = ()
+    only_binary: tuple[str, ...] = ()
+    prefer_binary: bool = False
+    trusted_hosts: tuple[str, ...] = ()
+    constraints: tuple[PipRequirement, ...] = ()  # of the files that -c names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Smoke:
+    """What the image has to prove: imports that must work, workloads that must pass."""
+
+    imports: tuple[str, ...] = ()
+    workloads: tuple[Literal["mnist", "ddp"], ...] | None = None  # None: both where the recipe has torch, else none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """The optional `container:` section."""
+
+    gpu: tuple[Literal["amd", "nvidia", "intel", "cpu"], ...] = ()
+    base: str = ""
+    python: PythonMode = "auto"
+    system: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    run: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    smoke: Smoke = Smoke()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One environment. `file` is the path as the user gave it, `digest` the sha256 of everything that was read."""
+
+    name: str
+    file: str
+    digest: str
+    folder: str  # of the file: what relative paths in it mean
+    kind: Literal["conda", "pip"]
+    channels: tuple[str, ...] = ()
+    conda: tuple[CondaSpec, ...] = ()
+    pip: tuple[PipRequirement, ...] = ()
+    pip_options: PipOptions = PipOptions()
+    variables: Mapping[str, str] = field(default_factory=dict)
+    container: Container = Container()
+    lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
+
+    def wants(self, vendor: Vendor) -> bool:
+        """Whether the recipe is meant for GPUs of a vendor; without `container.gpu` it is meant for any."""
+        return not self.container.gpu or vendor in self.container.gpu
