@@ -13,7 +13,7 @@ PythonMode = Literal["auto", "base", "env"]
 
 @dataclass(frozen=True, kw_only=True)
 class CondaSpec:
-    """One conda dependency; `text` is the spec as conda reads it, `version` its constraint as written (`=3.12`, `>=1.2,<2`)."""
+    """One conda dependency; `text` as conda reads it, `version` its constraint as written (`=3.12`, `>=1.2,<2`)."""
 
     text: str
     name: str
