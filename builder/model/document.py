@@ -194,7 +194,7 @@ class _Converter:
         if depth > DEPTH_LIMIT:
             raise ConfigError(_too_deep(self.file))
         if isinstance(node, yaml.ScalarNode):
-            return Text(raw=node.value, line=line, kind=TAGS.get(node.tag, "text") if node.style is None else "text")
+            return Text(raw=node.value, line=line, kind=TAGS.get(node.tag, "text") if not node.style else "text")
         if isinstance(node, yaml.SequenceNode):
             return Listing(items=tuple(self._value(item, depth=depth + 1) for item in node.value), line=line)
         assert isinstance(node, yaml.MappingNode)
