@@ -116,6 +116,7 @@ def read_text(path: Path, *, what: str) -> str:
 def parse_yaml(text: str, *, file: str) -> Value | None:
     """Parse one YAML document, None when it is empty; raises ConfigError with all duplicate keys at once."""
     try:
+        _refuse_deep(text, file=file)
         loader = Loader(text)
         try:
             node = loader.get_single_node()
@@ -159,9 +160,21 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
     )
 
 
-def _too_deep(file: str) -> Finding:
+def _refuse_deep(text: str, *, file: str) -> None:
+    """Stop before nodes are composed: LibYAML's binding recurses in C, and a hostile depth ends the process there."""
+    depth = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            depth += 1
+            if depth > DEPTH_LIMIT:
+                raise ConfigError(_too_deep(file, line=event.start_mark.line + 1))
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            depth -= 1
+
+
+def _too_deep(file: str, *, line: int | None = None) -> Finding:
     message = f"the file is nested more than {DEPTH_LIMIT} levels deep"
-    return Finding(code="yaml-deep", message=message, at=Place(file=file), fix="write it flat")
+    return Finding(code="yaml-deep", message=message, at=Place(file=file, line=line), fix="write it flat")
 
 
 class _Converter:
