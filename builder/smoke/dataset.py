@@ -9,6 +9,7 @@ from typing import Optional, Tuple
 from . import digits, idx
 from .failure import Failure
 
+SAMPLES = {"mnist": 8000, "drawn": 4000}  # training images where nobody asks for another number
 _TEST_EVERY = 5  # one image in five is kept for the test when the files hold one set only
 
 
@@ -21,8 +22,9 @@ class Digits:
     test: Tuple[bytes, bytes]
 
 
-def load(folder: Optional[str], samples: int, seed: int = 1) -> Digits:
+def load(folder: Optional[str], samples: Optional[int] = None, seed: int = 1) -> Digits:
     """Load at most ``samples`` training images from the folder's MNIST files, or draw that many; raises Failure."""
+    samples = samples or SAMPLES["drawn" if folder is None else "mnist"]
     if folder is None:
         tests = max(1, samples // (_TEST_EVERY - 1))
         return Digits("drawn", digits.draw(0, samples, seed), digits.draw(samples, tests, seed))

@@ -1,0 +1,52 @@
+"""Parse, choose the workload, run it, judge it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Dict, List
+
+from . import record, run, verdict
+from .failure import Failure, Misuse
+from .options import Options, parse
+
+
+def main(arguments: List[str]) -> int:
+    """Run the command line and return the exit status."""
+    options = parse(arguments)
+    try:
+        return _COMMANDS[options.workload](options)
+    except (Failure, Misuse) as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 2
+
+
+def _mnist(options: Options) -> int:
+    from . import mnist
+
+    return run.Run(options).perform(mnist.work)
+
+
+def _imports(options: Options) -> int:
+    from . import imports
+
+    return run.Run(options).perform(imports.work)
+
+
+def _ddp(options: Options) -> int:
+    from . import ddp
+
+    return ddp.main(options)
+
+
+def _judge(options: Options) -> int:
+    checks = verdict.judge(record.read(options.file))
+    run.print_verdict(checks)
+    return 0 if verdict.passed(checks) else 1
+
+
+_COMMANDS: Dict[str, Callable[[Options], int]] = {
+    "mnist": _mnist,
+    "ddp": _ddp,
+    "imports": _imports,
+    "judge": _judge,
+}

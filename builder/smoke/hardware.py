@@ -1,0 +1,126 @@
+"""What torch was built for and what it sees: builds, devices, the device of this rank."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Dict, List, Optional, Tuple
+
+from .failure import Failure
+
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+
+
+def load_torch() -> Any:
+    """Import torch; raises Failure when that does not work, whatever the reason."""
+    warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
+    try:
+        import torch
+    except Exception as fault:
+        lines = str(fault).strip().splitlines() or [type(fault).__name__]
+        raise Failure(f"torch cannot be imported: {lines[0]}") from None
+    return torch
+
+
+def describe_torch(torch: Any) -> Dict[str, Any]:
+    """Versions that torch was built with, and the GPU architectures it has kernels for."""
+    accelerator = _module(torch, "xpu") if getattr(torch.version, "xpu", None) else torch.cuda
+    listed = getattr(accelerator, "get_arch_list", None)
+    return {
+        "version": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "xpu": getattr(torch.version, "xpu", None),
+        "architectures": [str(name) for name in _quietly(listed) or []],
+    }
+
+
+def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, int]:
+    """Choose the kind of device and the number of this rank's one; raises Failure when ``wanted`` is not there.
+
+    A rank that sees exactly one GPU was given it by the launcher (Slurm's --gpus-per-task, ROCR_VISIBLE_DEVICES).
+    """
+    for kind in ("cuda", "xpu"):
+        if wanted in ("auto", kind):
+            count = visible(torch, kind)
+            if count:
+                return kind, local_rank % count
+    if wanted not in ("auto", "cpu"):
+        built = describe_torch(torch)
+        builds = ", ".join(f"{name} {built[name]}" for name in ("cuda", "hip", "xpu") if built[name]) or "the CPU only"
+        raise Failure(f'no "{wanted}" device: torch {built["version"]} is built for {builds} and sees none')
+    return "cpu", 0
+
+
+def visible(torch: Any, kind: str) -> int:
+    """How many devices of this kind torch sees."""
+    module = _module(torch, kind)
+    if module is None or not _quietly(module.is_available):
+        return 0
+    return int(_quietly(module.device_count) or 0)
+
+
+def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
+    """Name the device, count its like, and give what tells it from the others of its host."""
+    if kind == "cpu":
+        return {"type": "cpu", "index": 0, "count": _cores(), "name": "cpu", "identity": None, "architecture": None}
+    properties = _module(torch, kind).get_device_properties(index)
+    return {
+        "type": kind,
+        "index": index,
+        "count": visible(torch, kind),
+        "name": str(getattr(properties, "name", "unknown")),
+        "architecture": _architecture(properties),
+        "memory": getattr(properties, "total_memory", None),
+        "identity": _identity(properties, index),
+        "visible": {name: os.environ[name] for name in _VISIBLE if name in os.environ},
+    }
+
+
+def prepare(torch: Any, kind: str, index: int) -> Any:
+    """Make this the process's current device and return it."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    _module(torch, kind).set_device(index)
+    return torch.device(kind, index)
+
+
+def _identity(properties: Any, index: int) -> str:
+    """The address and number burnt into the device; where torch tells none (before 2.7), how it was selected."""
+    address = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
+    number = getattr(properties, "uuid", None)
+    parts: List[str] = [":".join(str(part) for part in address if part is not None)]
+    if number is not None:
+        parts.append(str(number))
+    else:
+        parts += [f"{name}={os.environ[name]}" for name in _VISIBLE if name in os.environ]
+        parts.append(f"index={index}")
+    return " ".join(part for part in parts if part)
+
+
+def _architecture(properties: Any) -> Optional[str]:
+    gfx = getattr(properties, "gcnArchName", None)
+    if gfx:
+        return str(gfx)
+    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+    return None if major is None or minor is None else f"sm_{major}{minor}"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _module(torch: Any, kind: str) -> Any:
+    return getattr(torch, kind, None)
+
+
+def _quietly(call: Any) -> Any:
+    """The call's answer; a driver that is missing or broken is an answer too: none."""
+    if call is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return call()
+    except Exception:
+        return None

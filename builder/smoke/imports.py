@@ -1,0 +1,39 @@
+"""Import the named modules, one after the other, in one process as a program would."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from typing import Any, Dict
+
+from . import record
+from .run import Run, first_line
+
+
+def work(run: Run) -> None:
+    """Fill the run's result; a module that kills the process leaves its name in the result's error."""
+    found = run.result["imports"] = []
+    for name in run.options.modules:
+        if run.options.result is not None:
+            run.result["error"] = f'the process ended while importing "{name}"'
+            record.write(run.options.result, run.result)
+        entry = _imported(name)
+        found.append(entry)
+        run.say(f"{name} {entry['version'] or ''} {entry['error'] or 'imported'} ({entry['seconds']:.2f} s)")
+
+
+def _imported(name: str) -> Dict[str, Any]:
+    began = time.monotonic()
+    error = version = None
+    try:
+        importlib.import_module(name)
+        version = _version(name)
+    except (Exception, SystemExit) as fault:
+        error = f"{type(fault).__name__}: {first_line(fault)}"
+    return {"name": name, "error": error, "version": version, "seconds": round(time.monotonic() - began, 3)}
+
+
+def _version(name: str) -> Any:
+    version = getattr(sys.modules.get(name.split(".")[0]), "__version__", None)
+    return None if version is None else str(version)

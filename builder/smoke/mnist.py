@@ -1,0 +1,45 @@
+"""Train and test on one device."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from . import dataset, hardware
+from .run import Run
+
+
+def work(run: Run) -> None:
+    """Fill the run's result; raises Failure."""
+    options, result = run.options, run.result
+    torch = hardware.load_torch()
+    result["torch"] = hardware.describe_torch(torch)
+    kind, index = hardware.choose_device(torch, options.device)
+    result["device"] = hardware.describe_device(torch, kind, index)
+    result["seconds"]["import"] = round(run.seconds(), 3)
+    run.say(f"torch {result['torch']['version']} on {result['device']['name']}")
+    digits = dataset.load(options.data, options.samples, options.seed)
+    result["seconds"]["data"] = round(run.seconds() - result["seconds"]["import"], 3)
+    _train(run, torch, hardware.prepare(torch, kind, index), digits)
+
+
+def _train(run: Run, torch: Any, device: Any, digits: dataset.Digits) -> None:
+    from . import training  # imports torch
+
+    options, result = run.options, run.result
+    result["data"] = training.describe(digits)
+    run.say("{train} digits to train on, {test} to test with ({source})".format(**result["data"]))
+    torch.manual_seed(options.seed)
+    course = training.plan_course(digits, 1, options.epochs)
+    trainer = training.Trainer(training.network().to(device), course)
+    images, labels = training.load_pair(digits.train, device)
+    began = time.monotonic()
+    for epoch in range(course.epochs):
+        trainer.train_epoch(images, labels, torch.randperm(course.share).to(device))
+        result["training"] = trainer.summary()
+        run.say(f"epoch {epoch + 1} of {course.epochs}, loss {result['training']['last_loss']:.4f}")
+    result["seconds"]["train"] = round(time.monotonic() - began, 3)
+    right, loss = trainer.test(*training.load_pair(digits.test, device))
+    result["accuracy"] = right / len(digits.test[1])
+    result["test_loss"] = loss / len(digits.test[1])
+    run.say(f"accuracy {result['accuracy']:.4f}")

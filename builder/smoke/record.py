@@ -1,0 +1,92 @@
+"""Write results whole or not at all, and read them back."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import socket
+from typing import Any, Dict, Optional
+
+from .failure import Failure, Misuse
+from .options import Options
+from .verdict import SCHEMA
+
+UNFINISHED = "the run ended before its verdict"
+
+
+def blank(options: Options) -> Dict[str, Any]:
+    """Begin a result: what was asked, where, and the error that stands until a verdict replaces it."""
+    expected: Dict[str, Any] = {"seconds": options.timeout}
+    if options.workload == "imports":
+        expected["modules"] = list(options.modules)
+    else:
+        expected.update(device=options.device, vendor=options.expect_vendor, torch=options.expect_torch)
+    if options.workload == "ddp":
+        expected["ranks"] = options.ranks or options.expect_ranks
+    return {
+        "schema": SCHEMA,
+        "workload": options.workload,
+        "error": UNFINISHED,
+        "expected": expected,
+        "host": socket.gethostname(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "seconds": {},
+    }
+
+
+def claim(path: Optional[str], content: Dict[str, Any]) -> None:
+    """Write a first result, so that a killed run leaves a failed one; raises Misuse where none can be written."""
+    if path is None:
+        return
+    try:
+        write(path, content)
+    except OSError as fault:
+        raise Misuse(f'the result "{path}" cannot be written: {fault.strerror or fault}') from None
+
+
+def write(path: str, content: Dict[str, Any]) -> None:
+    """Write JSON beside its place and rename it there; raises OSError."""
+    if os.path.isdir(path):
+        raise IsADirectoryError(21, "it is a folder", path)
+    draft = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(_plain(content), file, indent=1, sort_keys=True, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        if os.path.exists(draft):
+            os.remove(draft)
+        raise
+
+
+def read(path: str) -> Any:
+    """Read a JSON file; raises Failure in one sentence when it cannot be read or is no JSON."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as fault:
+        raise Failure(f'"{path}" cannot be read: {fault.strerror or fault}') from None
+    except (ValueError, RecursionError) as fault:
+        raise Failure(f'"{path}" is not JSON: {fault}') from None
+
+
+def rank_path(result: str, rank: int) -> str:
+    """Where a rank keeps its own record, beside the result."""
+    return f"{result}.rank{rank}.json"
+
+
+def _plain(value: Any) -> Any:
+    """Replace what JSON has no word for (nan, inf) by its name."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

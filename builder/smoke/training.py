@@ -1,0 +1,143 @@
+"""The small network of PyTorch's MNIST example, its training and its test; imports torch.
+
+Two convolutions, 1,199,882 parameters, Adadelta with a falling rate: what the sites' own examples train.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch.nn import functional
+
+from .dataset import Digits
+from .digits import SIDE
+from .failure import Failure
+
+_BATCH = 64  # over all ranks together: the same training at any number of ranks
+_STEPS = {"mnist": 240, "drawn": 120}  # what takes them well over the floors of the verdict
+_RATE = 1.0
+_FALL = 0.7  # of the rate after each of the first five epochs' worth
+_TEST_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long and in what portions one rank trains; ``share`` is its images per epoch."""
+
+    epochs: int
+    batch: int
+    share: int
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps in one epoch."""
+        return math.ceil(self.share / self.batch)
+
+
+def plan_course(digits: Digits, world: int, epochs: Optional[int]) -> Course:
+    """Share the images among the ranks and choose the epochs that make enough steps; raises Failure without a share."""
+    images = len(digits.train[1])
+    share = images // world
+    if share < 1:
+        raise Failure(f"{images} training images are too few for {world} ranks")
+    batch = max(1, _BATCH // world)
+    return Course(epochs or max(1, round(_STEPS[digits.source] / math.ceil(share / batch))), batch, share)
+
+
+def network() -> Any:
+    """Build the network with the weights of the current random state."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10), nn.LogSoftmax(dim=1),
+    )  # fmt: skip
+
+
+def load_pair(pair: Tuple[bytes, bytes], device: Any) -> Tuple[Any, Any]:
+    """Put images and labels on the device; no numpy is needed."""
+    images = torch.frombuffer(bytearray(pair[0]), dtype=torch.uint8).view(-1, 1, SIDE, SIDE)
+    labels = torch.frombuffer(bytearray(pair[1]), dtype=torch.uint8).long()
+    return images.to(device), labels.to(device)
+
+
+def checksum(net: Any) -> str:
+    """SHA-256 over the bytes of every parameter, in order."""
+    total = hashlib.sha256()
+    for parameter in net.parameters():
+        data = parameter.detach().cpu().contiguous()
+        total.update(ctypes.string_at(data.data_ptr(), data.numel() * data.element_size()))
+    return total.hexdigest()
+
+
+class Trainer:
+    """A network in training and the record of its losses; ``net`` may be wrapped for many ranks."""
+
+    def __init__(self, net: Any, course: Course) -> None:
+        self.net = net
+        self.course = course
+        self.optimizer = torch.optim.Adadelta(net.parameters(), lr=_RATE)
+        fall = _FALL ** min(1.0, 5 / course.epochs)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=fall)
+        self.losses: List[float] = []
+        self.samples = 0
+        self.epochs_run = 0
+
+    def train_epoch(self, images: Any, labels: Any, order: Any) -> None:
+        """Train once on the images in this order."""
+        self.net.train()
+        losses = []
+        for chosen in order.split(self.course.batch):
+            self.optimizer.zero_grad()
+            loss = functional.nll_loss(self.net(_scaled(images[chosen])), labels[chosen])
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.detach())
+            self.samples += len(chosen)
+        self.losses += torch.stack(losses).cpu().tolist()
+        self.schedule.step()
+        self.epochs_run += 1
+
+    def test(self, images: Any, labels: Any) -> Tuple[int, float]:
+        """Count the right answers and sum the losses over the images."""
+        self.net.eval()
+        right, loss = 0, 0.0
+        with torch.no_grad():
+            for some, truth in zip(images.split(_TEST_BATCH), labels.split(_TEST_BATCH)):
+                answers = self.net(_scaled(some))
+                right += int((answers.argmax(dim=1) == truth).sum())
+                loss += float(functional.nll_loss(answers, truth, reduction="sum"))
+        return right, loss
+
+    def summary(self) -> Dict[str, Any]:
+        """The training in numbers: its length, its first and last losses (a tenth of the steps), a curve to plot."""
+        finite = [loss for loss in self.losses if math.isfinite(loss)]
+        tenth = max(1, len(self.losses) // 10)
+        curve = self.losses[:: max(1, len(self.losses) // 100)]
+        return {
+            "epochs": self.course.epochs,
+            "epochs_run": self.epochs_run,
+            "batch": self.course.batch,
+            "steps": len(self.losses),
+            "first_loss": _mean(self.losses[:tenth]),
+            "last_loss": _mean(self.losses[-tenth:]),
+            "non_finite": len(self.losses) - len(finite),
+            "losses": [round(loss, 5) for loss in curve],
+        }
+
+
+def describe(digits: Digits) -> Dict[str, Any]:
+    """Where the digits came from and how many there are."""
+    return {"source": digits.source, "train": len(digits.train[1]), "test": len(digits.test[1])}
+
+
+def _scaled(images: Any) -> Any:
+    return (images.float() / 255 - 0.1307) / 0.3081  # the mean and spread of MNIST's training images
+
+
+def _mean(values: List[float]) -> Optional[float]:
+    return sum(values) / len(values) if values else None
