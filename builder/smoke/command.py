@@ -6,7 +6,7 @@ import sys
 from typing import Callable, Dict, List
 
 from . import record, run, verdict
-from .failure import Failure, Misuse
+from .failure import RunError, UsageError
 from .options import Options, parse
 
 
@@ -15,7 +15,7 @@ def main(arguments: List[str]) -> int:
     options = parse(arguments)
     try:
         return _COMMANDS[options.workload](options)
-    except (Failure, Misuse) as fault:
+    except (RunError, UsageError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 2
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from . import digits, idx
-from .failure import Failure
+from .failure import RunError
 
 SAMPLES = {"mnist": 8000, "drawn": 4000}  # training images where nobody asks for another number
 _TEST_EVERY = 5  # one image in five is kept for the test when the files hold one set only
@@ -23,17 +23,17 @@ class Digits:
 
 
 def load(folder: Optional[str], samples: Optional[int] = None, seed: int = 1) -> Digits:
-    """Load at most ``samples`` training images from the folder's MNIST files, or draw that many; raises Failure."""
+    """Load at most ``samples`` training images from the folder's MNIST files, or draw that many; raises RunError."""
     samples = samples or SAMPLES["drawn" if folder is None else "mnist"]
     if folder is None:
         tests = max(1, samples // (_TEST_EVERY - 1))
         return Digits("drawn", digits.draw(0, samples, seed), digits.draw(samples, tests, seed))
     if not os.path.isdir(folder):
-        raise Failure(f'the data folder "{folder}" does not exist')
+        raise RunError(f'the data folder "{folder}" does not exist')
     train, test = idx.read_pair(folder, "train"), idx.read_pair(folder, "t10k")
     one = train or test
     if one is None:
-        raise Failure(
+        raise RunError(
             f'the data folder "{folder}" holds no MNIST files: expected t10k-images-idx3-ubyte and '
             "t10k-labels-idx1-ubyte (plain or .gz), or the train- ones"
         )

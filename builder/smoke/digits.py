@@ -58,7 +58,8 @@ _GLYPHS: Tuple[Tuple[Tuple[_Stroke, ...], ...], ...] = (
           (-0.4, 0.2), (0.35, -0.25), (0.45, -0.7)),),
     ),
     (
-        (((0.5, -0.6), (0.05, -1.0), (-0.45, -0.75), (-0.45, -0.25), (0.0, 0.0), (0.5, -0.3), (0.5, -0.65), (0.45, 1.0)),),
+        (((0.5, -0.6), (0.05, -1.0), (-0.45, -0.75), (-0.45, -0.25), (0.0, 0.0), (0.5, -0.3), (0.5, -0.65),
+          (0.45, 1.0)),),
         (((0.5, -0.5), (0.1, -1.0), (-0.45, -0.7), (-0.4, -0.2), (0.1, -0.05), (0.5, -0.5), (0.4, 0.5), (-0.1, 1.0)),),
     ),
 )  # fmt: skip
@@ -90,7 +91,7 @@ _PENS = tuple(_brushes(radius) for radius in (0.6, 0.9, 1.2, 1.6))
 
 
 def draw(first: int, count: int, seed: int = 1) -> Tuple[bytes, bytes]:
-    """Draw the images number ``first`` .. ``first + count - 1`` of a seed: their pixels (784 bytes each), their labels."""
+    """Draw ``count`` images of a seed from number ``first``: their pixels (784 bytes each) and their labels."""
     pixels = []
     labels = bytearray()
     for index in range(first, first + count):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-class Failure(Exception):
+class RunError(Exception):
     """Something that the workload needs is missing or broke; the text is one sentence for the result."""
 
 
-class Misuse(Exception):
+class UsageError(Exception):
     """The command line or the environment asks for something that cannot be started at all."""

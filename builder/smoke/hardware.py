@@ -6,19 +6,19 @@ import os
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from .failure import Failure
+from .failure import RunError
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
 def load_torch() -> Any:
-    """Import torch; raises Failure when that does not work, whatever the reason."""
+    """Import torch; raises RunError when that does not work, whatever the reason."""
     warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
     try:
         import torch
     except Exception as fault:
         lines = str(fault).strip().splitlines() or [type(fault).__name__]
-        raise Failure(f"torch cannot be imported: {lines[0]}") from None
+        raise RunError(f"torch cannot be imported: {lines[0]}") from None
     return torch
 
 
@@ -36,7 +36,7 @@ def describe_torch(torch: Any) -> Dict[str, Any]:
 
 
 def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, int]:
-    """Choose the kind of device and the number of this rank's one; raises Failure when ``wanted`` is not there.
+    """Choose the kind of device and the number of this rank's one; raises RunError when ``wanted`` is not there.
 
     A rank that sees exactly one GPU was given it by the launcher (Slurm's --gpus-per-task, ROCR_VISIBLE_DEVICES).
     """
@@ -48,7 +48,7 @@ def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, in
     if wanted not in ("auto", "cpu"):
         built = describe_torch(torch)
         builds = ", ".join(f"{name} {built[name]}" for name in ("cuda", "hip", "xpu") if built[name]) or "the CPU only"
-        raise Failure(f'no "{wanted}" device: torch {built["version"]} is built for {builds} and sees none')
+        raise RunError(f'no "{wanted}" device: torch {built["version"]} is built for {builds} and sees none')
     return "cpu", 0
 
 

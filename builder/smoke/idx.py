@@ -8,7 +8,7 @@ import zlib
 from typing import Optional, Tuple
 
 from .digits import CLASSES, PIXELS, SIDE
-from .failure import Failure
+from .failure import RunError
 
 _IMAGES_MAGIC = 0x00000803  # unsigned bytes, three dimensions
 _LABELS_MAGIC = 0x00000801  # unsigned bytes, one dimension
@@ -18,7 +18,7 @@ _FOLDERS = ("", "raw", os.path.join("MNIST", "raw"))  # the last: where torchvis
 def read_pair(folder: str, part: str) -> Optional[Tuple[bytes, bytes]]:
     """Read the images (784 bytes each) and labels of ``train`` or ``t10k``; None when neither file is there.
 
-    Raises Failure when one of the two is missing, truncated or not what its name says.
+    Raises RunError when one of the two is missing, truncated or not what its name says.
     """
     images_path = _find(folder, part + "-images-idx3-ubyte")
     labels_path = _find(folder, part + "-labels-idx1-ubyte")
@@ -26,31 +26,31 @@ def read_pair(folder: str, part: str) -> Optional[Tuple[bytes, bytes]]:
         return None
     if images_path is None or labels_path is None:
         there, kind = (labels_path, "images-idx3") if images_path is None else (images_path, "labels-idx1")
-        raise Failure(f'"{there}" is there but its "{part}-{kind}-ubyte" (plain or .gz) is missing')
+        raise RunError(f'"{there}" is there but its "{part}-{kind}-ubyte" (plain or .gz) is missing')
     images, labels = read_images(images_path), read_labels(labels_path)
     if len(images) != len(labels) * PIXELS:
-        raise Failure(
+        raise RunError(
             f'"{images_path}" holds {len(images) // PIXELS} images but "{labels_path}" holds {len(labels)} labels'
         )
     return images, labels
 
 
 def read_images(path: str) -> bytes:
-    """Read the pixels of an IDX image file; raises Failure when it is none, is truncated or is not 28 x 28."""
+    """Read the pixels of an IDX image file; raises RunError when it is none, is truncated or is not 28 x 28."""
     content = _content(path)
     count, rows, columns = _header(path, content, _IMAGES_MAGIC, 3, "an image")
     if (rows, columns) != (SIDE, SIDE):
-        raise Failure(f'"{path}" holds images of {rows} x {columns} pixels, expected {SIDE} x {SIDE}')
+        raise RunError(f'"{path}" holds images of {rows} x {columns} pixels, expected {SIDE} x {SIDE}')
     return _body(path, content, 16, count * PIXELS)
 
 
 def read_labels(path: str) -> bytes:
-    """Read the labels of an IDX label file; raises Failure when it is none, is truncated or has a label over 9."""
+    """Read the labels of an IDX label file; raises RunError when it is none, is truncated or has a label over 9."""
     content = _content(path)
     (count,) = _header(path, content, _LABELS_MAGIC, 1, "a label")
     labels = _body(path, content, 8, count)
     if labels and max(labels) >= CLASSES:
-        raise Failure(f'"{path}" holds the label {max(labels)}, expected 0 to 9')
+        raise RunError(f'"{path}" holds the label {max(labels)}, expected 0 to 9')
     return labels
 
 
@@ -73,21 +73,19 @@ def _content(path: str) -> bytes:
             with gzip.open(plain) as unpacked:
                 return unpacked.read()
     except EOFError:
-        raise Failure(f'"{path}" is truncated: its compressed data ends too early') from None
+        raise RunError(f'"{path}" is truncated: its compressed data ends too early') from None
     except (gzip.BadGzipFile, zlib.error) as fault:
-        raise Failure(f'"{path}" is damaged: {fault}') from None
+        raise RunError(f'"{path}" is damaged: {fault}') from None
     except OSError as fault:
-        raise Failure(f'"{path}" cannot be read: {fault.strerror or fault}') from None
+        raise RunError(f'"{path}" cannot be read: {fault.strerror or fault}') from None
 
 
 def _header(path: str, content: bytes, magic: int, dimensions: int, kind: str) -> Tuple[int, ...]:
     found = int.from_bytes(content[:4], "big")
     if len(content) >= 4 and found != magic:
-        raise Failure(
-            f'"{path}" is not {kind} file of MNIST: it starts with 0x{found:08x}, expected 0x{magic:08x}'
-        )
+        raise RunError(f'"{path}" is not {kind} file of MNIST: it starts with 0x{found:08x}, expected 0x{magic:08x}')
     if len(content) < 4 + 4 * dimensions:
-        raise Failure(f'"{path}" is truncated: {len(content)} bytes are less than its header')
+        raise RunError(f'"{path}" is truncated: {len(content)} bytes are less than its header')
     return tuple(int.from_bytes(content[4 + 4 * axis : 8 + 4 * axis], "big") for axis in range(dimensions))
 
 
@@ -95,5 +93,5 @@ def _body(path: str, content: bytes, start: int, size: int) -> bytes:
     body = content[start:]
     if len(body) != size:
         state = "truncated" if len(body) < size else "too long"
-        raise Failure(f'"{path}" is {state}: its header says {size} bytes of data, it has {len(body)}')
+        raise RunError(f'"{path}" is {state}: its header says {size} bytes of data, it has {len(body)}')
     return body

@@ -10,7 +10,7 @@ from .run import Run
 
 
 def work(run: Run) -> None:
-    """Fill the run's result; raises Failure."""
+    """Fill the run's result; raises RunError."""
     options, result = run.options, run.result
     torch = hardware.load_torch()
     result["torch"] = hardware.describe_torch(torch)

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="smoke",
         description="Try an image: train on digits, on one device or on many, and judge the numbers.",
-        epilog="Exit status: 0 the verdict is pass, 1 it is FAIL, 2 the command line is wrong, 128 + N ended by signal N.",
+        epilog="Exit status: 0 verdict pass, 1 verdict FAIL, 2 the command line is wrong, 128 + N ended by signal N.",
     )
     workloads = parser.add_subparsers(dest="workload", required=True, metavar="WORKLOAD")
     for name, (summary, arguments) in _WORKLOADS.items():
@@ -64,7 +64,9 @@ def _training_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--samples", type=_count, metavar="N", help="training images at most (default 8000 of files, 4000 drawn)"
     )
-    parser.add_argument("--epochs", type=_count, metavar="N", help="default: enough for 240 steps on files, 120 on drawn digits")
+    parser.add_argument(
+        "--epochs", type=_count, metavar="N", help="default: enough for 240 steps on files, 180 on drawn digits"
+    )
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--device", choices=DEVICES, default="auto")
     parser.add_argument("--expect-vendor", choices=VENDORS, help="fail unless the run was on this vendor's device")

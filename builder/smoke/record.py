@@ -9,7 +9,7 @@ import platform
 import socket
 from typing import Any, Dict, Optional
 
-from .failure import Failure, Misuse
+from .failure import RunError, UsageError
 from .options import Options
 from .verdict import SCHEMA
 
@@ -38,13 +38,13 @@ def blank(options: Options) -> Dict[str, Any]:
 
 
 def claim(path: Optional[str], content: Dict[str, Any]) -> None:
-    """Write a first result, so that a killed run leaves a failed one; raises Misuse where none can be written."""
+    """Write a first result, so that a killed run leaves a failed one; raises UsageError where none can be written."""
     if path is None:
         return
     try:
         write(path, content)
     except OSError as fault:
-        raise Misuse(f'the result "{path}" cannot be written: {fault.strerror or fault}') from None
+        raise UsageError(f'the result "{path}" cannot be written: {fault.strerror or fault}') from None
 
 
 def write(path: str, content: Dict[str, Any]) -> None:
@@ -66,14 +66,14 @@ def write(path: str, content: Dict[str, Any]) -> None:
 
 
 def read(path: str) -> Any:
-    """Read a JSON file; raises Failure in one sentence when it cannot be read or is no JSON."""
+    """Read a JSON file; raises RunError in one sentence when it cannot be read or is no JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except OSError as fault:
-        raise Failure(f'"{path}" cannot be read: {fault.strerror or fault}') from None
+        raise RunError(f'"{path}" cannot be read: {fault.strerror or fault}') from None
     except (ValueError, RecursionError) as fault:
-        raise Failure(f'"{path}" is not JSON: {fault}') from None
+        raise RunError(f'"{path}" is not JSON: {fault}') from None
 
 
 def rank_path(result: str, rank: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, Optional
 
 from . import record, verdict
-from .failure import Failure, Misuse
+from .failure import RunError, UsageError
 from .options import Options
 
 _ENDING = {signal.SIGTERM, signal.SIGINT}
@@ -25,6 +25,7 @@ class Run:
         self.options = options
         self.started = time.monotonic()
         self.result: Dict[str, Any] = record.blank(options)
+        self.ended_early = False  # by the limit or a signal
         self._ended = threading.Lock()
 
     def seconds(self) -> float:
@@ -40,26 +41,31 @@ class Run:
         print(f"[{self.seconds():7.1f} s] {self.options.workload}: {text}", flush=True)
 
     def perform(self, work: Callable[[Run], None]) -> int:
-        """Do the work within the limit and return the exit status; raises Misuse where it cannot be begun."""
-        record.claim(self.options.result, self.result)
+        """Do the work within the limit and return the exit status; raises UsageError where it cannot be begun."""
+        self.claim()
         # torch's threads inherit the mask: the signals reach the watching thread even while torch computes or waits
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         threading.Thread(target=self._watch, name="limit", daemon=True).start()
         error: Optional[str] = None
         try:
             work(self)
-        except Failure as fault:
+        except RunError as fault:
             error = str(fault)
-        except Misuse:
+        except UsageError:
             raise
         except Exception as fault:
             traceback.print_exc()
             error = f"{type(fault).__name__}: {first_line(fault)}"
         return self.end(error)
 
+    def claim(self) -> None:
+        """Write a first, failed result; raises UsageError where none can be written."""
+        record.claim(self.options.result, self.result)
+
     def end(self, error: Optional[str], status: Optional[int] = None) -> int:
         """Conclude with an error or none; whoever comes second waits for the first to leave."""
         self._ended.acquire()
+        self.ended_early = status is not None
         self.result["error"] = error
         self.result["seconds"]["total"] = round(self.seconds(), 3)
         judged = self.conclude()

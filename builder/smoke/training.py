@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from .dataset import Digits
 from .digits import SIDE
-from .failure import Failure
+from .failure import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
-_STEPS = {"mnist": 240, "drawn": 120}  # what takes them well over the floors of the verdict
+_STEPS = {"mnist": 240, "drawn": 180}  # what takes them well over the floors of the verdict
 _RATE = 1.0
 _FALL = 0.7  # of the rate after each of the first five epochs' worth
 _TEST_BATCH = 500
@@ -40,11 +40,11 @@ class Course:
 
 
 def plan_course(digits: Digits, world: int, epochs: Optional[int]) -> Course:
-    """Share the images among the ranks and choose the epochs that make enough steps; raises Failure without a share."""
+    """Share the images among the ranks and choose the epochs that make enough steps; raises RunError without a share."""
     images = len(digits.train[1])
     share = images // world
     if share < 1:
-        raise Failure(f"{images} training images are too few for {world} ranks")
+        raise RunError(f"{images} training images are too few for {world} ranks")
     batch = max(1, _BATCH // world)
     return Course(epochs or max(1, round(_STEPS[digits.source] / math.ceil(share / batch))), batch, share)
 
@@ -107,7 +107,8 @@ class Trainer:
         self.net.eval()
         right, loss = 0, 0.0
         with torch.no_grad():
-            for some, truth in zip(images.split(_TEST_BATCH), labels.split(_TEST_BATCH)):
+            for start in range(0, len(labels), _TEST_BATCH):
+                some, truth = images[start : start + _TEST_BATCH], labels[start : start + _TEST_BATCH]
                 answers = self.net(_scaled(some))
                 right += int((answers.argmax(dim=1) == truth).sum())
                 loss += float(functional.nll_loss(answers, truth, reduction="sum"))

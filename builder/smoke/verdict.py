@@ -183,7 +183,8 @@ def _every_rank(facts: _Facts) -> List[Check]:
         if entry is None:
             faults.append(f"rank {rank} never reported")
         elif entry.get("finished") is not True or entry.get("ended") not in (None, "exit status 0"):
-            faults.append(f"rank {rank} {show(entry.get('ended') or 'did not finish')} while {show(entry.get('state'))}")
+            how = show(entry.get("ended") or "did not finish")
+            faults.append(f"rank {rank} {how} while {show(entry.get('state'))}")
         else:
             finished += 1
     more = f" and {len(faults) - 4} more" if len(faults) > 4 else ""
@@ -203,7 +204,8 @@ def _checksums(facts: _Facts) -> List[Check]:
     start = {entry.get("initial_checksum") for entry in entries if isinstance(entry.get("initial_checksum"), str)}
     moved = one and not (known & start)
     idle = whole(facts.at("training", "epochs_run")) == 0  # resumed at its end: nothing was left to train
-    measured = f"{len(known)} among {len(sums)} ranks" + ("" if moved or idle or not one else ", as before the training")
+    still = one and not moved and not idle
+    measured = f"{len(known)} among {len(sums)} ranks" + (", as before the training" if still else "")
     return [Check("parameters agree", one and (moved or idle), measured, f"1 among {show(world)} ranks")]
 
 

@@ -1,0 +1,150 @@
+"""Start ranks on this host and stay responsible for them: limit, deaths, signals, the result."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List, Optional
+
+from . import gather
+from .ddp import STATUS_LOST
+from .options import Options
+from .run import Run
+
+_POLL = 0.05  # seconds
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_BLAME = 2.0  # seconds that a rank which lost the others gives the one at fault to show itself
+
+
+class Supervised(Run):
+    """The parent of ranks of our own; torch is imported in them only."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.world = options.ranks or 1
+        self.children: List[subprocess.Popen[bytes]] = []
+        self.caught: Optional[int] = None
+
+    def supervise(self) -> int:
+        """Run the ranks to their end and return the exit status; raises UsageError when no result can be written."""
+        self.claim()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._catch)
+        # beside the result: a folder that is writable here, on the one host where all ranks are
+        where = os.path.dirname(os.path.abspath(self.options.result)) if self.options.result else None
+        folder = tempfile.mkdtemp(prefix=".smoke-", dir=where)
+        base = self.options.result or os.path.join(folder, "result")
+        try:
+            self._forget(base)
+            error = self._run(folder, base)
+        finally:
+            self._end_children()
+            records = self._records(base)
+            shutil.rmtree(folder, ignore_errors=True)
+        gather.assemble(self.result, records)
+        return self.end(error, None if self.caught is None else 128 + self.caught)
+
+    def _run(self, folder: str, base: str) -> Optional[str]:
+        self.say(f"starting {self.world} ranks")
+        for rank in range(self.world):
+            self.children.append(self._start(rank, folder, base))
+        while self.caught is None and self.left() > 0:
+            codes = [child.poll() for child in self.children]
+            if any(codes):
+                self._wait_for_blame()
+                return self._blame(base)
+            if None not in codes:
+                return None
+            time.sleep(_POLL)
+        ending = "at its limit of {:g} s".format(self.options.timeout)
+        if self.caught is not None:
+            ending = "by " + signal.Signals(self.caught).name
+        running = [rank for rank, child in enumerate(self.children) if child.poll() is None]
+        return f"ended {ending}: {gather.unfinished(gather.read_records(base, self.world), running)}"
+
+    def _start(self, rank: int, folder: str, base: str) -> subprocess.Popen[bytes]:
+        options = self.options
+        asked = {
+            "--rendezvous": os.path.join(folder, "store"),
+            "--result": base,
+            "--timeout": max(1.0, self.left()) + _GRACE,  # the parent's limit comes first, and it says more
+            "--data": options.data,
+            "--samples": options.samples,
+            "--epochs": options.epochs,
+            "--seed": options.seed,
+            "--device": options.device,
+            "--snapshot": options.snapshot,
+        }
+        command = [sys.executable, "-B", os.path.dirname(os.path.abspath(__file__)), "ddp"]
+        command += [f"{name}={value}" for name, value in asked.items() if value is not None]
+        # a session of its own: Ctrl-C reaches the parent alone, which ends its ranks in order
+        return subprocess.Popen(command, env=self._environment(rank), stdin=subprocess.PIPE, start_new_session=True)
+
+    def _environment(self, rank: int) -> Dict[str, str]:
+        environment = dict(os.environ)
+        environment.update(RANK=str(rank), WORLD_SIZE=str(self.world), LOCAL_RANK=str(rank))
+        environment["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this host, whatever network the site names
+        cores = max(1, len(os.sched_getaffinity(0)) // self.world)
+        environment.setdefault("OMP_NUM_THREADS", str(cores))
+        return environment
+
+    def _wait_for_blame(self) -> None:
+        """Wait a moment while all that died did so because they lost another rank."""
+        until = time.monotonic() + _BLAME
+        while time.monotonic() < until:
+            codes = [child.poll() for child in self.children]
+            if any(code not in (None, 0, STATUS_LOST) for code in codes) or None not in codes:
+                return
+            time.sleep(_POLL)
+
+    def _blame(self, base: str) -> str:
+        """Name the rank that died: one killed by a signal before one that failed, that before one that lost others."""
+        codes = {rank: child.poll() for rank, child in enumerate(self.children)}
+        records = {entry["rank"]: entry for entry in gather.read_records(base, self.world)}
+        for rank, code in codes.items():
+            if code is not None and code < 0:
+                return f"rank {rank} was {gather.ended_as(code)} while {records.get(rank, {}).get('state', 'starting')}"
+        failed = [rank for rank, code in codes.items() if code not in (None, 0, STATUS_LOST)]
+        for rank in failed:
+            text = records.get(rank, {}).get("error") or f"it left no reason ({gather.ended_as(codes[rank] or 0)})"
+            return f"rank {rank}: {text}"
+        return gather.cause(list(records.values())) or "a rank failed and left no reason"
+
+    def _end_children(self) -> None:
+        """End what still runs: SIGTERM, then SIGKILL; a stopped process takes only the latter."""
+        alive = [child for child in self.children if child.poll() is None]
+        for child in alive:
+            child.terminate()
+        until = time.monotonic() + _GRACE
+        for child in alive:
+            try:
+                child.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def _records(self, base: str) -> List[Dict[str, Any]]:
+        """The ranks' records with how each process ended; a rank without one gets a row all the same."""
+        found = {entry["rank"]: entry for entry in gather.read_records(base, self.world)}
+        records = []
+        for rank, child in enumerate(self.children):
+            entry = found.get(rank, {"rank": rank, "state": "starting", "finished": False, "seconds": {}})
+            entry["ended"] = gather.ended_as(child.returncode)
+            records.append(entry)
+        return records
+
+    def _forget(self, base: str) -> None:
+        """Remove the rank records of an earlier run."""
+        folder, name = os.path.split(os.path.abspath(base))
+        for other in os.listdir(folder):
+            if re.fullmatch(re.escape(name) + r"\.rank[0-9]+\.json", other):
+                os.remove(os.path.join(folder, other))
+
+    def _catch(self, number: int, _frame: Any) -> None:
+        self.caught = number
