@@ -162,11 +162,13 @@ def _rule(path: tuple[str, ...]) -> tuple[re.Pattern[str], str] | None:
         "note",
         "source",
         "account_form",
+        "model",
+        "fabric",
     ):
         return None
     if path[0] == "name":
         return NAME, "use small letters, digits and '-'"
-    if ".modules" in joined or ".run_modules" in joined:
+    if any(f".{word}" in joined for word in ("modules", "run_modules", "backend_modules")):
         return MODULE, "write 'use PATH', 'load NAME', 'unload NAME' or 'purge'"
     if last == "reference":
         return REFERENCE, "write docker://NAME:TAG or an absolute path"

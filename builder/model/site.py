@@ -144,7 +144,9 @@ class Build:
     cachedir: str = ""
     where: Literal["site", "workstation"] = "site"  # workstation: the site cannot reach registries
     login_heavy: Literal["yes", "no", "unknown"] = "unknown"  # are heavy builds welcome on login nodes
-    version: str | None = None  # of the backend's own program, where the site installs one
+    version: str | None = None  # of the first backend's own program, where the site installs one
+    backend_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # after `modules`, by BackendName
+    backend_versions: Mapping[str, str] = field(default_factory=dict)  # of the other backends' programs
     wrapper_path: str = ""  # tykky: where the environment lies inside its wrappers
     note: str = ""
 
