@@ -1,0 +1,33 @@
+"""Templates to text. The only import of jinja2; a name that a template does not know is an error."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import jinja2
+
+TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def render(template: str, **names: object) -> str:
+    """Render a template of `data/templates`."""
+    return _environment().get_template(template).render(**names)
+
+
+@cache
+def verbatim(name: str) -> str:
+    """Return a file of `data/templates` that is copied into plans as it is."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Words to bash: the one place where text becomes shell. Everything that is written into a script goes through here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+
+from builder.model.plan import Expanding, Word
+
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_SPECIAL = re.compile(r'([\\"`$])')
+_BARE = re.compile(r"[A-Za-z0-9_./:=,@%+-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def word(value: Word) -> str:
+    """Quote one word; in an `Expanding` the shell expands ${NAME} and nothing else."""
+    return _expanding(value.text) if isinstance(value, Expanding) else shlex.quote(value)
+
+
+def _expanding(text: str) -> str:
+    parts: list[str] = []
+    end = 0
+    for match in _REFERENCE.finditer(text):
+        parts += [_SPECIAL.sub(r"\\\1", text[end : match.start()]), match.group()]
+        end = match.end()
+    parts.append(_SPECIAL.sub(r"\\\1", text[end:]))
+    return '"' + "".join(parts) + '"' if text else "''"
+
+
+def command(argv: Iterable[Word], *, indent: str = "") -> str:
+    """Write one command; a long one goes over several lines, an option and its value on one."""
+    words = [word(item) for item in argv]
+    line = indent + " ".join(words)
+    if len(line) <= 110:
+        return line
+    rows: list[str] = []
+    for index, item in enumerate(words):
+        starts = index == 0 or item.startswith("-") or not (rows and rows[-1].startswith("-") and " " not in rows[-1])
+        if starts and index:
+            rows.append(item)
+        elif rows:
+            rows[-1] += f" {item}"
+        else:
+            rows.append(item)
+    return f" \\\n{indent}  ".join([indent + rows[0], *rows[1:]])
+
+
+def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:
+    """Write `export` lines; values are literal, or may hold ${NAME} with `expand`."""
+    lines = []
+    for name, value in variables.items():
+        assert _NAME.fullmatch(name), f"checked when the file was read: {name!r}"
+        lines.append(f"export {name}={word(Expanding(value) if expand else value)}")
+    return lines
+
+
+def comment(text: str) -> str:
+    """Write a comment of one line, whatever the text holds."""
+    return "# " + " ".join(text.split())

@@ -1,0 +1,145 @@
+#!/bin/sh
+# Fills an image while it is built; runs inside it, one part a call:
+#   install.sh system | python | torch | packages | files | run | finish
+# Everything that comes from the recipe lies in files beside this script and is read as data.
+# Written for POSIX sh: a base image need not have bash.
+set -eu
+
+UV_VERSION=0.13.8
+here=/opt/recipe/build
+prefix=/opt/env
+
+say() { printf 'recipe: %s\n' "$*"; }
+fail() { printf 'recipe: error: %s\n' "$*" >&2; exit 1; }
+has() { [ -s "$here/$1" ]; }
+place() { cat "$here/place"; }
+
+# The Python that the packages go to.
+target_python() {
+    case "$(place)" in
+        base) command -v python3 || command -v python || fail "the base image has no python3" ;;
+        *) echo "$prefix/bin/python" ;;
+    esac
+}
+
+system() {
+    has system.txt || return 0
+    say "distribution packages"
+    if command -v apt-get >/dev/null; then
+        # Without a range of sub-ids apt's own unprivileged user does not exist in the build.
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get -o APT::Sandbox::User=root update -qq
+        xargs apt-get -o APT::Sandbox::User=root install -y -qq --no-install-recommends <"$here/system.txt"
+        rm -rf /var/lib/apt/lists/*
+    elif command -v dnf >/dev/null; then
+        xargs dnf install -y --setopt=install_weak_deps=False <"$here/system.txt"
+        dnf clean all
+    elif command -v microdnf >/dev/null; then
+        xargs microdnf install -y <"$here/system.txt"
+        microdnf clean all
+    elif command -v zypper >/dev/null; then
+        xargs zypper --non-interactive install --no-recommends <"$here/system.txt"
+        zypper clean --all
+    elif command -v apk >/dev/null; then
+        xargs apk add --no-cache <"$here/system.txt"
+    else
+        fail "the base image has none of apt-get, dnf, microdnf, zypper and apk for the packages of container.system"
+    fi
+}
+
+python() {
+    case "$(place)" in
+        base)
+            "$(target_python)" "$here/protect.py" snapshot
+            ;;
+        venv)
+            base_python=$(command -v python3 || true)
+            [ -n "$base_python" ] || fail "the base image has no python3: add 'python=3.12' to the recipe's dependencies"
+            if [ -s "$here/python-version" ]; then
+                "$base_python" "$here/protect.py" python "$(cat "$here/python-version")"
+            fi
+            say "environment $prefix on $("$base_python" --version)"
+            "$base_python" -m venv --without-pip "$prefix"
+            ;;
+        conda)
+            say "conda environment $prefix"
+            # Strict priority and no configuration of the build host: the recipe says it all.
+            "$here/micromamba" create -y -q --no-rc --root-prefix "$here/mamba" -p "$prefix" -f "$here/environment.yml"
+            rm -rf "$here/mamba"
+            find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true
+            ;;
+    esac
+}
+
+# uv is installed beside the image's packages and leaves with the build.
+uv() {
+    if [ ! -x "$here/uv/bin/uv" ]; then
+        installer=$(command -v python3 || command -v python || echo "$prefix/bin/python")
+        [ -x "$prefix/bin/pip" ] && installer="$prefix/bin/python"
+        "$installer" -m pip --version >/dev/null 2>&1 || "$installer" -m ensurepip >/dev/null 2>&1 ||
+            fail "the base image's Python has no pip: add 'python3-pip' to container.system, or python=3.12 to the dependencies"
+        "$installer" -m pip install -q --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+            --target "$here/uv" "uv==$UV_VERSION"
+    fi
+    "$here/uv/bin/uv" "$@"
+}
+
+uv_install() {
+    set -- --python "$(target_python)" --no-cache --link-mode copy --compile-bytecode "$@"
+    if [ "$(place)" = base ]; then
+        set -- --break-system-packages --excludes "$here/protected.txt" -c "$here/base-constraints.txt" "$@"
+    fi
+    uv pip install "$@"
+}
+
+torch() {
+    has requirements-torch.txt || return 0
+    say "PyTorch, from its own index"
+    uv_install -r "$here/requirements-torch.txt"
+}
+
+packages() {
+    if has requirements.txt; then
+        say "Python packages"
+        if has constraints.txt; then
+            uv_install -r "$here/requirements.txt" -c "$here/constraints.txt"
+        else
+            uv_install -r "$here/requirements.txt"
+        fi
+    fi
+    if [ "$(place)" = base ]; then
+        "$(target_python)" "$here/protect.py" check
+    fi
+}
+
+files() {
+    [ -d "$here/root" ] || return 0
+    say "files"
+    cp -a "$here/root/." /
+}
+
+run() {
+    has run.sh || return 0
+    say "the recipe's own commands"
+    PATH="$prefix/bin:$PATH" sh -e "$here/run.sh"
+    if [ "$(place)" = base ]; then
+        "$(target_python)" "$here/protect.py" check
+    fi
+}
+
+finish() {
+    mkdir -p /opt/recipe /.singularity.d/env
+    cp "$here/env.sh" /.singularity.d/env/91-recipe.sh
+    cp "$here/recipe.json" "$here/verify.py" /opt/recipe/
+    if [ "$(place)" != base ]; then
+        # uv compiles what it installs; conda leaves some packages without.
+        "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" >/dev/null 2>&1 || true
+    fi
+    rm -rf /root/.cache /root/.conda /root/.mamba "$here"
+}
+
+case "${1:-}" in
+    system | python | torch | packages | files | run | finish) "$1" ;;
+    all) for part in system python torch packages files run finish; do "$part"; done ;;
+    *) fail "usage: install.sh system|python|torch|packages|files|run|finish|all" ;;
+esac

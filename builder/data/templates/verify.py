@@ -1,0 +1,71 @@
+"""Asks an image whether it holds the torch it was planned with. Needs no GPU; the standard library and torch alone.
+
+usage: python3 verify.py recipe.json [answer.json]
+"""
+
+import json
+import sys
+
+
+def answer():
+    try:
+        import torch
+    except Exception as error:  # a broken library shows as many kinds of error; all of them are the answer
+        return {"error": f"torch cannot be imported: {type(error).__name__}: {error}"}
+    version = torch.version
+    found = {"torch": torch.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("cuda", "hip", "xpu"):
+        value = getattr(version, name, None)
+        if value:
+            found[name] = str(value)
+    if "xpu" not in found and "+xpu" in torch.__version__:
+        found["xpu"] = "yes"
+    try:
+        found["architectures"] = list(torch.cuda.get_arch_list())
+    except Exception:
+        found["architectures"] = []
+    return found
+
+
+def faults(expected, found):
+    if "error" in found:
+        return [found["error"]]
+    wrong = []
+    vendor = expected.get("vendor", "")
+    key = {"amd": "hip", "nvidia": "cuda", "intel": "xpu"}.get(vendor)
+    if key and key not in found:
+        wrong.append(f"torch {found['torch']} is not built for {vendor} GPUs")
+    others = [name for name in ("cuda", "hip", "xpu") if name != key and name in found]
+    if vendor == "cpu" and others and not expected.get("any_build"):
+        wrong.append(f"torch {found['torch']} is built for a GPU ({', '.join(others)}), a CPU build was planned")
+    wanted = expected.get("torch", "")
+    public = found["torch"].partition("+")[0]
+    if wanted and "+" in wanted and found["torch"] != wanted:
+        wrong.append(f"torch is {found['torch']}, planned was {wanted}")
+    # NGC's torch is a pre-release of the version it is named after: 2.8.0a0 for 2.8.0.
+    elif wanted and "+" not in wanted and public.split("a0")[0] != wanted.split("a0")[0]:
+        wrong.append(f"torch is {found['torch']}, planned was {wanted}")
+    return wrong
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as stream:
+        expected = json.load(stream).get("expect", {})
+    if not expected.get("torch"):
+        print("verify: the recipe has no torch, nothing to ask")
+        found, wrong = {}, []
+    else:
+        found = answer()
+        wrong = faults(expected, found)
+        print("verify: " + json.dumps(found, sort_keys=True))
+    if len(sys.argv) > 2:
+        with open(sys.argv[2], "w", encoding="utf-8") as stream:
+            json.dump({"expected": expected, "found": found, "faults": wrong}, stream, indent=2, sort_keys=True)
+            stream.write("\n")
+    for fault in wrong:
+        print(f"verify: error: {fault}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

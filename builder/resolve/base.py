@@ -1,0 +1,203 @@
+"""Which base image a target starts from, and whether the packages can go into that image's own Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from builder.model.finding import Finding, Place
+from builder.model.recipe import CondaSpec, Recipe
+from builder.model.site import BaseImage, Site
+from builder.model.stack import image_table
+from builder.model.target import Context
+from builder.resolve.names import conda_to_specifier, name_table, python_name
+from builder.resolve.stack import COMPANIONS, AskedTorch, asked_family, cuda_fits
+
+UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
+NOT_INSTALLED = ("python", "pip", "nodefaults")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonPin:
+    """The Python a recipe asks for; `minor` is X.Y where the request fixes it."""
+
+    minor: str | None
+    spec: CondaSpec | None
+
+
+def python_pin(recipe: Recipe) -> PythonPin:
+    """Read the Python of a recipe's conda dependencies."""
+    spec = next((spec for spec in recipe.conda if spec.name == "python"), None)
+    if spec is None:
+        return PythonPin(minor=None, spec=None)
+    specifier = conda_to_specifier(spec.version) or ""
+    number = specifier.removeprefix("==").split(",")[0]
+    parts = number.split(".")
+    fixed = specifier.startswith("==") and len(parts) >= 2 and parts[1] != "*"
+    return PythonPin(minor=".".join(parts[:2]) if fixed else None, spec=spec)
+
+
+def candidates(site: Site) -> Iterator[BaseImage]:
+    """Every base image of a site: the ones it names, then the other tags of their families, the newest first."""
+    seen: set[str] = set()
+    named = list(site.base_images)
+    families = {image.family: image for image in reversed(named) if image.family}
+    rows = [row for family in families.values() for row in _family(family)]
+    for image in [*named, *rows]:
+        if image.reference not in seen:
+            seen.add(image.reference)
+            yield image
+
+
+def _family(image: BaseImage) -> list[BaseImage]:
+    name = image.reference.rpartition(":")[0]
+    if image.family == "ngc-pytorch":
+        return [
+            BaseImage(
+                reference=f"{name}:{row.tag}",
+                source=image.source,
+                python=".".join(row.python.split(".")[:2]),
+                provides={"torch": row.torch, "torchvision": "unknown"},
+                cuda=row.cuda,
+                glibc=UBUNTU_GLIBC.get(row.ubuntu),
+                family=image.family,
+            )
+            for row in reversed(image_table().ngc_pytorch)
+            if "torch" not in row.unsure and "cuda" not in row.unsure
+        ]
+    found = []
+    for ipex in reversed(image_table().intel_ipex):
+        provides = {
+            "torch": ipex.torch,
+            "torchvision": ipex.torchvision,
+            "torchaudio": ipex.torchaudio,
+            "intel-extension-for-pytorch": ipex.ipex,
+            "oneccl-bind-pt": ipex.oneccl,
+        }
+        kept = {key: value for key, value in provides.items() if value}
+        for tag in ipex.tags:
+            reference = f"{name}:{tag}"
+            found.append(
+                BaseImage(
+                    reference=reference,
+                    source=image.source,
+                    python=ipex.python,
+                    provides=kept,
+                    family=image.family,
+                    glibc="2.35",
+                )
+            )
+    return found
+
+
+def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseImage, tuple[Finding, ...]]:
+    """Choose the base image, and say what keeps the packages out of its Python (nothing: they can go there).
+
+    The order: the command line, the recipe, then the site's first image that can serve the recipe in its own Python,
+    then the site's first image that brings no torch (a fresh environment needs none).
+    """
+    own = context.base or recipe.container.base
+    if own:
+        image = next((image for image in candidates(site) if image.reference == own), None)
+        image = image or BaseImage(reference=own, source=())
+        return image, tuple(obstacles(recipe, image=image, site=site))
+    first: tuple[BaseImage, tuple[Finding, ...]] | None = None
+    for image in candidates(site):
+        if not (image.provides and "torch" in image.provides):
+            continue
+        found = tuple(obstacles(recipe, image=image, site=site))
+        if not found:
+            return image, ()
+        first = first or (image, found)
+    if first is not None and recipe.container.python == "base":
+        return first
+    plain = next((image for image in site.base_images if "torch" not in image.provides), site.base_images[0])
+    return plain, first[1] if first else tuple(obstacles(recipe, image=plain, site=site))
+
+
+def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
+    """Everything of a recipe that a base image's own Python cannot serve, each with its fix."""
+    if "torch" not in image.provides:
+        message = f"the base image '{image.reference}' is not known to bring torch"
+        yield Finding(code="base-no-torch", message=message, fix="use container.python: env")
+        return
+    if image.cuda and not cuda_fits(image.cuda, site=site):
+        driver = site.gpu.driver if site.gpu else ""
+        message = f"the base image '{image.reference}' holds CUDA {image.cuda}, the driver of '{site.name}' is {driver}"
+        yield Finding(code="base-driver", message=message, fix="choose an image with an older CUDA")
+    asked = asked_family(recipe)
+    yield from _torch_obstacles(asked, image=image, site=site, recipe=recipe)
+    pin = python_pin(recipe)
+    if pin.minor and image.python and pin.minor != image.python:
+        at = Place(file=recipe.file, line=pin.spec.line if pin.spec else None)
+        message = f"the recipe asks for Python {pin.minor}, the base image '{image.reference}' has {image.python}"
+        yield Finding(
+            code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
+        )
+    for spec in recipe.conda:
+        yield from _conda_obstacles(spec, recipe=recipe, image=image)
+
+
+def _torch_obstacles(
+    asked: dict[str, AskedTorch], *, image: BaseImage, site: Site, recipe: Recipe
+) -> Iterator[Finding]:
+    torch = asked.get("torch")
+    has = image.provides["torch"]
+    if torch and not torch.allows(has):
+        message = f"'{torch.text}' is asked for, the base image '{image.reference}' brings torch {has}"
+        serve = [other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none"))]
+        fix = f"use container.base: {serve[0]}" if serve else "use container.python: env, or another torch"
+        yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
+    if torch and torch.local and torch.local not in has:
+        message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
+        yield Finding(code="base-build", message=message, at=torch.place, fix=f"write torch=={torch.pinned or has}")
+    for name in COMPANIONS:
+        if name not in asked:
+            continue
+        brought = image.provides.get(name)
+        if brought is None:
+            message = f"the base image '{image.reference}' brings no {name}, and another build does not fit its torch"
+            yield Finding(
+                code="base-companion",
+                message=message,
+                at=asked[name].place,
+                fix=f"leave out {name}, or use container.python: env",
+            )
+        elif brought != "unknown" and not asked[name].allows(brought):
+            message = f"'{asked[name].text}' is asked for, the base image '{image.reference}' brings {name} {brought}"
+            yield Finding(
+                code="base-companion", message=message, at=asked[name].place, fix=f"write {name} without a version"
+            )
+    del recipe
+
+
+def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:
+    table = name_table()
+    if spec.name in NOT_INSTALLED or spec.name in table.torch_choosers:
+        return
+    at = Place(file=recipe.file, line=spec.line)
+    if spec.url:
+        message = f"'{spec.text}' is a conda package file: it cannot go into the Python of '{image.reference}'"
+        yield Finding(code="base-conda", message=message, at=at, fix="use container.python: env")
+    elif spec.name in table.other:
+        system = table.other[spec.name]
+        message = f"'{spec.name}' is no Python package: it cannot go into the Python of '{image.reference}'"
+        fix = (
+            f"add '{system}' to container.system, or use container.python: env"
+            if system
+            else "use container.python: env"
+        )
+        yield Finding(code="base-conda", message=message, at=at, fix=fix)
+    elif python_name(spec.name) is None:
+        message = f"'{spec.name}' is not known to be a Python package: it cannot go into '{image.reference}'"
+        yield Finding(
+            code="base-conda",
+            message=message,
+            at=at,
+            fix="move it under 'pip:' if it is one, or use container.python: env",
+        )
+    elif conda_to_specifier(spec.version) is None:
+        message = f"the version of '{spec.text}' has no counterpart among Python packages"
+        yield Finding(
+            code="base-conda", message=message, at=at, fix="write it as >= and <, or use container.python: env"
+        )

@@ -1,0 +1,221 @@
+"""What becomes of every line of a recipe: the lines to install, and a word on each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+
+from builder.model.finding import Finding, Place
+from builder.model.plan import Package
+from builder.model.recipe import PipOptions, PipRequirement, Recipe
+from builder.model.site import BaseImage, Site
+from builder.model.target import DEFAULT_INDEX, Environment, Torch
+from builder.model.target import Place as Where
+from builder.resolve.base import python_pin
+from builder.resolve.names import conda_to_specifier, name_table, python_name
+from builder.resolve.stack import FAMILY, AskedTorch, asked_family, brings_torch, release
+
+TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
+TORCH_HOST = "://download.pytorch.org/whl"
+
+# What must not change in an image that brings its own torch; the names that the image does not have do no harm.
+PROTECTED = (
+    *FAMILY,
+    *TRITON,
+    "apex",
+    "flash-attn",
+    "intel-extension-for-pytorch",
+    "oneccl-bind-pt",
+    "oneccl-bindings-for-pytorch",
+    "pytorch-quantization",
+    "torch-tensorrt",
+    "transformer-engine",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """An environment with the story of its packages."""
+
+    environment: Environment
+    packages: tuple[Package, ...]
+    findings: tuple[Finding, ...]
+
+
+class Packer:
+    """Collects lines and their stories; one use, one environment."""
+
+    def __init__(self, recipe: Recipe, *, site: Site, where: Where, base: BaseImage, torch: Torch | None) -> None:
+        self.recipe, self.site, self.where, self.base, self.torch = recipe, site, where, base, torch
+        self.asked = asked_family(recipe)
+        self.conda: list[str] = []
+        self.family: list[str] = []
+        self.pip: list[str] = []
+        self.packages: list[Package] = []
+        self.findings: list[Finding] = []
+
+    def tell(self, asked: str, became: str, why: str) -> None:
+        """Note what became of one line."""
+        self.packages.append(Package(asked=asked, became=became, why=why))
+
+    def pack(self, *, python: str | None) -> Packed:
+        """Go through the recipe once, in its own order."""
+        self._python(python)
+        self._torch_family()
+        for spec in self.recipe.conda:
+            self._conda(spec.name, text=spec.text, version=spec.version)
+        for line in self.recipe.pip:
+            self._pip(line)
+        if (
+            self.where == "conda"
+            and (self.pip or self.family)
+            and "pip" not in [spec.name for spec in self.recipe.conda]
+        ):
+            self.conda.append("pip")
+        environment = Environment(
+            place=self.where,
+            python=python,
+            channels=self._channels(),
+            conda=tuple(self.conda) if self.where == "conda" else (),
+            torch_lines=tuple(self.family),
+            pip_lines=tuple(self.pip),
+            pip_options=option_lines(self.recipe.pip_options, own_torch=self.torch is not None),
+            constraints=self._constraints(),
+            protected=PROTECTED if self.where == "base" else (),
+            torch=self.torch,
+        )
+        return Packed(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
+
+    def _python(self, python: str | None) -> None:
+        spec = python_pin(self.recipe).spec
+        if self.where == "conda":
+            text = spec.text if spec else f"python={python or '3.12'}"
+            self.conda.append(text)
+            self.tell(spec.text if spec else "-", text, "conda's Python")
+        elif spec is not None:
+            self.tell(spec.text, f"Python {self.base.python or 'of the base image'}", "the base image's own")
+
+    def _channels(self) -> tuple[str, ...]:
+        channels = list(self.recipe.channels) or ["conda-forge"]
+        if "defaults" in channels:
+            at = Place(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
+            message = "the channel 'defaults' has a licence that many institutes must pay for"
+            fix = "use conda-forge with nodefaults"
+            self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
+        elif "nodefaults" not in channels:
+            channels.append("nodefaults")
+        return tuple(channels)
+
+    def _torch_family(self) -> None:
+        if self.torch is None:
+            return
+        row = release(self.torch.version)
+        for name in FAMILY:
+            asked = self.asked.get(name)
+            if asked is None and name != "torch":
+                continue
+            text = asked.text if asked else "-"
+            if self.torch.provided:
+                brought = self.base.provides.get(name, "unknown")
+                version = "the base image's own" if brought == "unknown" else brought
+                self.tell(text, f"{name} {version}", "kept: the base image's own is built for its GPUs")
+                continue
+            version = (
+                self.torch.version
+                if name == "torch"
+                else self._companion(name, asked=asked, row_version=getattr(row, name, ""))
+            )
+            if not version:
+                continue
+            line = f"{name}=={version}+{self.torch.token}"
+            self.family.append(line)
+            index = "the default index" if self.torch.index == DEFAULT_INDEX else self.torch.index
+            brought_by = f"required by {brings_torch(self.recipe)}; " if asked is None else ""
+            self.tell(text, line, f"{brought_by}the build for {self.site.name}, from {index}")
+
+    def _companion(self, name: str, *, asked: AskedTorch | None, row_version: str) -> str:
+        """The companion's version that belongs to the torch; another one that is asked for is a fault."""
+        assert asked is not None
+        torch = self.torch.version if self.torch else ""
+        if not row_version:
+            message = f"there is no {name} for torch {torch}"
+            self.findings.append(
+                Finding(code="torch-companion", message=message, at=asked.place, fix=f"leave out {name}")
+            )
+            return ""
+        if not asked.allows(row_version):
+            message = f"'{asked.text}' does not belong to torch {torch}"
+            fix = f"write {name}=={row_version}, or {name} without a version"
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix))
+            return ""
+        return row_version
+
+    def _conda(self, name: str, *, text: str, version: str) -> None:
+        if name == "python":
+            return
+        python_package = python_name(name)
+        if name in name_table().torch_choosers and python_package not in FAMILY:
+            self.tell(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
+        elif python_package in FAMILY and self.torch is not None:
+            return  # told by _torch_family
+        elif self.where == "conda":
+            self.conda.append(text)
+            self.tell(text, text, "conda")
+        elif name in ("pip", "nodefaults"):
+            self.tell(text, "-", "the image has it")
+        else:
+            assert python_package is not None, f"refused before: {name}"
+            line = f"{python_package}{conda_to_specifier(version) or ''}"
+            self.pip.append(line)
+            where = "the base image's Python" if self.where == "base" else "the environment"
+            self.tell(text, line, f"the same as a Python package, into {where}")
+
+    def _pip(self, line: PipRequirement) -> None:
+        name = line.name
+        if self.torch is not None and name in FAMILY and not line.url:
+            return  # told by _torch_family
+        if self.torch is not None and name in TRITON:
+            self.tell(line.text, "-", "comes with torch, in the version it was built for")
+        elif self.where == "base" and name in PROTECTED and name in self.base.provides:
+            self.tell(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
+        elif self.site.vendor != "nvidia" and name.startswith("nvidia-"):
+            self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings its own")
+        else:
+            self.pip.append(line.text)
+            self.tell(line.text, line.text, "pip")
+
+    def _constraints(self) -> tuple[str, ...]:
+        """What later installs must leave alone: the torch family as it was installed, then the recipe's own."""
+        own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
+        return (*self.family, *own)
+
+
+def option_lines(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
+    """The options of a requirements file; indexes of PyTorch go where torch comes from an index of our choice."""
+
+    def kept(url: str) -> bool:
+        return not (own_torch and TORCH_HOST in url)
+
+    lines: list[str] = []
+    if options.index_url and kept(options.index_url):
+        lines.append(f"--index-url {options.index_url}")
+    lines += [f"--extra-index-url {url}" for url in options.extra_index_urls if kept(url)]
+    lines += [f"--find-links {url}" for url in options.find_links if kept(url)]
+    lines += ["--no-index"] if options.no_index else []
+    lines += ["--pre"] if options.pre else []
+    lines += [f"--no-binary {name}" for name in options.no_binary]
+    lines += [f"--only-binary {name}" for name in options.only_binary]
+    lines += ["--require-hashes"] if options.require_hashes else []
+    lines += [f"--trusted-host {host}" for host in options.trusted_hosts]
+    return tuple(lines)
+
+
+def is_local(line: PipRequirement) -> bool:
+    """Whether a requirement is a folder or file of the user's, which an image being built cannot see."""
+    return bool(line.url) and "://" not in line.url
+
+
+def normal(name: str) -> str:
+    """The normal form of a package's name."""
+    return str(canonicalize_name(name))

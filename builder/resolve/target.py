@@ -1,0 +1,118 @@
+"""Resolve: a recipe and a site become a target. Every decision is made here; nothing is written and nothing is run."""
+
+from __future__ import annotations
+
+from builder.model.finding import Finding, Place, UnsupportedError, did_you_mean, errors
+from builder.model.recipe import Recipe
+from builder.model.site import BackendName, BaseImage, Site
+from builder.model.target import Context, Target, Torch
+from builder.model.target import Place as Where
+from builder.resolve.base import choose_base, python_pin
+from builder.resolve.checks import findings_of
+from builder.resolve.names import name_table, python_name
+from builder.resolve.packages import Packer
+from builder.resolve.stack import asked_family, brings_torch, choose_torch, release
+
+OWN_CONDA: tuple[BackendName, ...] = ("cotainr", "tykky")  # these always make a conda environment of their own
+DEFAULT_PYTHON = "3.12"
+
+
+def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
+    """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons why it cannot be."""
+    backend = choose_backend(site, wanted=context.backend)
+    base, obstacles = choose_base(recipe, site=site, context=context)
+    if backend in OWN_CONDA and not (context.base or recipe.container.base):
+        base, obstacles = site.base_images[0], obstacles
+    where = choose_place(
+        recipe, base=base, backend=backend, obstacles=obstacles, own=bool(context.base or recipe.container.base)
+    )
+    findings: list[Finding] = []
+    if recipe.container.python == "base":
+        if backend in OWN_CONDA:
+            findings.append(_no_base_python(recipe, backend=backend, site=site))
+        findings += obstacles
+    torch = _torch(recipe, site=site, base=base, where=where, context=context)
+    if isinstance(torch, Finding):
+        findings.append(torch)
+        torch = None
+    python = _python(recipe, base=base, where=where, torch=torch)
+    if errors(findings):
+        raise UnsupportedError(*findings)
+    packed = Packer(recipe, site=site, where=where, base=base, torch=torch).pack(python=python)
+    target = Target(
+        recipe=recipe,
+        site=site,
+        backend=backend,
+        base=base,
+        environment=packed.environment,
+        context=context,
+        packages=packed.packages,
+        findings=(*findings, *packed.findings),
+    )
+    found = (*target.findings, *findings_of(target, obstacles=obstacles))
+    if errors(found):
+        raise UnsupportedError(*found)
+    return Target(**{**vars(target), "findings": found})
+
+
+def choose_backend(site: Site, *, wanted: str) -> BackendName:
+    """The backend asked for if the site has it, else the site's first; raises UnsupportedError."""
+    if not wanted:
+        return site.build.backends[0]
+    for name in site.build.backends:
+        if name == wanted:
+            return name
+    fix = did_you_mean(wanted, known=site.build.backends, noun="its backends")
+    raise UnsupportedError(
+        Finding(code="backend", message=f"the site '{site.name}' has no backend '{wanted}'", fix=fix)
+    )
+
+
+def choose_place(
+    recipe: Recipe, *, base: BaseImage, backend: BackendName, obstacles: tuple[Finding, ...], own: bool
+) -> Where:
+    """Where packages go: the base image's Python, a fresh environment on it, or a conda environment."""
+    if backend in OWN_CONDA:
+        return "conda"
+    mode = recipe.container.python
+    if mode == "base" or (mode == "auto" and not obstacles):
+        return "base"
+    table = name_table()
+    only_conda = [
+        spec
+        for spec in recipe.conda
+        if spec.name not in ("python", "pip")
+        and spec.name not in table.torch_choosers
+        and python_name(spec.name) != "torch"
+    ]
+    pin = python_pin(recipe)
+    has_python = base.python is not None or own
+    fits = pin.spec is None or (pin.minor is not None and (pin.minor == base.python or (own and base.python is None)))
+    return "venv" if not only_conda and fits and has_python else "conda"
+
+
+def _torch(recipe: Recipe, *, site: Site, base: BaseImage, where: Where, context: Context) -> Torch | Finding | None:
+    asked = asked_family(recipe)
+    if not asked and not brings_torch(recipe) and where != "base":
+        return None
+    if where == "base":
+        return Torch(version=base.provides.get("torch", ""), provided=True) if "torch" in base.provides else None
+    python = python_pin(recipe).minor or (base.python if where == "venv" else None)
+    return choose_torch(asked.get("torch"), site=site, python=python, index=context.torch_index)
+
+
+def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | None) -> str | None:
+    """X.Y of the environment: the recipe's, the base image's, or the newest common one that torch has wheels for."""
+    pinned = python_pin(recipe).minor
+    if pinned or where != "conda":
+        return pinned or base.python
+    row = release(torch.version) if torch else None
+    if row is None or DEFAULT_PYTHON in row.pythons:
+        return DEFAULT_PYTHON
+    return row.pythons[-1]
+
+
+def _no_base_python(recipe: Recipe, *, backend: BackendName, site: Site) -> Finding:
+    at = Place(file=recipe.file, line=recipe.lines.get("container.python"), key="container.python")
+    message = f"{backend}, the backend for '{site.name}', always makes a conda environment of its own"
+    return Finding(code="python-base", message=message, at=at, fix="use container.python: auto")
