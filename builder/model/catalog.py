@@ -21,7 +21,7 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 MODULE = re.compile(r"purge|(?:use|load|unload) [A-Za-z0-9_.+/:-]+")
 OPTION = re.compile(r"[a-z][a-z-]*")
 PLAIN = re.compile(r"[A-Za-z0-9_.,:+=@%/{}-]*")
-DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+DATE = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?")
 # ${NAME} is the one thing that a shell may expand in a site's value; $ and ` in any other form are refused.
 EXPANSION = re.compile(r"(?:[^$`\\\"\x00-\x1f\x7f]|\$\{[A-Za-z_][A-Za-z0-9_]*\})*")
 REFERENCE = re.compile(r"(?:(?:docker|oras|library)://)?[A-Za-z0-9_./:@+-]+")
@@ -111,7 +111,7 @@ def _source_faults(site: Site, *, tree: Table, file: str) -> Iterator[Finding]:
                 file,
                 tree,
                 ("sources", name, "checked"),
-                "write YYYY-MM-DD",
+                "write YYYY-MM-DD, or YYYY-MM where the day is not known",
             )
     for key, section in _sections(site):
         named = section.source

@@ -18,7 +18,7 @@ Purpose = Literal["gpu", "node", "nodes", "build", "convert"]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where facts were read, and the date (YYYY-MM-DD) of that text."""
+    """Where facts were read, and the date of that text (YYYY-MM-DD, or YYYY-MM where the day is not known)."""
 
     what: str
     checked: str
