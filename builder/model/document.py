@@ -84,32 +84,43 @@ def describe(value: Value) -> str:
     }[value.kind]
 
 
-def read_text(path: Path, *, what: str) -> str:
-    """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot."""
+def read_text(path: Path, *, what: str, shown: str | None = None, at: Place | None = None) -> str:
+    """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
 
-    def fault(code: str, message: str, fix: str, line: int | None = None) -> ConfigError:
-        return ConfigError(Finding(code=code, message=message, at=Place(file=str(path), line=line), fix=fix))
+    `shown` is the file's name in messages where it is not the path, `at` the place that names the file, if one does.
+    """
+    name = shown or str(path)
+
+    def fault(code: str, message: str, fix: str) -> ConfigError:
+        return ConfigError(Finding(code=code, message=message, at=at or Place(file=name), fix=fix))
 
     try:
         if path.is_dir():
-            raise fault("file-folder", f"the {what} '{path}' is a folder", f"give the {what} file inside it")
+            raise fault("file-folder", f"the {what} '{name}' is a folder", f"give the {what} file inside it")
         if path.exists() and not path.is_file():
-            raise fault("file-special", f"the {what} '{path}' is not a regular file", "save it to a file first")
+            raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
         if path.is_file() and path.stat().st_size > SIZE_LIMIT:
-            raise fault("file-large", f"the {what} '{path}' is larger than 4 MiB", f"this is hardly a {what}: check it")
+            raise fault("file-large", f"the {what} '{name}' is larger than 4 MiB", f"this is hardly a {what}: check it")
         data = path.read_bytes()
     except FileNotFoundError:
-        raise fault("file-missing", f"the {what} '{path}' does not exist", "check the path") from None
-    except OSError as error:
-        reason = (error.strerror or "unknown reason").lower()
-        raise fault("file-unreadable", f"the {what} '{path}' cannot be read: {reason}", "check its rights") from None
+        raise fault("file-missing", f"the {what} '{name}' does not exist", "check the path") from None
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
+    return _decoded(data, what=what, name=name)
+
+
+def _decoded(data: bytes, *, what: str, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise fault("file-encoding", f"the {what} is not UTF-8 text", "save it as UTF-8", line) from None
+        at = Place(file=name, line=data[: error.start].count(b"\n") + 1)
+        message = f"the {what} is not UTF-8 text"
+        raise ConfigError(Finding(code="file-encoding", message=message, at=at, fix="save it as UTF-8")) from None
     if "\x00" in text:
-        raise fault("file-binary", f"the {what} holds a NUL byte: it is not text", "check that it is the right file")
+        message = f"the {what} holds a NUL byte: it is not text"
+        fix = "check that it is the right file"
+        raise ConfigError(Finding(code="file-binary", message=message, at=Place(file=name), fix=fix))
     return text
 
 
@@ -167,7 +178,7 @@ def _refuse_deep(text: str, *, file: str) -> None:
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > DEPTH_LIMIT:
-                raise ConfigError(_too_deep(file, line=event.start_mark.line + 1))
+                raise ConfigError(_too_deep(file, line=event.start_mark.line + 1 if event.start_mark else None))
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
 

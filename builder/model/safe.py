@@ -1,0 +1,52 @@
+"""What a text of a recipe may hold: patterns that keep names, versions and addresses from becoming commands."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from builder.model.finding import ConfigError, Finding, Place
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATH = re.compile(r"[A-Za-z0-9._/+@,=~-]+")
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
+# Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
+
+
+def refusal(code: str, message: str, *, at: Place, fix: str) -> ConfigError:
+    """Make the error for one fault."""
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix))
+
+
+def shown(text: str, *, limit: int = 60) -> str:
+    """Return a text as it can stand in a message: one line, cut, control characters escaped."""
+    plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return plain if len(plain) <= limit else plain[: limit - 3] + "..."
+
+
+def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
+    """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
+    if "$" in url:
+        message = f"the address '{shown(url)}' holds a variable, and a recipe is read as it stands"
+        fix = "write the address out; give secrets by PIP_INDEX_URL or netrc when building"
+        raise refusal("url-variable", message, at=at, fix=fix)
+    if not URL.fullmatch(url):
+        message = f"the address '{shown(url)}' is not a URL, or holds characters that a URL cannot have"
+        raise refusal("url-form", message, at=at, fix="check it; write a special character as %XX")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise refusal("url-form", f"the address '{shown(url)}' cannot be read", at=at, fix="check it") from None
+    scheme = parts.scheme.lower()
+    if scheme not in schemes:
+        message = f"the address '{shown(url)}' begins with '{scheme}:'"
+        raise refusal("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
+    user_is_secret = parts.username is not None and not scheme.endswith("ssh")
+    if parts.password is not None or user_is_secret or TOKEN.search(parts.path + "/"):
+        message = f"the address of '{parts.hostname}' has credentials in it, and they would end up in the image"
+        fix = "remove them; give them by netrc or by the environment (PIP_INDEX_URL) when building"
+        raise refusal("url-secret", message, at=at, fix=fix)
+    if not parts.hostname and scheme != "file":
+        raise refusal("url-form", f"the address '{shown(url)}' names no host", at=at, fix="write https://HOST/...")
