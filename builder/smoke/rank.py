@@ -11,7 +11,7 @@ import socket
 import time
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, List
+from typing import Any, Iterable, List
 
 import torch
 import torch.distributed as dist
@@ -116,6 +116,7 @@ def _join(run: RankRun) -> Any:
         absent = json.loads(store.get("absent"))
     if absent:
         run.record["lost"] = True
+        _leave(run, store, [rank for rank in range(placement.world) if rank not in absent], 5.0)
         names = ", ".join(str(rank) for rank in absent[:20]) + (", ..." if len(absent) > 20 else "")
         raise RunError(f"{len(absent)} of {placement.world} ranks never joined: rank {names}")
     return store
@@ -177,18 +178,28 @@ def _backend(kind: str) -> str:
 
 
 def _report(run: RankRun, store: Any) -> None:
-    """Give every rank's record to rank 0, which leaves last because it may hold the store."""
-    placement, limit = run.placement, timedelta(seconds=_left(run))
+    """Give every rank's record to rank 0."""
+    placement = run.placement
     run.note(state="reporting")
     run.record["finished"] = True
     store.set(f"record/{placement.rank}", json.dumps(run.record))
     if run.leads:
         run.gathered = [json.loads(store.get(f"record/{rank}")) for rank in range(placement.world)]
         store.set("gathered", "yes")
-        store.wait([f"left/{rank}" for rank in range(1, placement.world)], limit)
     else:
-        store.wait(["gathered"], limit)
-        store.set(f"left/{placement.rank}", "yes")
+        store.wait(["gathered"], timedelta(seconds=_left(run)))
+    _leave(run, store, range(placement.world), _left(run))
+
+
+def _leave(run: RankRun, store: Any, present: Iterable[int], seconds: float) -> None:
+    """Let rank 0 leave last: it may hold the store that the others still ask."""
+    if not run.leads:
+        store.set(f"left/{run.placement.rank}", "yes")
+        return
+    try:
+        store.wait([f"left/{rank}" for rank in present if rank != 0], timedelta(seconds=seconds))
+    except RuntimeError:
+        pass  # all that mattered is gathered by now
 
 
 def _left(run: RankRun) -> float:

@@ -40,7 +40,7 @@ class Course:
 
 
 def plan_course(digits: Digits, world: int, epochs: Optional[int]) -> Course:
-    """Share the images among the ranks and choose the epochs that make enough steps; raises RunError without a share."""
+    """Share the images among the ranks and choose enough epochs; raises RunError where a rank has no share."""
     images = len(digits.train[1])
     share = images // world
     if share < 1:

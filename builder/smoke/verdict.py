@@ -108,8 +108,8 @@ def number(value: object) -> Optional[float]:
 
 
 def whole(value: object) -> Optional[int]:
-    """The value as a whole number, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """The value as a whole number that anything here could count, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
 
 
 def _error(facts: _Facts) -> List[Check]:
@@ -236,7 +236,7 @@ def _rank_devices(facts: _Facts) -> List[Check]:
     allowed = BACKENDS.get(kind, ()) if isinstance(kind, str) else ()
     backend = facts.at("backend")
     checks.append(Check("backend", backend in allowed, show(backend), " or ".join(allowed) or "a known device"))
-    if kind != "cpu":
+    if kind in ("cuda", "xpu"):
         checks.append(_distinct_gpus(entries))
     return checks
 
@@ -249,7 +249,7 @@ def _distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
     used = wanted = 0
     for members in hosts.values():
         counts = [whole(_in(member, "device", "count")) or 0 for member in members]
-        identities = {_in(member, "device", "identity") for member in members}
+        identities = [_in(member, "device", "identity") for member in members]
         used += len({name for name in identities if isinstance(name, str) and name})
         # seeing exactly one GPU means that the launcher gave each rank its own
         wanted += len(members) if max(counts) in (0, 1) else min(len(members), max(counts))

@@ -1,0 +1,235 @@
+"""The verdict: every check passes on a good result, fails on its own fault, and survives any alteration."""
+
+import copy
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder.smoke
+from builder.smoke.verdict import Check, judge, passed, vendor_of
+
+TRAINING = {"epochs": 2, "epochs_run": 2, "steps": 126, "first_loss": 2.2, "last_loss": 0.3, "non_finite": 0}
+MNIST: dict[str, Any] = {
+    "schema": 1,
+    "workload": "mnist",
+    "error": None,
+    "expected": {"device": "auto", "vendor": "nvidia", "torch": "2.6.0", "seconds": 600.0},
+    "torch": {"version": "2.6.0+cu124", "cuda": "12.4", "hip": None, "xpu": None},
+    "device": {"type": "cuda", "index": 0, "count": 1, "name": "NVIDIA H100", "identity": "0:1:0 GPU-a"},
+    "data": {"source": "mnist", "train": 8000, "test": 2000},
+    "training": TRAINING,
+    "accuracy": 0.97,
+    "seconds": {"total": 21.5},
+}
+
+
+def rank(number: int, host: str = "a", count: int = 4) -> dict[str, Any]:
+    return {
+        "rank": number,
+        "host": host,
+        "finished": True,
+        "state": "reporting",
+        "device": {"type": "cuda", "count": count, "identity": f"{host} gpu {number}"},
+        "samples": 4000,
+        "last_loss": 0.3,
+        "checksum": "after",
+        "initial_checksum": f"before {number}",
+    }
+
+
+DDP: dict[str, Any] = copy.deepcopy(MNIST) | {
+    "workload": "ddp",
+    "backend": "nccl",
+    "ranks": [rank(0), rank(1), rank(2, "b"), rank(3, "b")],
+}
+DDP["expected"] = MNIST["expected"] | {"ranks": 4}
+IMPORTS: dict[str, Any] = {
+    "schema": 1,
+    "workload": "imports",
+    "error": None,
+    "expected": {"modules": ["torch", "numpy"], "seconds": 600.0},
+    "imports": [
+        {"name": "torch", "error": None, "version": "2.6.0", "seconds": 1.2},
+        {"name": "numpy", "error": None, "version": None, "seconds": 0.1},
+    ],
+    "seconds": {"total": 1.4},
+}
+GOOD = {"mnist": MNIST, "ddp": DDP, "imports": IMPORTS}
+
+
+def altered(result: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """A copy with one field set, or taken away when the value is KeyError."""
+    copied = copy.deepcopy(result)
+    *outer, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
+    place: Any = copied
+    for key in outer:
+        place = place[key]
+    if value is KeyError:
+        del place[last]
+    else:
+        place[last] = value
+    return copied
+
+
+def failed(result: object) -> list[str]:
+    return [check.name for check in judge(result) if not check.ok]
+
+
+@pytest.mark.parametrize("workload", GOOD)
+def test_a_good_result_passes(workload: str) -> None:
+    assert failed(GOOD[workload]) == []
+    assert passed(judge(GOOD[workload]))
+
+
+FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
+    (MNIST, "schema", 2, ["schema"]),
+    (MNIST, "schema", True, ["schema"]),
+    (MNIST, "workload", "rm", ["workload"]),
+    (MNIST, "error", "torch cannot be imported", ["error"]),
+    (MNIST, "error", KeyError, ["error"]),
+    (MNIST, "accuracy", 0.9499, ["accuracy"]),
+    (MNIST, "accuracy", 1.01, ["accuracy"]),
+    (MNIST, "accuracy", math.nan, ["accuracy"]),
+    (MNIST, "accuracy", "nan", ["accuracy"]),
+    (MNIST, "accuracy", "0.97", ["accuracy"]),
+    (MNIST, "accuracy", True, ["accuracy"]),
+    (MNIST, "data.source", "cifar", ["accuracy"]),
+    (MNIST, "training.last_loss", 1.2, ["loss falls"]),
+    (MNIST, "training.last_loss", math.inf, ["loss falls"]),
+    (MNIST, "training.first_loss", "inf", ["loss falls"]),
+    (MNIST, "training.first_loss", 10**400, ["loss falls"]),
+    (MNIST, "training.non_finite", 1, ["losses finite"]),
+    (MNIST, "training", KeyError, ["loss falls", "losses finite"]),
+    (MNIST, "device.type", "cpu", ["vendor"]),
+    (MNIST, "torch.hip", "6.2", ["vendor"]),
+    (MNIST, "torch.cuda", None, ["vendor"]),
+    (MNIST, "device.type", "xpu", ["vendor"]),
+    (MNIST, "expected.device", "xpu", ["device"]),
+    (MNIST, "device", KeyError, ["device", "vendor"]),
+    (MNIST, "torch.version", "2.5.0+cu124", ["torch"]),
+    (MNIST, "expected.torch", "2.6.0+cu126", ["torch"]),
+    (MNIST, "seconds.total", 601, ["seconds"]),
+    (MNIST, "seconds.total", -1, ["seconds"]),
+    (MNIST, "expected.seconds", KeyError, ["seconds"]),
+    (DDP, "ranks.1", KeyError, ["ranks", "parameters agree", "samples"]),
+    (DDP, "ranks.1.finished", False, ["ranks"]),
+    (DDP, "ranks.1.ended", "killed by SIGKILL", ["ranks"]),
+    (DDP, "ranks.1.rank", 0, ["ranks"]),
+    (DDP, "ranks.1.rank", 4, ["ranks"]),
+    (DDP, "ranks.1.checksum", "other", ["parameters agree"]),
+    (DDP, "ranks.1.checksum", "", ["parameters agree"]),
+    (DDP, "ranks.1.initial_checksum", "after", ["parameters agree"]),
+    (DDP, "ranks.1.samples", 0, ["samples"]),
+    (DDP, "ranks.1.last_loss", "nan", ["rank losses finite"]),
+    (DDP, "ranks.1.device.identity", "a gpu 0", ["gpus"]),
+    (DDP, "ranks.1.device.type", "cpu", ["one kind of device"]),
+    (DDP, "backend", "gloo", ["backend"]),
+    (DDP, "expected.ranks", 8, ["ranks", "parameters agree", "samples"]),
+    (DDP, "expected.ranks", None, ["ranks", "parameters agree", "samples"]),
+    (DDP, "data.train", 16000, ["samples"]),
+    (IMPORTS, "imports.1.error", "ImportError: libx.so", ["import numpy"]),
+    (IMPORTS, "imports.1", KeyError, ["import numpy"]),
+    (IMPORTS, "expected.modules", [], ["imports"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("result", "path", "value", "names"),
+    FAULTS,
+    ids=[f"{r['workload']}-{path}-{str(v)[:9]}" for r, path, v, _ in FAULTS],
+)
+def test_a_fault_fails_its_own_check(result: dict[str, Any], path: str, value: object, names: list[str]) -> None:
+    assert failed(altered(result, path, value)) == names
+
+
+WRONG: list[object] = [None, True, -1, 1e308, math.nan, "x" * 1000, "\x1b[31m", [], {}, [[1]], {"a": None}, 10**5000]
+
+
+def paths(value: object, before: str = "") -> list[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = []
+    for key, inner in items:
+        found += [f"{before}{key}", *paths(inner, f"{before}{key}.")]
+    return found
+
+
+@pytest.mark.parametrize("workload", GOOD)
+def test_no_alteration_raises_or_prints_unprintable(workload: str) -> None:
+    tried = 0
+    for path in paths(GOOD[workload]):
+        for value in [*WRONG, KeyError]:
+            checks = judge(altered(GOOD[workload], path, value))
+            assert checks
+            for check in checks:
+                assert str(check.measured).isprintable()
+                assert len(str(check.measured)) < 1000
+            json.dumps([vars(check) for check in checks], allow_nan=False)
+            tried += 1
+    assert tried > 100
+
+
+@pytest.mark.parametrize("result", [None, [], "pass", 1, {}, {"schema": 1}, {"verdict": "pass"}])
+def test_what_is_no_result_fails(result: object) -> None:
+    assert not passed(judge(result))
+
+
+def test_no_checks_is_no_pass() -> None:
+    assert not passed([])
+    assert not passed([Check("a", True, 1, 1), Check("b", False, 1, 2)])
+
+
+def test_the_callers_expectation_replaces_the_results_own() -> None:
+    checks = judge(MNIST, {"vendor": "amd", "seconds": 600})
+    assert [check.name for check in checks if not check.ok] == ["vendor"]
+    assert next(check for check in checks if check.name == "vendor").measured == "nvidia (torch 2.6.0+cu124)"
+
+
+def test_gpus_may_be_shared_only_where_there_are_too_few() -> None:
+    crowded = copy.deepcopy(DDP)
+    crowded["ranks"] = [rank(number, count=2) for number in range(4)]
+    for number, entry in enumerate(crowded["ranks"]):
+        entry["device"]["identity"] = f"gpu {number % 2}"
+    assert failed(crowded) == []
+    for entry in crowded["ranks"]:
+        entry["device"]["count"] = 4  # now each could have had its own
+    assert failed(crowded) == ["gpus"]
+    for entry in crowded["ranks"]:
+        entry["device"]["count"] = 1  # a launcher that binds GPUs gave two ranks the same one
+    assert failed(crowded) == ["gpus"]
+
+
+def test_a_resumed_run_with_nothing_left_to_train_may_keep_its_parameters() -> None:
+    idle = altered(DDP, "training.epochs_run", 0)
+    for entry in idle["ranks"]:
+        entry.update(samples=0, initial_checksum="after")
+    assert failed(idle) == []
+
+
+@pytest.mark.parametrize(
+    ("torch", "kind", "vendor"),
+    [
+        ({"cuda": "12.4"}, "cuda", "nvidia"),
+        ({"hip": "6.2", "cuda": None}, "cuda", "amd"),
+        ({"xpu": "20250101"}, "xpu", "intel"),
+        ({"cuda": "12.4"}, "cpu", "cpu"),
+        ({}, "cuda", "unknown"),
+        (None, None, "unknown"),
+    ],
+)
+def test_vendor(torch: object, kind: object, vendor: str) -> None:
+    assert vendor_of(torch, kind) == vendor
+
+
+@pytest.mark.parametrize(("accuracy", "status"), [(0.97, 0), (0.5, 1)])
+def test_the_judge_command_judges_a_file_again(accuracy: float, status: int, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(altered(MNIST, "accuracy", accuracy) | {"verdict": "pass"}))
+    command = [sys.executable, "-S", "-B", str(Path(builder.smoke.__file__).parent), "judge", str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status
+    assert done.stdout.splitlines()[-1] == ("verdict: FAIL (accuracy)" if status else "verdict: pass")
