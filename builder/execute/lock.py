@@ -1,0 +1,59 @@
+"""One build at a time in a plan folder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from builder.execute.names import LOCK_FILE
+from builder.model.finding import ConfigError, Finding, Place, ToolError
+
+# A Lustre client without the `flock` mount option has no locks at all; the build then goes on without one.
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+
+
+@contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep other builds out of a folder; raises ConfigError when one is at work, ToolError when it cannot be locked.
+
+    The lock belongs to this process: the kernel drops it when the process dies, however it dies.
+    """
+    path = folder / LOCK_FILE
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
+        fix = "choose another folder, or give it the rights and the space"
+        raise ToolError(Finding(code="folder-unwritable", message=message, fix=fix)) from None
+    try:
+        _lock(handle, path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, path: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(_busy(os.pread(handle, 64, 0), path)) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
+
+
+def _busy(content: bytes, path: Path) -> Finding:
+    pid, _, host = content.decode("utf-8", errors="replace").strip().partition(" ")
+    who = f"pid {pid} on {host}" if pid.isdecimal() else "its process is not known"
+    return Finding(
+        code="build-running",
+        message=f"another build of this output is running ({who})",
+        at=Place(file=str(path)),
+        fix="wait for it, stop it, or build to another output with -o",
+    )

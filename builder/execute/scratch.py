@@ -1,0 +1,66 @@
+"""The temporary folder of one build, and what a killed build left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from builder.execute.names import STATE_FILE
+from builder.execute.tree import remove_tree, write_whole
+from builder.model.finding import Finding, Place, ToolError
+
+_OURS = re.compile(r"(recipe-\d+-|\.).+")
+
+
+def remove_leftovers(folder: Path) -> tuple[Path, ...]:
+    """Remove what an earlier build in this folder recorded and did not live to remove; returns what it removed.
+
+    The caller holds the folder's lock: no other build is alive in it.
+    """
+    state = folder / STATE_FILE
+    removed = []
+    with suppress(OSError, ValueError):
+        recorded = json.loads(state.read_text(encoding="utf-8"))
+        for text in recorded["temporary"]:
+            path = Path(str(text))
+            if _is_ours(path) and remove_tree(path):
+                removed.append(path)
+    with suppress(OSError):
+        state.unlink(missing_ok=True)
+    return tuple(removed)
+
+
+@contextmanager
+def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Make the build's own temporary folder in `parent`, recorded in the plan folder and removed at the end.
+
+    `also` are paths that the build may make elsewhere and that the next one removes if this one is killed. Raises
+    ToolError when the folder cannot be made.
+    """
+    try:
+        path = Path(tempfile.mkdtemp(prefix=f"recipe-{os.getpid()}-", dir=parent)).resolve()
+    except OSError as error:
+        message = f"no temporary folder can be made in '{parent}': {(error.strerror or str(error)).lower()}"
+        fix = "choose another place with --tmpdir"
+        raise ToolError(Finding(code="no-tmpdir", message=message, at=Place(file=str(parent)), fix=fix)) from None
+    state = folder / STATE_FILE
+    try:
+        content = {"pid": os.getpid(), "host": os.uname().nodename, "temporary": [str(path), *map(str, also)]}
+        write_whole(state, json.dumps(content, indent=1) + "\n")
+        yield path
+    finally:
+        if all([remove_tree(left) for left in (path, *also)]):  # noqa: C419 - every one, not up to the first failure
+            state.unlink(missing_ok=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a recorded path can be nothing but a build's own: its name, its owner, and no link."""
+    try:
+        return path.is_absolute() and bool(_OURS.fullmatch(path.name)) and path.lstat().st_uid == os.getuid()
+    except OSError:
+        return False
