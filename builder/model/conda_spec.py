@@ -19,6 +19,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_.+*!<>=~,|:/@#%?&\[\]\"' -]*")
 ARCHIVE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*)-([^-/]+)-([^-/]+)\.(?:conda|tar\.bz2)")
 FIELD = re.compile(r"\s*([a-z_0-9]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^,'\"\s]+)\s*(?:,|$)")
 FIELDS = ("build", "channel", "url", "version")
+LENGTH_LIMIT = 500  # characters
 EXAMPLE = "write it as in 'numpy=1.26' or 'numpy>=1.2,<2'"
 PIP_FIX = "move it below '- pip:'"
 
@@ -28,6 +29,9 @@ def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
 
     conda reads `numpy 1.26` and `numpy=1.26=BUILD` as exactly that version: both give `==1.26`. `1.*` gives `=1.*`.
     """
+    if len(text) > LENGTH_LIMIT:
+        message = f"'{shown(text)}' is longer than {LENGTH_LIMIT} characters"
+        raise refusal("conda-long", message, at=at, fix=EXAMPLE)
     text = " ".join(re.split(r"(?:^|\s)#", text, maxsplit=1)[0].split())
     _refuse_foreign(text, at=at)
     if "[" not in text:
@@ -112,6 +116,9 @@ def _split_bracket(text: str, *, at: Place) -> tuple[str, str]:
 def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
     match = re.match(r"[^\s=<>!~,|*]*", body)
     name = match[0] if match else ""
+    if ":" in name:
+        message = f"'{shown(name)}' has one colon between channel and package"
+        raise refusal("conda-name", message, at=at, fix=f"write two: '{shown(name.replace(':', '::'))}'")
     if not NAME.fullmatch(name):
         message = f"'{shown(whole)}' names no package" if not name else f"'{shown(name)}' is not a package name"
         raise refusal("conda-name", message, at=at, fix=EXAMPLE)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from builder.model.document import Listing, Table, Text, Value, describe
 from builder.model.finding import Finding, Place, did_you_mean
+from builder.model.safe import shown
 
 T = TypeVar("T")
 
@@ -61,9 +62,9 @@ class Decoder:
                 fix = did_you_mean(name.raw, known=fields)
                 self.fault(
                     "unknown-key",
-                    f"unknown key '{name.raw}'",
+                    f"unknown key '{shown(name.raw)}'",
                     line=name.line,
-                    key=f"{key}.{name.raw}".lstrip("."),
+                    key=f"{key}.{shown(name.raw)}".lstrip("."),
                     fix=fix,
                 )
                 continue
@@ -135,7 +136,7 @@ class Decoder:
                 fix="write it as 'KEY: value' lines",
             )
             return {}
-        return {name.raw: self.decode(item, kind, key=f"{key}.{name.raw}") for name, item in value.entries}
+        return {name.raw: self.decode(item, kind, key=f"{key}.{shown(name.raw)}") for name, item in value.entries}
 
     def _scalar(self, value: Value, kind: Any, *, key: str) -> Any:
         if kind is str:
@@ -158,7 +159,7 @@ class Decoder:
         if isinstance(value, Text) and value.kind in ("text", "date"):
             return value.raw
         if isinstance(value, Text) and value.kind != "null":
-            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{value.raw}"'
+            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{shown(value.raw)}"'
         else:
             fix = "write a text"
         self.fault("wrong-type", f"expected text, found {describe(value)}", line=value.line, key=key, fix=fix)

@@ -14,6 +14,7 @@ from typing import Any, Literal, Union
 import yaml
 
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.safe import shown
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -74,22 +75,22 @@ def describe(value: Value) -> str:
         return "a list"
     if isinstance(value, Table):
         return "a table of keys"
-    shown = value.raw if len(value.raw) <= 40 else value.raw[:37] + "..."
+    written = shown(value.raw, limit=40)
     return {
-        "text": f"the text '{shown}'",
-        "number": f"the number {shown}",
-        "bool": f"the yes/no value {shown}",
+        "text": f"the text '{written}'",
+        "number": f"the number {written}",
+        "bool": f"the yes/no value {written}",
         "null": "nothing",
-        "date": f"the date {shown}",
+        "date": f"the date {written}",
     }[value.kind]
 
 
-def read_text(path: Path, *, what: str, shown: str | None = None, at: Place | None = None) -> str:
+def read_text(path: Path, *, what: str, name: str | None = None, at: Place | None = None) -> str:
     """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
 
-    `shown` is the file's name in messages where it is not the path, `at` the place that names the file, if one does.
+    `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does.
     """
-    name = shown or str(path)
+    name = name or str(path)
 
     def fault(code: str, message: str, fix: str) -> ConfigError:
         return ConfigError(Finding(code=code, message=message, at=at or Place(file=name), fix=fix))
@@ -239,7 +240,7 @@ class _Converter:
             value = self._value(value_node, depth=depth + 1)
             if key.raw in entries:
                 first = entries[key.raw][0].line
-                message = f"the key '{key.raw}' stands twice, first in line {first}"
+                message = f"the key '{shown(key.raw)}' stands twice, first in line {first}"
                 self.duplicates.append(Finding(code="yaml-duplicate", message=message, at=at, fix="keep one of them"))
             else:
                 entries[key.raw] = (key, value)

@@ -31,7 +31,8 @@ SUFFIXES = {
     ".tar": ("an archive", "an image archive is given to `recipe convert`"),
     ".ipynb": ("a notebook", "write the packages it uses into an environment.yml"),
 }
-KNOWN_SUFFIXES = (".yml", ".yaml", ".txt", ".in")
+PIP_SUFFIXES = (".txt", ".in")
+KNOWN_SUFFIXES = (".yml", ".yaml", *PIP_SUFFIXES)
 MAGIC: dict[bytes, tuple[str, str]] = {
     b"#!/usr/bin/env run-singularity": SUFFIXES[".sif"],
     b"\x7fELF": ("a compiled program", READ),
@@ -76,7 +77,7 @@ def _by_content(path: Path) -> tuple[str, str] | None:
     for magic, found in MAGIC.items():
         if head.startswith(magic):
             return found
-    if path.suffix.lower() in (".txt", ".in") and (
+    if path.suffix.lower() in PIP_SUFFIXES and (
         b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
     ):
         return EXPLICIT

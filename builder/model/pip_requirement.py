@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,3 +187,15 @@ def _with_extras(requirement: PipRequirement, extras: tuple[str, ...]) -> PipReq
 
 def _with_hashes(text: str, hashes: tuple[str, ...]) -> str:
     return " ".join((text, *(f"--hash={value}" for value in hashes)))
+
+
+def missing_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
+    """Yield a finding for each requirement without a hash: once one has a hash, pip refuses all that have none."""
+    if not asked and not any(requirement.hashes for requirement in requirements):
+        return
+    for requirement in requirements:
+        if not requirement.hashes:
+            why = "the file says --require-hashes" if asked else "others have one, and then pip wants one for all"
+            message = f"'{shown(requirement.text)}' has no hash; {why}"
+            at = Place(file=requirement.file or file, line=requirement.line)
+            yield from refusal("pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all").findings

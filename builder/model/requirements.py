@@ -240,7 +240,7 @@ class RequirementsReader:
         if (resolved, constraint) in self._read:
             return
         self._read.add((resolved, constraint))
-        text = read_text(path, what="requirements file", shown=place.file, at=at)
+        text = read_text(path, what="requirements file", name=place.file, at=at)
         self.texts.append(text)
         self.add_text(text, at=place, base=path.parent, constraint=constraint, inside=(*inside, resolved))
 
