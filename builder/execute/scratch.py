@@ -14,7 +14,7 @@ from builder.execute.names import STATE_FILE
 from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import Finding, Place, ToolError
 
-_OURS = re.compile(r"(recipe-\d+-|\.).+")
+_OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+")
 
 
 def remove_leftovers(folder: Path) -> tuple[Path, ...]:

@@ -1,0 +1,13 @@
+"""Known failures of the engines: what they print, what it means, what to do. The first cause that matches wins.
+
+Wordings were seen with pip 22.3 and 26.3, uv 0.13.8, Apptainer 1.4.5, mksquashfs 4.5.1, curl 7.88, bash 5.2 and cotainr
+2025.7.1, or read in the source of Apptainer (2026-08) and of cotainr; those of conda, mamba and SingularityCE are from
+their issue threads.
+"""
+
+from builder.execute.causes.cause import Cause
+from builder.execute.causes.engines import ENGINES
+from builder.execute.causes.machine import MACHINE
+from builder.execute.causes.packages import PACKAGES
+
+CAUSES: tuple[Cause, ...] = MACHINE + ENGINES + PACKAGES

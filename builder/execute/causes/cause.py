@@ -1,0 +1,24 @@
+"""One known failure of an engine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One known failure; named groups of `pattern` may stand in `message` and `fix`."""
+
+    code: str
+    pattern: re.Pattern[str]
+    message: str
+    fix: str
+    needs: re.Pattern[str] | None = None  # must be in some line as well
+    within: int = 80  # lines from the end of the log
+
+
+def cause(code: str, *wordings: str, message: str, fix: str, needs: str = "", within: int = 80) -> Cause:
+    pattern = re.compile("|".join(wordings))
+    needed = re.compile(needs) if needs else None
+    return Cause(code=code, pattern=pattern, message=message, fix=fix, needs=needed, within=within)

@@ -1,0 +1,102 @@
+"""Failures of Apptainer, cotainr, Docker and registries."""
+
+from builder.execute.causes.cause import cause
+
+ENGINES = (
+    cause(
+        "bind-at-build",
+        r"destination (?P<path>\S+) doesn't exist in container",
+        message="'{path}' was to be bound into the image while it was built, and the image has no such path",
+        fix="unload modules that bind site folders (singularity-bindings, apptainer-enable-mpi) and unset *_BINDPATH",
+    ),
+    cause(
+        "bind-source",
+        r"mount source (?P<path>\S+) doesn't exist",
+        message="'{path}' was to be bound into the container and does not exist on this machine",
+        fix="run this on a node that has it, or take it out of the binds",
+    ),
+    cause(
+        "no-fuse",
+        r"fuse: device not found",
+        r"squashfuse\S* (?:exited with status|not found)",
+        r"fusermount3?: .*(?:not permitted|not found)",
+        r"/dev/fuse: (?:Permission denied|No such file)",
+        message="the image could not be mounted: this machine has no usable FUSE",
+        fix="ask the administrators for /dev/fuse and squashfuse, or run on another node",
+    ),
+    cause(
+        "multiple-conda",
+        r"Multiple Conda installs interfere",
+        message="the base image already holds a conda, and cotainr can have only its own",
+        fix="take a base image without conda (lumi-rocm-*) in container.base, or another backend",
+    ),
+    cause(
+        "licence",
+        r"not accepted the Miniforge installer license",
+        r"Terms of Service have not been accepted",
+        r"CondaToSNonInteractiveError",
+        message="a licence has to be accepted first",
+        fix="read it and give --accept-licenses; for Anaconda's own channels use conda-forge in their place",
+    ),
+    cause(
+        "overwrite-refused",
+        r"chosen not to overwrite (?P<path>\S+?)\.? ",
+        message="'{path}' was in the way and was not overwritten",
+        fix="remove it and build again",
+    ),
+    cause(
+        "prompt",
+        r"EOFError: EOF when reading a line",
+        message="a program asked a question, and a build has nobody to answer it",
+        fix="give --accept-licenses, and remove what the question is about",
+    ),
+    cause(
+        "docker-rights",
+        r"permission denied while trying to connect to the [Dd]ocker",
+        message="you may not use the Docker daemon of this machine",
+        fix="have yourself added to the group `docker`, or set DOCKER_HOST to a rootless daemon",
+    ),
+    cause(
+        "docker-down",
+        r"Cannot connect to the Docker daemon at (?P<address>\S+?)\.? ",
+        message="no Docker daemon answers at '{address}'",
+        fix="start it, or set DOCKER_HOST to where it is",
+    ),
+    cause(
+        "rate-limit",
+        r"toomanyrequests",
+        r"You have reached your (?:unauthenticated )?pull rate limit",
+        r"429 Too Many Requests",
+        message="the registry has had too many requests from here",
+        fix="log in to the registry, or try again in some hours",
+    ),
+    cause(
+        "no-image",
+        r"manifest unknown",
+        r"MANIFEST_UNKNOWN",
+        r"[Nn]ame unknown",
+        r"NAME_UNKNOWN",
+        r"manifest for \S+ not found",
+        r"repository does not exist",
+        message="the registry does not have the base image",
+        fix="check the name and the tag of container.base",
+    ),
+    cause(
+        "unauthorized",
+        r"unauthorized:",
+        r"authentication required",
+        r"requested access to the resource is denied",
+        r"denied: denied",
+        r"401 (?:Unauthorized|Client Error|Error)",
+        r"403 (?:Forbidden|Client Error)",
+        r"invalid status code from registry 40[13]",
+        message="the registry or package index refused: it wants a login, or the name is wrong",
+        fix="check the name, and give the credentials in the environment or with `apptainer registry login`",
+    ),
+    cause(
+        "glibc",
+        r"version [`'](?P<version>GLIBC(?:XX)?_[\d.]+)' not found",
+        message="a program or library wants {version}, which is newer than what it was started on",
+        fix="take a newer base image in container.base, or an older release of the package",
+    ),
+)

@@ -1,0 +1,57 @@
+"""Why a step failed, in one sentence and with one fix, from the end of its log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from builder.execute.causes import CAUSES, Cause
+from builder.model.finding import Finding, Place
+from builder.model.plan import Step
+
+_KILLED = 137
+_LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")
+_FILLER = re.compile(
+    r"\s*(?:note:|hint:|INFO:|WARNING:|\[end of output\]|See above|Traceback|During handling|\^+$|[-=~ ]+$|#)"
+)
+
+
+def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "") -> Finding:
+    """Recognise the failure of a step; one that is not known gives the last line that says something."""
+    at = Place(file=log) if log else None
+    for cause in CAUSES:
+        found = _match(cause, log_tail)
+        if found is not None:
+            groups = {name: (text or "").strip() for name, text in found.groupdict().items()}
+            message = cause.message.format(**groups).removesuffix(": ")
+            return Finding(
+                code=cause.code, message=f"step '{step.name}' failed: {message}", fix=cause.fix.format(**groups), at=at
+            )
+    return _unknown(step, log_tail, exit_code, at=at)
+
+
+def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
+    lines = tail[-cause.within :]
+    if cause.needs is not None and not any(cause.needs.search(line) for line in lines):
+        return None
+    # The last one: earlier attempts may have failed for a reason that a retry has mended.
+    return next((found for line in reversed(lines) if (found := cause.pattern.search(f"{line} "))), None)
+
+
+def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | None) -> Finding:
+    if exit_code == _KILLED:
+        message = f"step '{step.name}' was killed, as the kernel does when the memory is used up"
+        fix = "ask for more memory (--mem), or choose a folder on a disk with --tmpdir"
+        return Finding(code="no-memory", message=message, fix=fix, at=at)
+    said = last_word(tail)
+    message = f"step '{step.name}' ended with exit code {exit_code}" + (f": {said}" if said else " and said nothing")
+    fix = f"read the end of its log, '{at.file}'" if at else f"run `bash {step.script}` in the plan folder"
+    return Finding(code="step-failed", message=message, fix=fix, at=at)
+
+
+def last_word(tail: Sequence[str]) -> str:
+    """Find the line that most likely says what happened: the last loud one, else the last one that is no filler."""
+    lines = [line.strip() for line in tail[-60:] if line.strip() and not _FILLER.match(line)]
+    loud = [line for line in lines[-25:] if _LOUD.match(line)]
+    said = (loud or lines or [""])[-1]
+    return said if len(said) <= 200 else said[:197] + "..."
