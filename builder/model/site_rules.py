@@ -1,0 +1,263 @@
+"""What a site must hold beyond its types: sources and dates, values that stay values, and what goes with what.
+
+Faults carry the path of their key; the catalog adds the file and the line it stands in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+from builder.model.document import Listing, Table, Text, Value
+from builder.model.finding import Finding, Place, did_you_mean
+from builder.model.safe import CONTROL, VARIABLE, shown
+from builder.model.site import Job, Purpose, Site
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+KEY = re.compile(r"[A-Za-z0-9_.-]+")
+MODULE = re.compile(r"purge|(?:use|load|unload) [A-Za-z0-9_.+/:-]+")
+OPTION = re.compile(r"[a-z][a-z-]*")
+PLAIN = re.compile(r"[A-Za-z0-9_.,:+=@%/{}-]*")
+DATE = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?")
+RELEASE = re.compile(r"\d+\.\d+")
+# ${NAME} is the one thing that a shell may expand in a site's value; $ and ` in any other form are refused.
+CHARACTER = r"[^$`\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+EXPANDED = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"
+EXPANSION = re.compile(rf"(?:{CHARACTER}|{EXPANDED})*")
+BIND = re.compile(rf"(?=[/$])(?:(?!,){CHARACTER}|{EXPANDED})+")
+REFERENCE = re.compile(r"(?:(?:docker|oras|library)://[A-Za-z0-9]|/)[A-Za-z0-9_./:@+-]*")
+GPU_OPTION = re.compile(r"[a-z][a-z-]*=(?:[a-z0-9_]+:)*\{gpus\}|")
+PORT = re.compile(r"[1-9][0-9]{3,4}")
+CPU_MASK = re.compile(r"0x[0-9a-f]{1,64}")
+
+# Prose, never in generated code: told to people only.
+PROSE = ("title", "description", "sources", "storage", "unknown", "node", "hostnames")
+PROSE_KEYS = ("note", "source", "account_form", "model", "fabric")
+KEY_ITSELF = "(key)"
+SEVERAL_LINES = ("note", "storage", "what")
+EXPANDED_KEYS = ("tmpdir", "cachedir", "wrapper_path", "node_local_dirs", "proxy")
+
+
+def site_faults(site: Site, *, tree: Table, stem: str) -> Iterator[Finding]:
+    """Give every fault of a decoded site; `stem` is the name of its file without the suffix."""
+    yield from _source_faults(site)
+    yield from _value_faults(tree)
+    yield from _shape_faults(site, stem=stem)
+    yield from _node_faults(site)
+    yield from _build_faults(site)
+    yield from _gpu_faults(site)
+    yield from _job_faults(site)
+    yield from _launch_faults(site)
+
+
+def _fault(code: str, message: str, key: str, fix: str) -> Finding:
+    return Finding(code=code, message=message, at=Place(key=key), fix=fix)
+
+
+def _source_faults(site: Site) -> Iterator[Finding]:
+    """Every section names at least one source, every source is described and dated."""
+    dates = [(f"sources.{name}.checked", source.checked) for name, source in site.sources.items()]
+    if site.gpu and site.gpu.driver_checked is not None:
+        dates.append(("gpu.driver_checked", site.gpu.driver_checked))
+    elif site.gpu and site.gpu.driver is not None:
+        message = "the driver is given, but not when it was seen"
+        yield _fault("site-date", message, "gpu.driver", "add 'driver_checked:' to 'gpu'")
+    for key, date in dates:
+        if not DATE.fullmatch(date):
+            yield _fault(
+                "site-date", f"'{date}' is no date", key, "write YYYY-MM-DD, or YYYY-MM where the day is not known"
+            )
+    for key, section in _sections(site):
+        if not section.source:
+            yield _fault("site-source", f"'{key}' names no source", f"{key}.source", "name a key of 'sources'")
+        for word in section.source:
+            if word not in site.sources:
+                fix = did_you_mean(word, known=site.sources, noun="known sources")
+                yield _fault("site-source", f"'{key}' names the unknown source '{word}'", f"{key}.source", fix)
+
+
+def _sections(site: Site) -> Iterator[tuple[str, Any]]:
+    for field in fields(site):
+        value = getattr(site, field.name)
+        if is_dataclass(value) and hasattr(value, "source"):
+            yield field.name, value
+    yield from ((f"base_images[{index}]", image) for index, image in enumerate(site.base_images))
+
+
+def _value_faults(tree: Table) -> Iterator[Finding]:
+    """No text of a site may become a command: each goes through the pattern of its place."""
+    for path, key, text in _texts(tree, (), ""):
+        rule = _rule(path)
+        if rule is None:
+            plain = text.raw.replace("\n", "") if path[-1] in SEVERAL_LINES else text.raw
+            if CONTROL.search(plain):
+                yield _fault("site-unsafe", f"'{key}' holds a control character", key, "remove it; write one line")
+        elif not rule[0].fullmatch(text.raw):
+            what = "as a key" if path[-1] == KEY_ITSELF else f"in '{key}'"
+            yield _fault("site-unsafe", f"'{shown(text.raw)}' is not allowed {what}", key, rule[1])
+
+
+def _rule(path: tuple[str, ...]) -> tuple[re.Pattern[str], str] | None:
+    """Give the pattern for a value's place and what to say when it does not fit; None: prose."""
+    last = path[-1]
+    if path[0] in PROSE or last in PROSE_KEYS:
+        return None
+    if last == KEY_ITSELF:
+        if _expanded(path[:-2]):
+            return VARIABLE, "write the name of an environment variable"
+        return KEY, "use letters, digits and _.- in keys"
+    if path[0] == "name":
+        return NAME, "use small letters, digits and '-'"
+    if any(word in path for word in ("modules", "run_modules", "backend_modules")):
+        return MODULE, "write 'use PATH', 'load NAME', 'unload NAME' or 'purge'"
+    if last == "reference":
+        return REFERENCE, "write docker://NAME:TAG or an absolute path"
+    if last in ("binds", "optional_binds"):
+        return BIND, "write an absolute path, with ${NAME} if need be; one path an item, no commas"
+    if _expanded(path):
+        return EXPANSION, "plain text and ${NAME} only; no $( ), quotes or backslashes"
+    if last == "master_port":
+        return PORT, "give a port from 1024 to 65535"
+    if last == "unset":
+        return VARIABLE, "write the name of an environment variable"
+    return PLAIN, "letters, digits and _.,:+=@%/-{} only"
+
+
+def _expanded(path: tuple[str, ...]) -> bool:
+    return any(word.endswith("environment") or word in EXPANDED_KEYS for word in path)
+
+
+def _texts(value: Value, path: tuple[str, ...], key: str) -> Iterator[tuple[tuple[str, ...], str, Text]]:
+    """Every scalar with its path, without and with the places in lists, and every key as a scalar too."""
+    if isinstance(value, Text):
+        yield path, key, value
+    elif isinstance(value, Listing):
+        for index, item in enumerate(value.items):
+            yield from _texts(item, path, f"{key}[{index}]")
+    else:
+        for name, item in value.entries:
+            below = f"{key}.{name.raw}".lstrip(".")
+            yield (*path, name.raw, KEY_ITSELF), below, name
+            yield from _texts(item, (*path, name.raw), below)
+
+
+def _shape_faults(site: Site, *, stem: str) -> Iterator[Finding]:
+    if site.name != stem:
+        message = f"the site is named '{site.name}' in the file '{stem}'"
+        yield _fault("site-name", message, "name", f"write 'name: {stem}', or rename the file")
+    if not site.base_images:
+        yield _fault("site-base", "the site has no base image", "base_images", "add at least one")
+    if site.network.internet == "proxy" and not site.network.proxy:
+        message = "compute nodes reach out by a proxy, but no proxy is given"
+        yield _fault("site-proxy", message, "network.internet", "add its variables below 'network.proxy'")
+
+
+def _node_faults(site: Site) -> Iterator[Finding]:
+    node = site.node
+    for name, count in (("cores", node.cores), ("usable_cores", node.usable_cores), ("memory_gib", node.memory_gib)):
+        if count is not None and count < 1:
+            yield _fault("site-number", f"'{name}' is {count}", f"node.{name}", "give at least 1, or unknown")
+    if node.cores is not None and node.usable_cores is not None and node.usable_cores > node.cores:
+        message = f"{node.usable_cores} cores are usable of {node.cores}"
+        yield _fault("site-cores", message, "node.usable_cores", "give no more than 'cores'")
+
+
+def _build_faults(site: Site) -> Iterator[Finding]:
+    build = site.build
+    if not build.backends:
+        fix = "allowed: apptainer, cotainr, docker, tykky"
+        yield _fault("site-backend", "the site has no backend", "build.backends", fix)
+    if "tykky" in build.backends and not build.wrapper_path:
+        message = "tykky is a backend, but the path inside its wrappers is not given"
+        yield _fault("site-backend", message, "build.backends", "add 'wrapper_path:' to 'build'")
+    for key, table in (("backend_modules", build.backend_modules), ("backend_versions", build.backend_versions)):
+        for name in table:
+            if name not in build.backends:
+                fix = did_you_mean(name, known=build.backends, noun="backends of the site")
+                yield _fault("site-backend", f"'{name}' is no backend of the site", f"build.{key}.{name}", fix)
+
+
+def _gpu_faults(site: Site) -> Iterator[Finding]:
+    gpu = site.gpu
+    if gpu is None:
+        return
+    for key, count in (("gpu.devices", gpu.devices), ("gpu.scheduled", gpu.scheduled)):
+        if count < 1:
+            yield _fault("site-number", f"'{key}' is {count}", key, "give at least 1, or remove the section 'gpu'")
+    for index, release in enumerate(gpu.rocm):
+        if not RELEASE.fullmatch(release):
+            yield _fault("site-rocm", f"'{release}' is no ROCm release", f"gpu.rocm[{index}]", "write it as X.Y")
+    if gpu.rocm_safe is not None and gpu.rocm_safe not in gpu.rocm:
+        message = f"the safe ROCm {gpu.rocm_safe} is not one that the driver serves"
+        yield _fault("site-rocm", message, "gpu.rocm_safe", f"served: {', '.join(gpu.rocm) or 'none'}")
+    if gpu.vendor == "amd" and not gpu.rocm:
+        yield _fault("site-rocm", "no ROCm release is given that the driver serves", "gpu", "add 'rocm:' to 'gpu'")
+
+
+def _job_faults(site: Site) -> Iterator[Finding]:
+    scheduler = site.scheduler
+    if not GPU_OPTION.fullmatch(scheduler.gpu_option):
+        message = f"'{scheduler.gpu_option}' does not ask for GPUs"
+        fix = "write a long option with {gpus}, e.g. gpus-per-node={gpus}"
+        yield _fault("site-gpu-option", message, "scheduler.gpu_option", fix)
+    if scheduler.kind == "slurm" and not scheduler.jobs:
+        message = "the site has Slurm, but no shape of a job"
+        yield _fault("site-job", message, "scheduler", "add 'jobs:' with gpu, node, nodes or build")
+    for purpose, job in scheduler.jobs.items():
+        key = f"scheduler.jobs.{purpose}"
+        if purpose not in get_args(Purpose):
+            fix = did_you_mean(purpose, known=get_args(Purpose), noun="allowed")
+            yield _fault("site-job", f"there is no kind of job '{purpose}'", key, fix)
+        yield from _shape_of_job(site, job=job, key=key)
+        for option in job.options:
+            if not OPTION.fullmatch(option):
+                message = f"'{option}' is no long sbatch option"
+                yield _fault("site-option", message, f"{key}.options.{option}", "write it without dashes")
+
+
+def _shape_of_job(site: Site, *, job: Job, key: str) -> Iterator[Finding]:
+    counts = {"nodes": job.nodes, "tasks_per_node": job.tasks_per_node, "minutes": job.minutes}
+    for name, count in {**counts, "cpus_per_task": job.cpus_per_task}.items():
+        if count is not None and count < 1:
+            yield _fault("site-number", f"'{name}' is {count}", f"{key}.{name}", "give at least 1")
+    cores = job.tasks_per_node * (job.cpus_per_task or 0)
+    if site.node.usable_cores is not None and cores > site.node.usable_cores:
+        message = f"{job.tasks_per_node} tasks of {job.cpus_per_task} cores on a node of {site.node.usable_cores}"
+        yield _fault("site-cores", message, key, "ask for no more cores than 'node.usable_cores'")
+    for name, count, most in (
+        ("gpus", job.gpus, site.gpu.scheduled if site.gpu else 0),
+        ("devices", job.devices, site.gpu.devices if site.gpu else 0),
+    ):
+        if not 0 <= count <= most:
+            message = f"a job of {count} {name} on a node that has {most}"
+            fix = f"give 0 to {most}" if site.gpu else f"remove '{name}', or add a section 'gpu'"
+            yield _fault("site-number", message, f"{key}.{name}", fix)
+    masks = len(site.launch.cpu_masks)
+    if job.bind and job.tasks_per_node != masks:
+        message = f"there are {job.tasks_per_node} tasks to bind and {masks} CPU masks"
+        yield _fault("site-mask", message, f"{key}.bind", "give each task a mask, or remove 'bind'")
+
+
+def _launch_faults(site: Site) -> Iterator[Finding]:
+    port = site.launch.master_port
+    if PORT.fullmatch(port) and not 1024 <= int(port) <= 65535:
+        yield _fault("site-port", f"there is no free port {port}", "launch.master_port", "give 1024 to 65535")
+    masks = site.launch.cpu_masks
+    if masks and site.gpu and len(masks) != site.gpu.devices:
+        message = f"{len(masks)} CPU masks for {site.gpu.devices} devices"
+        yield _fault("site-mask", message, "launch.cpu_masks", "give one mask for each local rank")
+    seen = 0
+    for index, mask in enumerate(masks):
+        key = f"launch.cpu_masks[{index}]"
+        if not CPU_MASK.fullmatch(mask) or not int(mask, 16):
+            yield _fault("site-mask", f"'{mask}' is no CPU mask", key, "write it as 0x00fe")
+            continue
+        if seen & int(mask, 16):
+            message = f"the mask {mask} shares cores with another"
+            yield _fault("site-mask", message, key, "give each rank its own cores")
+        if site.node.cores is not None and int(mask, 16).bit_length() > site.node.cores:
+            message = f"the mask {mask} names cores beyond the {site.node.cores} of a node"
+            yield _fault("site-mask", message, key, "count cores from 0")
+        seen |= int(mask, 16)
