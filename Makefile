@@ -1,0 +1,23 @@
+# What each target does in detail: the heads of the scripts in setup/.
+.PHONY: demo test unit lint golden bench clean
+
+demo: ## from nothing to an image that has trained on this machine
+	@setup/demo.sh $(ARGS)
+
+test: ## everything, with real engines
+	@setup/test.sh all $(ARGS)
+
+unit: ## the fast tests, no engine
+	@setup/test.sh unit $(ARGS)
+
+lint:
+	@setup/test.sh lint
+
+golden: ## rewrites the golden files
+	@setup/test.sh golden $(ARGS)
+
+bench:
+	@setup/test.sh bench $(ARGS)
+
+clean: ## ends our services and removes the state folder; installed engines stay
+	@setup/clean.sh

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Ends the services of the demo and the tests and removes the state folder. Installed engines stay.
+set -euo pipefail
+# shellcheck source=setup/state.sh
+. "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+if [ ! -e "$STATE" ]; then exit 0; fi
+# Only a folder that these scripts made: RECIPE_DEV_HOME may point anywhere.
+[ -d "$STATE/base" ] && [ -d "$STATE/logs" ] || die 2 "$STATE is no state folder of ours" "check RECIPE_DEV_HOME"
+for service in docker registry slurm; do
+    if [ -x "$CHECKOUT/setup/$service.sh" ]; then "$CHECKOUT/setup/$service.sh" stop; fi
+done
+chmod -R u+rwX "$STATE"/{base,demo,registry} 2>/dev/null || true
+rm -rf "$STATE"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# From nothing to an image that has trained: builds the example recipe for the site "local" on this machine.
+# The second run finds everything in place. Further arguments go to `recipe build`.
+set -euo pipefail
+# shellcheck source=setup/state.sh
+. "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+"$CHECKOUT/setup/engines.sh" apptainer tools
+"$CHECKOUT/setup/venv.sh"
+base=$("$CHECKOUT/setup/base-image.sh")
+cd "$WORKTREE"
+command=(recipe build local builder/data/recipes/mnist-local.yml --base "$base" -o "$STATE/demo/mnist.sif" "$@")
+say "\$ ${command[*]}"
+as_user "${command[@]}"

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# The checks of this project: setup/test.sh all|unit|lint|golden|bench
+#   all      everything, with real engines: brings them, starts what the tests need, stops it again
+#   unit     the fast tests alone, no engine
+#   lint     ruff, mypy, shellcheck
+#   golden   rewrites the golden files in the checkout (RECIPE_REWRITE_GOLDEN=1)
+#   bench    every tests/bench/bench_*.py, with real engines
+# Further arguments go to pytest. The exit code is that of the tests.
+set -euo pipefail
+# shellcheck source=setup/state.sh
+. "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+STARTED=() # services that were not running before
+JOB=""
+
+stop_started() {
+    local service
+    for service in "${STARTED[@]}"; do "$CHECKOUT/setup/$service.sh" stop || true; done
+    STARTED=()
+}
+
+interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
+    trap '' INT TERM
+    if [ -n "$JOB" ]; then
+        kill -INT -- "-$JOB" 2>/dev/null || true
+        wait "$JOB" || true
+    fi
+    exit "$((128 + $1))"
+}
+
+as_job() { # runs a command as the user in a process group of its own, so that a signal to this script can reach it
+    local rc=0
+    set -m
+    as_user "$@" </dev/null &
+    JOB=$!
+    set +m
+    wait "$JOB" || rc=$?
+    JOB=""
+    return "$rc"
+}
+
+start() { # start SERVICE: started unless it runs; its address becomes part of the environment
+    local address
+    if ! "$CHECKOUT/setup/$1.sh" status >/dev/null 2>&1; then STARTED+=("$1"); fi
+    address=$("$CHECKOUT/setup/$1.sh" start)
+    export "${address?}"
+    say "$address"
+}
+
+prepare_engines() {
+    "$CHECKOUT/setup/engines.sh" apptainer docker registry tools
+    "$CHECKOUT/setup/venv.sh" cotainr
+    "$CHECKOUT/setup/base-image.sh" >/dev/null
+    trap stop_started EXIT
+    start docker
+    start registry
+    test_environment
+    cd "$WORKTREE"
+    local name
+    for name in DOCKER_HOST RECIPE_TEST_REGISTRY RECIPE_TEST_BASE_SIF RECIPE_TEST_BASE_TAR RECIPE_TEST_COTAINR; do
+        [ -n "${!name:-}" ] || die 5 "the test environment lacks $name"
+    done
+}
+
+prepare_python() {
+    command -v python3 >/dev/null || die 4 "python3 is missing on this machine" "setup/engines.sh tools"
+    if is_root; then "$CHECKOUT/setup/engines.sh" tools; fi
+    "$CHECKOUT/setup/venv.sh"
+    test_environment
+    cd "$WORKTREE"
+}
+
+lint() { # all linters, also after one that finds something
+    local rc=0
+    as_job ruff check . || rc=1
+    as_job ruff format --check . || rc=1
+    as_job mypy || rc=1
+    as_job shellcheck --external-sources setup/*.sh .ci/run || rc=1
+    return "$rc"
+}
+
+rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
+    cd "$CHECKOUT"
+    PYTHONPATH=$CHECKOUT RECIPE_REWRITE_GOLDEN=1 PYTHONDONTWRITEBYTECODE=1 \
+        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/golden "$@"
+}
+
+bench() {
+    local script found=0
+    for script in tests/bench/bench_*.py; do
+        if [ ! -f "$script" ]; then continue; fi
+        found=1
+        as_job python "$script" "$@"
+    done
+    [ "$found" -eq 1 ] || die 2 "there is no tests/bench/bench_*.py"
+}
+
+trap 'interrupted 2' INT
+trap 'interrupted 15' TERM
+what=${1:-all}
+if [ $# -gt 0 ]; then shift; fi
+case $what in
+    all)
+        prepare_engines
+        linted=0
+        lint || linted=$?
+        as_job python -m pytest "$@" || exit $?
+        [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
+        ;;
+    unit) prepare_python && as_job python -m pytest -m "not engines" tests --ignore=tests/engines "$@" ;;
+    lint) prepare_python && lint ;;
+    golden) prepare_python && rewrite_golden "$@" ;;
+    bench) prepare_engines && bench "$@" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|lint|golden|bench" ;;
+esac
