@@ -125,8 +125,13 @@ def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Findi
         driver = site.gpu.driver if site.gpu else ""
         message = f"the base image '{image.reference}' holds CUDA {image.cuda}, the driver of '{site.name}' is {driver}"
         yield Finding(code="base-driver", message=message, fix="choose an image with an older CUDA")
+    if image.rocm and site.gpu and site.gpu.rocm and ".".join(image.rocm.split(".")[:2]) not in site.gpu.rocm:
+        message = (
+            f"the base image '{image.reference}' holds ROCm {image.rocm}, the driver of '{site.name}' does not serve it"
+        )
+        yield Finding(code="base-driver", message=message, fix=f"choose an image with ROCm {', '.join(site.gpu.rocm)}")
     asked = asked_family(recipe)
-    yield from _torch_obstacles(asked, image=image, site=site, recipe=recipe)
+    yield from _torch_obstacles(asked, image=image, site=site)
     pin = python_pin(recipe)
     if pin.minor and image.python and pin.minor != image.python:
         at = Place(file=recipe.file, line=pin.spec.line if pin.spec else None)
@@ -138,9 +143,7 @@ def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Findi
         yield from _conda_obstacles(spec, recipe=recipe, image=image)
 
 
-def _torch_obstacles(
-    asked: dict[str, AskedTorch], *, image: BaseImage, site: Site, recipe: Recipe
-) -> Iterator[Finding]:
+def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Site) -> Iterator[Finding]:
     torch = asked.get("torch")
     has = image.provides["torch"]
     if torch and not torch.allows(has):
@@ -168,7 +171,6 @@ def _torch_obstacles(
             yield Finding(
                 code="base-companion", message=message, at=asked[name].place, fix=f"write {name} without a version"
             )
-    del recipe
 
 
 def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:

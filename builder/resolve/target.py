@@ -1,6 +1,8 @@
-"""Resolve: a recipe and a site become a target. Every decision is made here; nothing is written and nothing is run."""
+"""Resolve: a recipe and a site become a target. Every decision is made here; nothing is written, nothing is run."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from builder.model.finding import Finding, Place, UnsupportedError, did_you_mean, errors
 from builder.model.recipe import Recipe
@@ -18,19 +20,16 @@ DEFAULT_PYTHON = "3.12"
 
 
 def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
-    """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons why it cannot be."""
+    """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons against it."""
     backend = choose_backend(site, wanted=context.backend)
+    own = bool(context.base or recipe.container.base)
     base, obstacles = choose_base(recipe, site=site, context=context)
-    if backend in OWN_CONDA and not (context.base or recipe.container.base):
-        base, obstacles = site.base_images[0], obstacles
-    where = choose_place(
-        recipe, base=base, backend=backend, obstacles=obstacles, own=bool(context.base or recipe.container.base)
-    )
+    if backend in OWN_CONDA and not own:
+        base = site.base_images[0]
+    where = choose_place(recipe, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
     if recipe.container.python == "base":
-        if backend in OWN_CONDA:
-            findings.append(_no_base_python(recipe, backend=backend, site=site))
-        findings += obstacles
+        findings += [_no_base_python(recipe, backend=backend, site=site)] if backend in OWN_CONDA else obstacles
     torch = _torch(recipe, site=site, base=base, where=where, context=context)
     if isinstance(torch, Finding):
         findings.append(torch)
@@ -47,12 +46,12 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         environment=packed.environment,
         context=context,
         packages=packed.packages,
-        findings=(*findings, *packed.findings),
+        findings=packed.findings,
     )
-    found = (*target.findings, *findings_of(target, obstacles=obstacles))
+    found = (*packed.findings, *findings_of(target, obstacles=obstacles))
     if errors(found):
         raise UnsupportedError(*found)
-    return Target(**{**vars(target), "findings": found})
+    return replace(target, findings=found)
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:

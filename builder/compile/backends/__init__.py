@@ -1,0 +1,30 @@
+"""The backends: ways to build an image. A literal table; each row is a module with the same two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from builder.compile.backends import apptainer, cotainr, docker, tykky
+from builder.compile.build import Build
+from builder.model.finding import Finding
+from builder.model.site import BackendName
+from builder.model.target import Target
+
+
+class Backend(Protocol):
+    """What a backend's module offers."""
+
+    def findings(self, target: Target) -> tuple[Finding, ...]:
+        """Say what this way of building cannot do for the target; errors stop the compilation."""
+
+    def plan(self, target: Target) -> Build:
+        """Write the files and steps that make the image."""
+
+
+BACKENDS: Final[Mapping[BackendName, Backend]] = {
+    "apptainer": apptainer,
+    "cotainr": cotainr,
+    "docker": docker,
+    "tykky": tykky,
+}

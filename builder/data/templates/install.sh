@@ -8,6 +8,12 @@ set -eu
 UV_VERSION=0.13.8
 here=/opt/recipe/build
 prefix=/opt/env
+tools=${RECIPE_TOOLS:-/opt/recipe/tools}
+
+# Indexes, certificates and proxies of the build host, for this build only.
+settings=${RECIPE_SETTINGS:-/run/secrets/settings}
+# shellcheck disable=SC1090
+if [ -f "$settings" ]; then . "$settings"; fi
 
 say() { printf 'recipe: %s\n' "$*"; }
 fail() { printf 'recipe: error: %s\n' "$*" >&2; exit 1; }
@@ -64,8 +70,8 @@ python() {
         conda)
             say "conda environment $prefix"
             # Strict priority and no configuration of the build host: the recipe says it all.
-            "$here/micromamba" create -y -q --no-rc --root-prefix "$here/mamba" -p "$prefix" -f "$here/environment.yml"
-            rm -rf "$here/mamba"
+            /opt/recipe/micromamba create -y -q --no-rc --root-prefix /opt/recipe/mamba -p "$prefix" -f "$here/environment.yml"
+            rm -rf /opt/recipe/mamba
             find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true
             ;;
     esac
@@ -73,19 +79,20 @@ python() {
 
 # uv is installed beside the image's packages and leaves with the build.
 uv() {
-    if [ ! -x "$here/uv/bin/uv" ]; then
+    if [ ! -x "$tools/bin/uv" ]; then
         installer=$(command -v python3 || command -v python || echo "$prefix/bin/python")
         [ -x "$prefix/bin/pip" ] && installer="$prefix/bin/python"
         "$installer" -m pip --version >/dev/null 2>&1 || "$installer" -m ensurepip >/dev/null 2>&1 ||
             fail "the base image's Python has no pip: add 'python3-pip' to container.system, or python=3.12 to the dependencies"
         "$installer" -m pip install -q --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
-            --target "$here/uv" "uv==$UV_VERSION"
+            --target "$tools" "uv==$UV_VERSION"
     fi
-    "$here/uv/bin/uv" "$@"
+    "$tools/bin/uv" "$@"
 }
 
 uv_install() {
-    set -- --python "$(target_python)" --no-cache --link-mode copy --compile-bytecode "$@"
+    set -- --python "$(target_python)" --link-mode copy --compile-bytecode "$@"
+    [ -n "${UV_CACHE_DIR:-}" ] || set -- --no-cache "$@"
     if [ "$(place)" = base ]; then
         set -- --break-system-packages --excludes "$here/protected.txt" -c "$here/base-constraints.txt" "$@"
     fi
@@ -129,13 +136,17 @@ run() {
 
 finish() {
     mkdir -p /opt/recipe /.singularity.d/env
+    # Sourced by Apptainer and Singularity under exec, run and shell alike; also in an image that Docker made.
     cp "$here/env.sh" /.singularity.d/env/91-recipe.sh
+    labels=${APPTAINER_LABELS:-${SINGULARITY_LABELS:-}}
+    if [ -n "$labels" ] && has labels.txt; then cat "$here/labels.txt" >>"$labels"; fi
     cp "$here/recipe.json" "$here/verify.py" /opt/recipe/
     if [ "$(place)" != base ]; then
         # uv compiles what it installs; conda leaves some packages without.
         "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" >/dev/null 2>&1 || true
     fi
-    rm -rf /root/.cache /root/.conda /root/.mamba "$here"
+    rm -rf /root/.cache /root/.conda /root/.mamba /opt/recipe/micromamba /opt/recipe/tools
+    rm -rf "${here:?}" 2>/dev/null || true
 }
 
 case "${1:-}" in

@@ -1,0 +1,94 @@
+"""Apptainer and SingularityCE: a definition file (Dawn, Frontier, this machine)."""
+
+from __future__ import annotations
+
+from builder.compile.build import Build, size_gib
+from builder.compile.content import FOLDER, image_copies, image_files, image_name
+from builder.compile.render import render, verbatim
+from builder.compile.scripts import batch_script, call, runtime_command, step_script
+from builder.model.finding import Finding
+from builder.model.plan import Expanding, File, Step
+from builder.model.target import Target
+
+# The conda client of the build; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
+MICROMAMBA = "docker.io/mambaorg/micromamba:2.3.2"
+
+
+def findings(target: Target) -> tuple[Finding, ...]:
+    """A definition file can do all that a recipe can ask for."""
+    del target
+    return ()
+
+
+def plan(target: Target) -> Build:
+    """A definition file, the script that builds it and the job that runs the script."""
+    name = image_name(target)
+    image = f"{name}.sif"
+    number = 1
+    script = f"{number}-build-image.sh"
+    files = [
+        File(path="engine.sh", text=verbatim("engine.sh")),
+        File(path=f"{name}.def", text=definition(target)),
+        File(path=script, text=build_script(target, image=image), executable=True),
+        *image_files(target),
+    ]
+    batch = ""
+    job = target.site.scheduler.jobs.get("build")
+    if job is not None:
+        batch = f"{number}-build-image.sbatch"
+        text = batch_script(
+            target, job, name=f"{name}-build", title=f"Builds {image} on a compute node.", lines=[f"bash {script}"]
+        )
+        files.append(File(path=batch, text=text))
+    step = Step(
+        name="build-image",
+        kind="build",
+        why=f"build {image} from {target.base.reference}",
+        script=script,
+        produces=(image,),
+        programs=("|".join(runtime_command(target)),),
+        space_gib=size_gib(target) * 2,
+        batch=batch,
+    )
+    return Build(image=image, image_kind="sif", files=tuple(files), steps=(step,), copies=image_copies(target))
+
+
+def bootstrap(reference: str) -> tuple[str, str]:
+    """Agent and location of a base image, as a definition file names them."""
+    for prefix, agent in (("docker://", "docker"), ("oras://", "oras"), ("library://", "library")):
+        if reference.startswith(prefix):
+            return agent, reference.removeprefix(prefix)
+    if reference.endswith((".tar", ".tar.gz")):
+        return "docker-archive", reference
+    return "localimage", reference
+
+
+def definition(target: Target) -> str:
+    """The definition file; nothing in it but the base image's name comes from a recipe or a site."""
+    agent, location = bootstrap(target.base.reference)
+    return render(
+        "image.def.j2",
+        agent=agent,
+        location=location,
+        micromamba=MICROMAMBA if target.environment.place == "conda" else "",
+        folder=FOLDER,
+        tool=target.context.tool,
+    )
+
+
+def build_script(target: Target, *, image: str) -> str:
+    """The script of the build step."""
+    build = target.site.build
+    definition_file = f"{image_name(target)}.def"
+    lines = [
+        call("pick_runtime", *runtime_command(target)),
+        "clear_binds",
+        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        *(["zstd_if_possible"] if target.site.runtime.zstd == "yes" else []),
+        "inside_build",
+        f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part {definition_file}',
+        call("put_in_place", f"{image}.part", image),
+    ]
+    title = f"Builds {image} with {target.site.runtime.command}."
+    modules = (*target.site.runtime.modules, *build.modules, *build.backend_modules.get("apptainer", ()))
+    return step_script(target, title=title, modules=modules, lines=lines)

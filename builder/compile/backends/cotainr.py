@@ -1,0 +1,98 @@
+"""cotainr (LUMI): a conda environment file and one call, on a base image of the site's."""
+
+from __future__ import annotations
+
+from builder.compile import shell
+from builder.compile.build import Build, size_gib, unserved
+from builder.compile.content import environment_file, image_name, record
+from builder.compile.render import verbatim
+from builder.compile.scripts import batch_script, call, step_script
+from builder.model.finding import Finding, Place
+from builder.model.plan import Expanding, File, Step
+from builder.model.target import Target
+
+FIX = "use another backend or site for it, or leave it out"
+
+
+def findings(target: Target) -> tuple[Finding, ...]:
+    """cotainr makes one conda environment: no distribution packages, files or commands."""
+    found = list(unserved(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
+    recipe = target.recipe
+    own = {**recipe.variables, **recipe.container.env}
+    if own:
+        line = recipe.lines.get("container.env") or recipe.lines.get("variables")
+        message = "a cotainr image carries no variables of its own: the run scripts set them"
+        at = Place(file=recipe.file, line=line)
+        fix = f"with other ways to start the image, export {', '.join(sorted(own))} yourself"
+        found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
+    if any(line.editable for line in recipe.pip):
+        message = "an editable install has no place in an image"
+        at = Place(file=recipe.file, line=next(line.line for line in recipe.pip if line.editable))
+        found.append(Finding(code="cotainr-editable", message=message, at=at, fix="install it without -e"))
+    return tuple(found)
+
+
+def plan(target: Target) -> Build:
+    """The environment file, the call and the job that runs it."""
+    name = image_name(target)
+    image, script = f"{name}.sif", "1-build-image.sh"
+    files = [
+        File(path="engine.sh", text=verbatim("engine.sh")),
+        File(path="verify.py", text=verbatim("verify.py")),
+        File(path="recipe.json", text=record(target)),
+        File(path="environment.yml", text=environment_file(target, with_pip=True)),
+        File(path=script, text=build_script(target, image=image), executable=True),
+    ]
+    batch = ""
+    job = target.site.scheduler.jobs.get("build")
+    if job is not None:
+        batch = "1-build-image.sbatch"
+        title = f"Builds {image} on a compute node."
+        files.append(
+            File(
+                path=batch, text=batch_script(target, job, name=f"{name}-build", title=title, lines=[f"bash {script}"])
+            )
+        )
+    step = Step(
+        name="build-image",
+        kind="build",
+        why=f"build {image} with cotainr on {target.base.reference}",
+        script=script,
+        produces=(image,),
+        programs=("cotainr", "singularity"),
+        space_gib=size_gib(target) * 2,
+        batch=batch,
+    )
+    return Build(image=image, image_kind="sif", files=tuple(files), steps=(step,))
+
+
+def build_script(target: Target, *, image: str) -> str:
+    """The call.
+
+    The base image is named: --system means another one with every release of the module. --accept-licenses is passed
+    on only where the user said so, and the prompt it saves can never be waited for. cotainr asks before it overwrites
+    and exits 0 when the answer is no: nothing may lie in its way (cotainr/cli.py of 2025.7.1).
+    """
+    build = target.site.build
+    part = f"{image}.part.sif"
+    lines = [
+        'cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"',
+        "clear_binds",
+        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        "# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes",
+        "licences=()",
+        'if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi',
+        f"rm -f {part}",
+        "export PYTHONNOUSERSITE=1",
+        f'"$cotainr" build {part} --base-image={shell.word(target.base.reference)} \\',
+        '  --conda-env=environment.yml "${licences[@]}" </dev/null',
+        call("put_in_place", part, image),
+    ]
+    title = f"Builds {image} with cotainr."
+    return step_script(target, title=title, modules=modules_of(target), lines=lines)
+
+
+def modules_of(target: Target) -> tuple[str, ...]:
+    """Modules of the build; never those that are for running."""
+    build = target.site.build
+    return (*target.site.runtime.modules, *build.modules, *build.backend_modules.get(target.backend, ()))

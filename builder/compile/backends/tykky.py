@@ -1,0 +1,89 @@
+"""tykky, the LUMI container wrapper: a folder whose bin/ holds wrappers around a container (LUMI, CSC)."""
+
+from __future__ import annotations
+
+from builder.compile.build import Build, size_gib, unserved
+from builder.compile.content import environment_file, image_name, record
+from builder.compile.render import verbatim
+from builder.compile.scripts import batch_script, call, step_script
+from builder.model.finding import Finding, Place
+from builder.model.plan import Expanding, File, Step
+from builder.model.target import Target
+
+FIX = "use another backend for it, or leave it out"
+
+
+def findings(target: Target) -> tuple[Finding, ...]:
+    """tykky installs into a container that looks like the host: no distribution packages, files or labels."""
+    found = list(unserved(target, keys=("system", "files", "labels", "base"), backend="tykky", fix=FIX))
+    if target.site.build.wrapper_path == "":
+        message = f"the site '{target.site.name}' does not say where tykky puts its environment"
+        found.append(
+            Finding(code="tykky-path", message=message, at=Place(key="build.wrapper_path"), fix="add it to the site")
+        )
+    return tuple(found)
+
+
+def plan(target: Target) -> Build:
+    """The environment file, what runs after it, and the call."""
+    name = image_name(target)
+    script = "1-build-image.sh"
+    files = [
+        File(path="engine.sh", text=verbatim("engine.sh")),
+        File(path="verify.py", text=verbatim("verify.py")),
+        File(path="recipe.json", text=record(target)),
+        File(path="environment.yml", text=environment_file(target, with_pip=True)),
+        File(path=script, text=build_script(target, name=name), executable=True),
+    ]
+    if target.recipe.container.run:
+        text = "set -e\n" + "".join(f"{command.rstrip()}\n" for command in target.recipe.container.run)
+        files.append(File(path="post-install.sh", text=text))
+    batch = ""
+    job = target.site.scheduler.jobs.get("build")
+    if job is not None:
+        batch = "1-build-image.sbatch"
+        title = f"Builds the installation {name} on a compute node."
+        files.append(
+            File(
+                path=batch, text=batch_script(target, job, name=f"{name}-build", title=title, lines=[f"bash {script}"])
+            )
+        )
+    step = Step(
+        name="build-image",
+        kind="build",
+        why=f"build the installation {name} with conda-containerize",
+        script=script,
+        produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
+        programs=("conda-containerize",),
+        space_gib=size_gib(target) * 2,
+        batch=batch,
+    )
+    return Build(image=name, image_kind="folder", files=tuple(files), steps=(step,))
+
+
+def build_script(target: Target, *, name: str) -> str:
+    """The call: options of 0.4.2 only (no --uv, no --nocache); mamba solves faster than conda.
+
+    An installation whose bin/ is on PATH stops `new`; --prefix must be there and be writable
+    (frontends/script_shared.py of hpc-container-wrapper 0.4.2). The wrappers find their folder by themselves, so the
+    installation can be moved as a whole.
+    """
+    build = target.site.build
+    part = f"{name}.part"
+    post = ["--post-install", "post-install.sh"] if target.recipe.container.run else []
+    lines = [
+        'command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"',
+        "clear_binds",
+        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        'export CW_BUILD_TMPDIR="$work"',
+        f"rm -rf {part} {name}.old",
+        f"mkdir {part}",
+        call("conda-containerize", "new", "--mamba", "--prefix", part, *post, "environment.yml") + " </dev/null",
+        f'[ -x {part}/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"',
+        f"if [ -e {name} ]; then mv {name} {name}.old; fi",
+        f"mv {part} {name}",
+        f"rm -rf {name}.old",
+    ]
+    title = f"Builds the installation {name} with the container wrapper (tykky)."
+    modules = (*build.modules, *build.backend_modules.get("tykky", ()))
+    return step_script(target, title=title, modules=modules, lines=lines)

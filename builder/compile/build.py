@@ -1,0 +1,43 @@
+"""What a backend gives back: its part of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from builder.model.finding import Finding, Place
+from builder.model.plan import Copy, File, Step
+from builder.model.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Files and steps up to the image, without the smoke test."""
+
+    image: str
+    image_kind: Literal["sif", "folder"]
+    files: tuple[File, ...]
+    steps: tuple[Step, ...]
+    copies: tuple[Copy, ...] = ()
+
+
+def unserved(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -> tuple[Finding, ...]:
+    """One error for each key of the container section that a backend has no way to serve."""
+    container = target.recipe.container
+    found = []
+    for key in keys:
+        if getattr(container, key):
+            at = Place(
+                file=target.recipe.file, line=target.recipe.lines.get(f"container.{key}"), key=f"container.{key}"
+            )
+            message = f"{backend}, the backend for '{target.site.name}', cannot serve container.{key}"
+            found.append(Finding(code=f"{backend}-{key}", message=message, at=at, fix=fix))
+    return tuple(found)
+
+
+def size_gib(target: Target) -> float:
+    """A cautious estimate of an unpacked image, in GiB: the base's kind plus torch; for the check of free space."""
+    base = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
+    torch = target.environment.torch
+    fresh = 0.0 if torch is None or torch.provided else 2.0 if torch.token == "cpu" else 14.0
+    return base + fresh + 1.0

@@ -1,0 +1,83 @@
+"""Step scripts and batch scripts: bash made of quoted words, read and run by people as well as by us."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from builder.compile import shell
+from builder.model.plan import Word
+from builder.model.site import Job
+from builder.model.target import Target
+
+HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
+# Slurm runs a copy of the script from its spool folder: the folder it was submitted from is the plan folder.
+SUBMITTED = 'cd -- "${RECIPE_FOLDER:-${SLURM_SUBMIT_DIR:-.}}"'
+
+
+def step_script(target: Target, *, title: str, modules: Iterable[str], lines: Iterable[str]) -> str:
+    """A script of one step, run as `bash NAME` from anywhere."""
+    head = [
+        "#!/usr/bin/env bash",
+        shell.comment(title),
+        shell.comment(f"Written by {target.context.tool} for '{target.recipe.name}' on {target.site.name}."),
+        "set -eo pipefail",
+        HERE,
+        ". ./engine.sh",
+        *module_lines(modules),
+        "set -u",
+        "",
+    ]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def module_lines(modules: Iterable[str]) -> list[str]:
+    """Lines that load modules; they stand before `set -u`, which Lmod's own code does not bear."""
+    return [shell.command(["use_module", *module.split()]) for module in modules]
+
+
+def batch_header(target: Target, job: Job, *, name: str) -> list[str]:
+    """The #SBATCH lines of a job; every value was checked to hold no white space when its file was read."""
+    scheduler = target.site.scheduler
+    options: dict[str, str] = {
+        "job-name": name,
+        "output": "%x-%j.log",
+        "nodes": str(job.nodes),
+        "ntasks-per-node": str(job.tasks_per_node),
+    }
+    if job.cpus_per_task:
+        options["cpus-per-task"] = str(job.cpus_per_task)
+    if job.gpus and scheduler.gpu_option:
+        option, _, value = scheduler.gpu_option.partition("=")
+        options[option] = value.replace("{gpus}", str(job.gpus))
+    options |= job.options
+    options["time"] = f"{job.minutes // 60:02d}:{job.minutes % 60:02d}:00"
+    if target.context.account:
+        options["account"] = target.context.account
+    return [f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}" for option, value in options.items()]
+
+
+def batch_script(target: Target, job: Job, *, name: str, title: str, lines: Iterable[str]) -> str:
+    """A Slurm job of the plan folder, submitted from that folder."""
+    head = ["#!/usr/bin/env bash", *batch_header(target, job, name=name), shell.comment(title)]
+    submit = " ".join(["sbatch", *target.site.scheduler.submit, *account_hint(target), "SCRIPT"])
+    head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail", SUBMITTED]
+    head += ['[ -f plan.json ] || { echo "submit this script from its plan folder" >&2; exit 2; }']
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def account_hint(target: Target) -> list[str]:
+    """What the user still has to say: the account is never guessed."""
+    if target.context.account or target.site.scheduler.account == "none":
+        return []
+    return [f"--account={target.site.scheduler.account_form or 'ACCOUNT'}"]
+
+
+def runtime_command(target: Target) -> tuple[str, str]:
+    """The site's runtime first, the other name second: both names are used in the field."""
+    first = target.site.runtime.command
+    return first, "singularity" if first == "apptainer" else "apptainer"
+
+
+def call(*words: Word) -> str:
+    """One command line."""
+    return shell.command(words)

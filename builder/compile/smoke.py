@@ -1,0 +1,121 @@
+"""The smoke step: the image is asked for its torch and trains a small model, on what this machine has."""
+
+from __future__ import annotations
+
+from builder.compile import shell
+from builder.compile.content import slug
+from builder.compile.scripts import batch_script, step_script
+from builder.model.plan import Copy, File, Step
+from builder.model.site import Vendor
+from builder.model.target import Target
+
+# A device file says whether this machine has a GPU of the vendor; no library is needed to look.
+DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
+
+
+def workloads(target: Target) -> tuple[str, ...]:
+    """What is run: what the recipe says, else both where the image has torch."""
+    chosen = target.recipe.container.smoke.workloads
+    if chosen is not None:
+        return chosen
+    return ("mnist", "ddp") if target.environment.torch is not None else ()
+
+
+def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
+    """The script of the step, and the job that runs it on a node with a GPU."""
+    files = [File(path=script, text=smoke_script(target), executable=True)]
+    job = target.site.scheduler.jobs.get("gpu")
+    if job is not None and target.backend != "tykky":
+        lines = [
+            ". ./engine.sh",
+            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
+            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
+            f"RECIPE_EXPECT_GPU=yes bash {script}",
+        ]
+        title = f"The smoke test on one device of {target.site.title}."
+        text = batch_script(target, job, name=f"{slug(target.recipe.name)}-smoke", title=title, lines=lines)
+        files.append(File(path=script.replace(".sh", ".sbatch"), text=text))
+    return tuple(files)
+
+
+def smoke_step(target: Target, *, script: str) -> Step:
+    """The step; its products are the workloads' results, which are judged again by who reads them."""
+    results = ["verify.json"]
+    if target.recipe.container.smoke.imports:
+        results.append("smoke-imports.json")
+    results += [f"smoke-{name}.json" for name in workloads(target)]
+    batch = (
+        script.replace(".sh", ".sbatch") if "gpu" in target.site.scheduler.jobs and target.backend != "tykky" else ""
+    )
+    return Step(
+        name="smoke",
+        kind="smoke",
+        why="train in the image and judge the numbers",
+        script=script,
+        produces=tuple(results),
+        batch=batch,
+    )
+
+
+def smoke_copies() -> tuple[Copy, ...]:
+    """The workload itself, as it ships with us."""
+    return (Copy(source="smoke", path="smoke", bundled=True),)
+
+
+def smoke_script(target: Target) -> str:
+    """Run every part even when one fails: the results say which."""
+    lines = [
+        ". run/container.sh",
+        *_inside(target),
+        "rm -f verify.json smoke-*.json",
+        "failed=0",
+        *_expectation(target),
+    ]
+    record = "/opt/recipe" if target.backend in ("apptainer", "docker") else "."
+    verify = f"python3 -B {record}/verify.py {record}/recipe.json verify.json"
+    lines.append(f"inside {verify} || failed=1")
+    imports = target.recipe.container.smoke.imports
+    if imports:
+        words = ["inside", "python3", "-B", "smoke", "imports", "--result", "smoke-imports.json", *imports]
+        lines.append(shell.command(words) + " || failed=1")
+    for name in workloads(target):
+        ranks = " --ranks 2" if name == "ddp" else ""
+        lines.append(
+            f'inside python3 -B smoke {name}{ranks} --result smoke-{name}.json "${{arguments[@]}}" || failed=1'
+        )
+    lines.append('exit "$failed"')
+    return step_script(target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines)
+
+
+def _inside(target: Target) -> list[str]:
+    """`inside`: run a command in the image, with this folder as its working folder; real digits by RECIPE_MNIST."""
+    if target.backend == "tykky":
+        return [
+            "arguments=()",
+            'if [ -n "${RECIPE_MNIST:-}" ]; then arguments+=(--data "$RECIPE_MNIST"); fi',
+            'inside() { in_image "$@"; }',
+        ]
+    return [
+        "arguments=()",
+        'if [ -n "${RECIPE_MNIST:-}" ]; then',
+        '    options+=(--bind "$RECIPE_MNIST:/media:ro")',
+        "    arguments+=(--data /media)",
+        "fi",
+        "# /mnt is in every image, whatever folder this is.",
+        'inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }',
+    ]
+
+
+def _expectation(target: Target) -> list[str]:
+    """On a machine with the site's GPUs they must be used; elsewhere the same training runs on CPUs and says so."""
+    vendor = target.site.vendor
+    if vendor == "cpu":
+        return ["arguments+=(--device cpu)"]
+    return [
+        f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
+        f"    arguments+=(--expect-vendor {vendor})",
+        "else",
+        f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
+        "    arguments+=(--device cpu)",
+        "fi",
+    ]
