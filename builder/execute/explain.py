@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from builder.execute.causes import CAUSES, Cause
+from builder.execute.causes import CAUSES
+from builder.execute.causes.cause import Cause
 from builder.model.finding import Finding, Place
 from builder.model.plan import Step
 
+UNKNOWN = "step-failed"
 _KILLED = 137
 _LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")
 _FILLER = re.compile(
@@ -46,7 +48,7 @@ def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | Non
     said = last_word(tail)
     message = f"step '{step.name}' ended with exit code {exit_code}" + (f": {said}" if said else " and said nothing")
     fix = f"read the end of its log, '{at.file}'" if at else f"run `bash {step.script}` in the plan folder"
-    return Finding(code="step-failed", message=message, fix=fix, at=at)
+    return Finding(code=UNKNOWN, message=message, fix=fix, at=at)
 
 
 def last_word(tail: Sequence[str]) -> str:

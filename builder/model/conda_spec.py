@@ -66,7 +66,7 @@ def check_channel(channel: str, *, at: Place) -> None:
         check_url(channel, at=at, schemes=("https", "http", "file"))
     elif not CHANNEL.fullmatch(channel):
         message = f"'{shown(channel)}' is not the name of a channel"
-        fix = "write one channel an item, e.g. 'conda-forge', or its https:// address"
+        fix = "write one channel, as 'conda-forge' or by its https:// address; several need a '- ' line each"
         raise refusal("conda-channel", message, at=at, fix=fix)
 
 
@@ -128,14 +128,17 @@ def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
 def _split_build(rest: str, *, whole: str, at: Place) -> tuple[str, str]:
     """The part after the name to version and build, with or without spaces (`=1.2=py_0`, ` >=1.2 py_0`)."""
     version, *more = rest.strip().split(" ")
-    if len(more) > 1:
+    if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{shown(whole)}' is not one package with one version"
-        raise refusal("conda-words", message, at=at, fix=f"write one package an item; {EXAMPLE}")
+        raise refusal("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")
     build = more[0] if more else ""
     match = re.fullmatch(r"(.*[^=<>!~,|])=([^=<>!~,|]*)", version)
     if match:
         version = match[1]
         build = match[2] if not build else f"{match[2]} {build}"
+    if match and not build:
+        message = f"'{shown(whole)}' ends where a build string is expected"
+        raise refusal("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the last '=' out")
     if (match or more) and not BUILD.fullmatch(build):
         message = f"'{shown(build)}' in '{shown(whole)}' is not a build string"
         raise refusal("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the build out")
@@ -152,6 +155,9 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
             parts.append(part)
             continue
         match = CONSTRAINT.fullmatch(part)
+        if part.startswith(("=>", "=<")):
+            message = f"'{part[:2]}' in '{shown(whole)}' is not an operator"
+            raise refusal("conda-version", message, at=at, fix=f"write '{part[1]}='")
         if match is None:
             message = f"'{shown(version)}' in '{shown(whole)}' is not a version"
             raise refusal("conda-version", message, at=at, fix=EXAMPLE)

@@ -163,7 +163,7 @@ def _target_fault(target: str) -> tuple[str, str] | None:
     if not PATH.fullmatch(target) or "~" in target:
         return f"the path '{shown(target)}' has characters beyond letters, digits and ._/+@,=-", "choose another"
     if not target.startswith("/"):
-        return f"'{target}' is not a full path inside the image", f"begin with '/', e.g. /opt/{parts[0]}"
+        return f"'{target}' is not a full path inside the image", f"begin with '/': /{target}"
     if ".." in parts:
         return f"'{target}' goes up with '..'", "write the full path"
     if parts == [""]:

@@ -97,7 +97,7 @@ def read_text(path: Path, *, what: str, name: str | None = None, at: Place | Non
 
     try:
         if path.is_dir():
-            raise fault("file-folder", f"the {what} '{name}' is a folder", f"give the {what} file inside it")
+            raise fault("file-folder", f"the {what} '{name}' is a folder", "give the file inside it")
         if path.exists() and not path.is_file():
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
         if path.is_file() and path.stat().st_size > SIZE_LIMIT:

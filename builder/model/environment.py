@@ -170,7 +170,8 @@ class Environment:
                     specs.append(self._conda(item, at=at))
                     ats.append(at)
                 elif isinstance(item, Table):
-                    pip_line = self._pip(item, at=at, first=pip_line)
+                    last = index == len(value.items) - 1
+                    pip_line = self._pip(item, at=at, first=pip_line, last=last)
                 else:
                     fix = "write every package directly below 'dependencies:'"
                     raise refusal("wrong-type", "a list stands inside the list of packages", at=at, fix=fix)
@@ -190,16 +191,18 @@ class Environment:
             raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the '-'")
         if item.kind != "text":
             message = f"expected a package, found {describe(item)}"
-            raise refusal("wrong-type", message, at=at, fix=f"name the package too, e.g. '- python={item.raw}'")
+            example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
+            raise refusal("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
         return parse_conda_spec(item.raw, at=at)
 
-    def _pip(self, item: Table, *, at: Place, first: int) -> int:
-        """Read `- pip: [...]`; return its line."""
+    def _pip(self, item: Table, *, at: Place, first: int, last: bool) -> int:
+        """Read `- pip: [...]`, return its line; `last` says that no item follows that could be meant for it."""
         for name, value in item.entries:
             if name.raw != "pip":
                 shown_name = shown(name.raw)
                 if isinstance(value, Text) and value.kind != "null":
-                    fix = f"write '- {shown_name}={shown(value.raw).lstrip('=')}'"
+                    operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
+                    fix = f"write '- {shown_name}{operator}{shown(value.raw)}'"
                     message = f"'{shown_name}: {shown(value.raw)}' has a colon where conda wants '='"
                 else:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
@@ -209,6 +212,9 @@ class Environment:
                 message = f"a second 'pip:' list (the first is in line {first}), and conda would use only one"
                 self._note(refusal("pip-second", message, at=at, fix="join the two"))
             first = name.line
+            if not last and isinstance(value, Text) and value.kind == "null":
+                message = "the 'pip:' list is empty, and the items after it are read as conda packages"
+                self._note(refusal("pip-flat", message, at=at, fix="indent the items for pip by two more spaces"))
             self._pip_list(value)
         return first
 

@@ -70,6 +70,12 @@ def _not_a_requirement(body: str, *, at: Place) -> ConfigError:
     if spaced:
         fix = f"write '{spaced[1]}=={spaced[2]}'"
         return refusal("pip-form", f"{quoted} has no operator before the version", at=at, fix=fix)
+    if re.match(r"(?:name|channels|dependencies)\s*:", body):
+        fix = "give the file the ending .yml"
+        return refusal("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
+    for wrong in ("=>", "=<"):
+        if wrong in body:
+            return refusal("pip-form", f"'{wrong}' in {quoted} is not an operator", at=at, fix=f"write '{wrong[1]}='")
     if "::" in body:
         return refusal("pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list")
     if "$" in body or "{" in body or "`" in body:
@@ -77,6 +83,10 @@ def _not_a_requirement(body: str, *, at: Place) -> ConfigError:
         return refusal("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
         return refusal("pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line")
+    before, semicolon, marker = body.partition(";")
+    if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
+        fix = "write it as in 'numpy ; python_version < \"3.12\"'"
+        return refusal("pip-marker", f"the marker '{shown(marker.strip())}' is not understood", at=at, fix=fix)
     return refusal("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
 
 

@@ -131,6 +131,9 @@ def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
     if plain in PER_REQUIREMENT:
         message = f"the option '--{plain}' belongs behind a requirement"
         return refusal("pip-option", message, at=at, fix="write it in the line of its package")
+    if word == "-":
+        message = "'- ' begins an item of a YAML list"
+        return refusal("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
     message = f"unknown pip option '{shown(name if name[0] == '-' else '--' + name)}'"
     known = [f"--{option}" for option in (*FLAGS, *VALUED)]
     return refusal("pip-option", message, at=at, fix=did_you_mean(f"--{plain}", known=known, noun="known options"))
@@ -196,7 +199,7 @@ class RequirementsReader:
     def add_text(self, text: str, *, at: Place, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
         """Read the lines of a text; `base` is the folder that `-r` and `-c` in it are relative to."""
         for line, part in logical_lines(text, first=at.line or 1):
-            place = replace(at, line=line)
+            place = at if at.key else replace(at, line=line)  # an item of a list is one place
             try:
                 found = parse_line(part, at=place)
                 if isinstance(found, PipRequirement):

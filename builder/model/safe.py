@@ -12,6 +12,7 @@ PATH = re.compile(r"[A-Za-z0-9._/+@,=~-]+")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 # Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
 
@@ -21,7 +22,8 @@ def refusal(code: str, message: str, *, at: Place, fix: str) -> ConfigError:
 
 
 def shown(text: str, *, limit: int = 60) -> str:
-    """Return a text as it can stand in a message: one line, cut, control characters escaped."""
+    """Return a text as it can stand in a message: one line, cut, control characters escaped, credentials left out."""
+    text = USER.sub("//***@", text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 

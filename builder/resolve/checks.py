@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from packaging.version import Version
-
 from builder.model.finding import Finding, Place
 from builder.model.target import Target
 from builder.resolve.packages import is_local
-from builder.resolve.stack import rocm_of
+from builder.resolve.stack import has_trouble
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -82,9 +80,7 @@ def floating_base(target: Target) -> Iterator[Finding]:
 def rocm_above_safe(target: Target) -> Iterator[Finding]:
     """A ROCm build that the driver serves, with trouble known at the site."""
     torch, gpu = target.environment.torch, target.site.gpu
-    if torch is None or gpu is None or gpu.rocm_safe is None or not torch.token.startswith("rocm"):
-        return
-    if Version(rocm_of(torch.token)) > Version(gpu.rocm_safe):
+    if torch is not None and gpu is not None and has_trouble(torch.token, site=target.site):
         message = (
             f"torch {torch.local} is the only build for '{target.site.name}', and its ROCm has known trouble there"
         )

@@ -93,17 +93,28 @@ def choose_torch(asked: AskedTorch | None, *, site: Site, python: str | None, in
         refusal = _local_refusal(asked, site=site, releases=releases)
         if refusal:
             return refusal
-    # A row that the tables are not sure of serves only who asks for it by its number.
-    for row in _surest(releases):
+    for row in _best_first(releases, site=site):
         token = next(iter(_wanted(tokens(row, site=site), asked=asked)), "")
         if token and (python is None or python in row.pythons):
             return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
     return _no_build(asked, releases=releases, site=site, python=python)
 
 
-def _surest(releases: list[TorchRelease]) -> list[TorchRelease]:
-    newest_first = releases[::-1]
-    return [row for row in newest_first if not row.unsure] + [row for row in newest_first if row.unsure]
+def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
+    """The newest first, but before it what the site runs without trouble and what the tables are sure of."""
+
+    def doubts(row: TorchRelease) -> tuple[bool, bool]:
+        found = tokens(row, site=site)
+        return bool(row.unsure), bool(found) and has_trouble(found[0], site=site)
+
+    newest_first = list(reversed(releases))
+    return sorted(newest_first, key=doubts)
+
+
+def has_trouble(token: str, *, site: Site) -> bool:
+    """Whether a ROCm build lies above what the site runs without known trouble."""
+    safe = site.gpu.rocm_safe if site.gpu else None
+    return bool(safe) and token.startswith("rocm") and Version(rocm_of(token)) > Version(safe or "0")
 
 
 def _wanted(found: tuple[str, ...], *, asked: AskedTorch | None) -> tuple[str, ...]:
@@ -143,10 +154,7 @@ def _rocm_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     assert site.gpu is not None
     fitting = [token for token in row.rocm or () if not site.gpu.rocm or rocm_of(token) in site.gpu.rocm]
     newest_first = sorted(fitting, key=lambda token: Version(token.removeprefix("rocm")), reverse=True)
-    if site.gpu.rocm_safe is None:
-        return tuple(newest_first)
-    safe = Version(site.gpu.rocm_safe)
-    return tuple(sorted(newest_first, key=lambda token: Version(rocm_of(token)) > safe))
+    return tuple(sorted(newest_first, key=lambda token: has_trouble(token, site=site)))
 
 
 def rocm_of(token: str) -> str:
@@ -193,6 +201,8 @@ def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease
     window = ", ".join(site.gpu.rocm) if site.gpu and site.gpu.vendor == "amd" else ""
     served = f": its driver serves ROCm {window}" if window else ""
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
+    if not any(tokens(row, site=site) for row in releases):
+        fix = f"use torch {_range(site)}, without a build"
     return Finding(code="torch-driver", message=message, at=asked.place, fix=fix)
 
 
@@ -209,7 +219,6 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
         row = served[-1]
         message = f"'{text}' has no wheel for Python {python}"
         return Finding(code="torch-python", message=message, at=place, fix=f"use Python {', '.join(row.pythons)}")
-    usable = [row.torch for row in torch_table().releases if tokens(row, site=site)]
     row = releases[-1]
     builds = {"amd": row.rocm, "nvidia": row.cuda}.get(site.vendor)
     why = f" (builds: {', '.join(builds)})" if builds else ""
@@ -218,5 +227,11 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
         reason = f"no build of it for {_named(site.vendor)} is known"
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
-    fix = f"use torch {usable[0]} to {usable[-1]}" if usable else "this site has no torch that the tables know"
-    return Finding(code="torch-build", message=f"'{text}' cannot run there: {reason}", at=place, fix=fix)
+    message = f"'{text}' cannot run there: {reason}"
+    return Finding(code="torch-build", message=message, at=place, fix=f"use torch {_range(site)}")
+
+
+def _range(site: Site) -> str:
+    """The releases that a site can run, in words."""
+    usable = [row.torch for row in torch_table().releases if tokens(row, site=site)]
+    return f"{usable[0]} to {usable[-1]}" if usable else "of another site: none of the known ones serves this one"
