@@ -44,6 +44,7 @@ start_registry() {
     port=$(free_port)
     write_config "$port"
     # exec all the way down: the pid written is the registry's own.
+    # shellcheck disable=SC2016 # the inner shell's parameters
     as_user sh -c 'echo $$ >"$1"; exec setsid nohup docker-registry serve "$2" </dev/null >"$3" 2>&1' \
         - "$PIDFILE" "$FOLDER/config.yml" "$LOG" >/dev/null 2>&1 8>&- 9>&- &
     until owns "$PIDFILE" docker-registry && answers "$port"; do

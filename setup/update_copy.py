@@ -41,7 +41,7 @@ def write(path: Path, *, content: bytes, mode: int) -> None:
 
 
 def link(path: Path, *, target: str) -> None:
-    if path.is_symlink() and os.readlink(path) == target:
+    if path.is_symlink() and path.readlink() == Path(target):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
