@@ -19,7 +19,7 @@ class Cause:
 
 
 def cause(code: str, *wordings: str, message: str, fix: str, needs: str = "", within: int = 80) -> Cause:
-    """Make a cause from regular expressions, any of which tells it; `needs` is one that must match some line as well."""
+    """Make a cause from regular expressions, any of which tells it; `needs` must match some line as well."""
     pattern = re.compile("|".join(wordings))
     needed = re.compile(needs) if needs else None
     return Cause(code=code, pattern=pattern, message=message, fix=fix, needs=needed, within=within)

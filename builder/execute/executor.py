@@ -1,0 +1,127 @@
+"""Execute a plan: run its scripts one after the other, believe products and numbers, leave nothing half done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.execute.lock import hold
+from builder.execute.mask import Mask
+from builder.execute.options import Interrupted, Options, Signals
+from builder.execute.preflight import ask_versions, check_output, check_space, find_programs
+from builder.execute.progress import Progress
+from builder.execute.publish import draft_of
+from builder.execute.report_file import write_report
+from builder.execute.run import Run, failed_copy_of
+from builder.execute.scratch import remove_leftovers, scratch_folder
+from builder.model.finding import ConfigError, Finding, Place, SmokeError, StepError, did_you_mean
+from builder.model.plan import Plan, Step
+from builder.model.report import Report
+
+
+def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progress: Progress) -> Report:
+    """Execute a plan that was written into `folder` and put its image at `output`.
+
+    A step that failed and a smoke test that failed are in the report (see `raise_for`), which is also written to
+    report.json. Raises ConfigError or ToolError when nothing was begun, and Interrupted, with the report written, when
+    a signal stopped it.
+    """
+    folder, output = folder.resolve(), output.resolve()
+    signals = Signals()
+    with signals.caught(), hold(folder):
+        skipped, steps = choose_steps(plan, options)
+        _check_skipped(skipped, folder)
+        check_output(plan, output, force=options.force, kept=_kept(plan, steps, folder))
+        programs = find_programs(steps, environment=options.environment)
+        for path in remove_leftovers(folder):
+            progress.note(f"removed what an earlier build had left: {path}")
+        drafts = (draft_of(output), draft_of(failed_copy_of(output)))
+        with scratch_folder(folder, parent=_tmpdir(options), also=drafts) as scratch:
+            check_space(steps, scratch=scratch, folder=folder, output=output)
+            versions = ask_versions(programs, environment=options.environment)
+            run = Run(
+                plan=plan,
+                folder=folder,
+                output=output,
+                options=options,
+                progress=progress,
+                signals=signals,
+                scratch=scratch,
+                versions=versions,
+                mask=Mask(options.environment),
+            )
+            return _carry_out(run, steps)
+
+
+def raise_for(report: Report) -> None:
+    """Raise StepError or SmokeError with the report's findings when it has failed."""
+    if report.status == "failed":
+        raise StepError(*report.findings)
+    if report.status == "smoke-failed":
+        raise SmokeError(*report.findings)
+
+
+def choose_steps(plan: Plan, options: Options) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Split the steps into those that are skipped and those that run; raises ConfigError for an unknown start."""
+    # The image is proven by smoke steps wherever a plan lists them: they come last.
+    order = sorted(plan.steps, key=lambda step: step.kind == "smoke")
+    names = [step.name for step in order]
+    if options.start and options.start not in names:
+        message = f"the plan has no step '{options.start}' to start from"
+        fix = did_you_mean(options.start, known=names, noun="its steps")
+        raise ConfigError(Finding(code="unknown-step", message=message, fix=fix))
+    first = names.index(options.start) if options.start else 0
+    runs = tuple(step for step in order[first:] if not (options.no_smoke and step.kind == "smoke"))
+    return tuple(step for step in order if step not in runs), runs
+
+
+def _check_skipped(skipped: Sequence[Step], folder: Path) -> None:
+    findings = [
+        Finding(
+            code="no-product",
+            message=f"step '{step.name}' is skipped, and its product '{name}' is not there",
+            at=Place(file=str(folder / name)),
+            fix=f"start from step '{step.name}' or an earlier one",
+        )
+        for step in skipped
+        if step.kind != "smoke"
+        for name in step.produces
+        if not (folder / name).exists()
+    ]
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _kept(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
+    """The image of an earlier build, when no step makes it anew."""
+    return None if any(plan.image in step.produces for step in steps) else folder / plan.image
+
+
+def _tmpdir(options: Options) -> Path:
+    return options.tmpdir or Path(options.environment.get("TMPDIR") or "/tmp")
+
+
+def _carry_out(run: Run, steps: Sequence[Step]) -> Report:
+    started = time.monotonic()
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(steps))
+    try:
+        run.go(steps)
+    except Interrupted as stop:
+        run.signals.hold()
+        run.interrupted(stop)
+        stop.report = _write(run, time.monotonic() - started)
+        raise
+    finally:
+        run.progress.end()
+    return _write(run, time.monotonic() - started)
+
+
+def _write(run: Run, seconds: float) -> Report:
+    report = run.report(seconds)
+    try:
+        write_report(report, run.folder)
+    except OSError as error:
+        # A full disk must not hide what the report says.
+        run.progress.note(f"report.json could not be written: {(error.strerror or str(error)).lower()}")
+    return report

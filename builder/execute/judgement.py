@@ -1,0 +1,56 @@
+"""The verdict of a smoke step, from the numbers that the workload left in smoke-*.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from builder.model.plan import Step
+from builder.model.report import SmokeCheck
+from builder.smoke.verdict import judge
+
+_RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
+_TRAINING = ("mnist", "ddp")
+
+
+def read_results(step: Step, folder: Path) -> dict[str, Any]:
+    """Read the results that a step left, by the name of the workload; one that cannot be read is None."""
+    results: dict[str, Any] = {}
+    for product in step.produces:
+        found = _RESULT.fullmatch(Path(product).name)
+        if found is not None:
+            results[found["name"]] = _read(folder / product)
+    return results
+
+
+def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> tuple[SmokeCheck, ...]:
+    """Judge results by their numbers; what the plan expects of the image outweighs what a result says of itself."""
+    checks = []
+    for name, result in results.items():
+        for check in judge(result, _expected(result, expect)):
+            measured, expected = str(check.measured), str(check.expected)
+            checks.append(SmokeCheck(name=f"{name}: {check.name}", ok=check.ok, measured=measured, expected=expected))
+    return tuple(checks)
+
+
+def failed(checks: Sequence[SmokeCheck]) -> str:
+    """Say which checks failed, "" when none did."""
+    bad = [f"{check.name}: {check.measured}, expected {check.expected}" for check in checks if not check.ok]
+    return "; ".join(bad)
+
+
+def _expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | None:
+    own = result.get("expected") if isinstance(result, dict) else None
+    if not isinstance(own, dict) or result.get("workload") not in _TRAINING:
+        return None
+    return {**own, **{key: expect[key] for key in ("vendor", "torch") if expect.get(key)}}
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None

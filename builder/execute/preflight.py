@@ -1,0 +1,125 @@
+"""What must be so before any work begins: the output's place, the programs, the space."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from builder.execute.process import capture, which
+from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.plan import Plan, Step
+
+GIB = 1024**3
+# An image packs to 0.31 to 0.50 of its unpacked tree (Apptainer 1.4.5: zstd, gzip and lz4 of 1 GB with torch).
+PACKED = 0.5
+
+HOW_TO_GET = {
+    "apptainer": "load its module, or install Apptainer (apptainer.org)",
+    "singularity": "load its module, or install Apptainer (apptainer.org)",
+    "cotainr": "load its module (LUMI: `module load LUMI cotainr`), or `pip install cotainr`",
+    "docker": "install the Docker engine, or build on a workstation that has it",
+    "conda-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
+    "pip-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
+    "wrap-container": "load the module of Tykky (LUMI: lumi-container-wrapper)",
+    "mksquashfs": "install squashfs-tools",
+    "sbatch": "run this on a login node of the site",
+    "srun": "run this on a login node of the site",
+}
+
+
+def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None) -> None:
+    """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError."""
+    parent = output.parent
+    if not parent.is_dir():
+        raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
+    if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
+        return
+    if not force:
+        fix = "give --force to replace it, or another output with -o"
+        raise _refused("output-exists", f"the output '{output}' exists", fix=fix)
+    fix = "remove it yourself, or give another output with -o"
+    if plan.image_kind == "sif" and output.is_dir():
+        raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
+    if plan.image_kind == "folder" and not (output.is_dir() and _is_wrapper(output)):
+        raise _refused("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
+
+
+def _refused(code: str, message: str, *, fix: str) -> ConfigError:
+    return ConfigError(Finding(code=code, message=message, fix=fix))
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _is_wrapper(folder: Path) -> bool:
+    """Whether a folder is empty or one that Tykky made."""
+    return not any(folder.iterdir()) or ((folder / "bin").is_dir() and (folder / "common.sh").is_file())
+
+
+def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> dict[str, Path]:
+    """Find the programs of all steps; raises ToolError with every one that is missing."""
+    found: dict[str, Path] = {}
+    missing: dict[str, Finding] = {}
+    for step in steps:
+        for wanted in step.programs:
+            names = wanted.split("|")
+            path = next((path for name in names if (path := which(name, env=environment))), None)
+            if path is not None:
+                found[path.name] = path
+            else:
+                missing.setdefault(wanted, _missing(names, step))
+    if missing:
+        raise ToolError(*missing.values())
+    return found
+
+
+def _missing(names: Sequence[str], step: Step) -> Finding:
+    shown = " or ".join(f"'{name}'" for name in names)
+    fix = next((HOW_TO_GET[name] for name in names if name in HOW_TO_GET), "install it, or load its module")
+    return Finding(code="no-program", message=f"step '{step.name}' needs {shown}, which is not on PATH", fix=fix)
+
+
+def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
+    """Ask programs for their versions; one that does not say is left out."""
+    versions = {}
+    for name, path in sorted(programs.items()):
+        answer = capture([str(path), "--version"], env=environment)
+        line = next((text.strip() for text in answer.text.splitlines() if text.strip()), "")
+        if answer.exit_code == 0 and line.isprintable():
+            versions[name] = line[:120]
+    return versions
+
+
+def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path) -> None:
+    """Raise ToolError when a file system has too little free space for the largest step."""
+    needed = max((step.space_gib for step in steps), default=0.0)
+    places = [
+        ("the temporary folder", scratch, needed),
+        ("the plan folder", folder, needed * PACKED),
+        ("the folder of the output", output.parent, needed * PACKED),
+    ]
+    findings = [finding for what, path, gib in places if (finding := _short(what, path, gib))]
+    if findings:
+        raise ToolError(*findings)
+
+
+def _short(what: str, path: Path, gib: float) -> Finding | None:
+    if gib <= 0:
+        return None
+    try:
+        free = shutil.disk_usage(path).free / GIB
+    except OSError:
+        return None  # the step itself will say what is wrong there
+    if free >= gib:
+        return None
+    message = f"{what} '{path}' has {free:.1f} GiB free, and the build needs {gib:.1f} GiB"
+    fix = "choose a folder on a larger disk with --tmpdir" if "temporary" in what else "choose a larger disk with -o"
+    return Finding(code="no-space", message=message, fix=fix, at=Place(file=str(path)))

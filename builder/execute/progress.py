@@ -1,0 +1,191 @@
+"""What the user sees of an execution. Nothing else in this package prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol, TextIO
+
+from builder.model.plan import Step
+from builder.model.report import StepResult
+
+HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
+REFRESH = 0.25  # seconds between two pictures on a terminal
+
+_ENDINGS = {"ok": "done", "failed": "FAILED", "skipped": "skipped", "interrupted": "stopped"}
+
+
+class Progress(Protocol):
+    """What an execution tells while it runs; every text is masked and without terminal codes."""
+
+    def begin(self, *, title: str, total: int) -> None:
+        """It starts; `total` steps will run."""
+
+    def step_begins(self, step: Step, *, number: int) -> None:
+        """A step starts; steps are counted from 1."""
+
+    def line(self, text: str) -> None:
+        """The engine has written a line."""
+
+    def tick(self) -> None:
+        """Time has passed; comes a few times in a second."""
+
+    def step_ends(self, result: StepResult) -> None:
+        """A step has ended."""
+
+    def note(self, text: str) -> None:
+        """Something else is worth a line."""
+
+    def end(self) -> None:
+        """It is over, also after an error."""
+
+
+class QuietProgress:
+    """Say nothing."""
+
+    def begin(self, *, title: str, total: int) -> None: ...
+
+    def step_begins(self, step: Step, *, number: int) -> None: ...
+
+    def line(self, text: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def step_ends(self, result: StepResult) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class PlainProgress:
+    """Plain lines, for logs and pipes: how each step starts and ends, and a sign of life every 30 s."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False) -> None:
+        self._stream = stream
+        self._verbose = verbose
+        self._total = 0
+        self._step = ""
+        self._last = ""
+        self._started = self._spoke = time.monotonic()
+
+    def begin(self, *, title: str, total: int) -> None:
+        self._total = total
+        self._say(title)
+
+    def step_begins(self, step: Step, *, number: int) -> None:
+        self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
+        self._started = time.monotonic()
+        self._say(f"{self._step}: {step.why}")
+
+    def line(self, text: str) -> None:
+        self._last = text
+        if self._verbose:
+            self._say(f"  {text}")
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._spoke >= HEARTBEAT:
+            last = f": {self._last[:120]}" if self._last else ""
+            self._say(f"{self._step}: {duration(now - self._started)}{last}")
+
+    def step_ends(self, result: StepResult) -> None:
+        if result.status == "skipped":
+            self._say(f"{result.name}: skipped")
+        else:
+            self._say(f"{self._step}: {_ENDINGS[result.status]} after {duration(result.seconds)}")
+
+    def note(self, text: str) -> None:
+        self._say(text)
+
+    def end(self) -> None: ...
+
+    def _say(self, text: str) -> None:
+        self._spoke = time.monotonic()
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+
+class LiveProgress:
+    """A moving line at the foot of a terminal: step, time, the engine's last line; what has ended scrolls up."""
+
+    def __init__(self, stream: TextIO, *, verbose: bool = False, color: bool = True) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(file=stream, no_color=not color, highlight=False, markup=False, emoji=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._verbose = verbose
+        self._total = 0
+        self._step = ""
+        self._last = ""
+        self._started = self._drawn = time.monotonic()
+
+    def begin(self, *, title: str, total: int) -> None:
+        self._total = total
+        self._print(title, style="bold")
+        self._live.start()
+
+    def step_begins(self, step: Step, *, number: int) -> None:
+        self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why
+        self._started = time.monotonic()
+        self._draw()
+
+    def line(self, text: str) -> None:
+        self._last = text
+        if self._verbose:
+            self._print(f"  {text}", style="dim")
+
+    def tick(self) -> None:
+        if time.monotonic() - self._drawn >= REFRESH:
+            self._draw()
+
+    def step_ends(self, result: StepResult) -> None:
+        if result.status == "skipped":
+            self._print(f"{result.name}: skipped", style="dim")
+            return
+        style = {"ok": "green", "failed": "red", "interrupted": "yellow"}[result.status]
+        self._print(f"{self._step}: {_ENDINGS[result.status]} after {duration(result.seconds)}", style=style)
+        self._step = self._last = ""
+        self._draw()
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def end(self) -> None:
+        self._live.stop()
+
+    def _print(self, text: str, *, style: str | None = None) -> None:
+        self._console.print(text, style=style, soft_wrap=True)
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Any:
+        from rich.text import Text
+
+        if not self._step:
+            return Text("")
+        text = f"{self._step}  {duration(self._drawn - self._started)}  {self._last}"
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def choose_progress(
+    stream: TextIO, *, environment: Mapping[str, str], quiet: bool = False, verbose: bool = False, color: bool = True
+) -> Progress:
+    """Choose what fits the stream: nothing when quiet, a moving line on a terminal, else plain lines."""
+    if quiet:
+        return QuietProgress()
+    plain = bool(environment.get("NO_COLOR")) or not color or environment.get("TERM", "dumb") in ("", "dumb")
+    if plain or not stream.isatty():
+        return PlainProgress(stream, verbose=verbose)
+    return LiveProgress(stream, verbose=verbose)
+
+
+def duration(seconds: float) -> str:
+    """Show seconds as people say them: 4.2 s, 3 min 05 s, 1 h 02 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

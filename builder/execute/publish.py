@@ -1,0 +1,97 @@
+"""The image from the plan folder to where the user wants it, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+
+from builder.execute.tree import remove_tree, removed_afterwards, sync
+
+BLOCK = 1024 * 1024
+
+
+def draft_of(output: Path) -> Path:
+    """Where an image from another file system is copied to before it takes its place."""
+    return output.with_name(f".{output.name}.recipe-{os.getpid()}")
+
+
+def publish(
+    image: Path, output: Path, *, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> None:
+    """Move an image to its place and leave a link to it, so that the plan's scripts still find it; raises OSError.
+
+    Within a file system it is renamed, else copied beside its place, synced and renamed. `undisturbed` guards the
+    moment in which the old output gives way to the new one.
+    """
+    source = image.resolve(strict=True)
+    if output.exists() and source.samefile(output):
+        return
+    _sync(source)
+    try:
+        with undisturbed():
+            _take_place(source, output)
+            _link(image, output)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        draft = draft_of(output)
+        with removed_afterwards(draft):
+            _copy(source, draft)
+            _sync(draft)
+            with undisturbed():
+                _take_place(draft, output)
+                remove_tree(source)
+                _link(image, output)
+
+
+def _link(image: Path, output: Path) -> None:
+    sync(output.parent)
+    with suppress(OSError):
+        image.unlink(missing_ok=True)
+        image.symlink_to(os.path.relpath(output, image.parent))
+
+
+def _copy(source: Path, draft: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, draft, symlinks=True)
+    else:
+        shutil.copy2(source, draft)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir():
+        for root, _, files in os.walk(path):
+            for name in files:
+                sync(Path(root, name))
+    sync(path)
+
+
+def _take_place(draft: Path, output: Path) -> None:
+    if not output.is_dir():
+        draft.replace(output)
+        return
+    old = output.with_name(f"{draft.name}.old")
+    output.rename(old)
+    try:
+        draft.rename(output)
+    except BaseException:
+        old.rename(output)
+        raise
+    remove_tree(old)
+
+
+def measure(image: Path) -> tuple[int, str | None]:
+    """Give an image's size in bytes and its SHA-256; a folder has only a size. Raises OSError."""
+    if image.is_dir():
+        files = (Path(root, name) for root, _, names in os.walk(image) for name in names)
+        return sum(file.lstat().st_size for file in files), None
+    digest = hashlib.sha256()
+    with image.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return image.stat().st_size, digest.hexdigest()
