@@ -9,6 +9,7 @@ from pathlib import Path
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value, parse_yaml, read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.safe import shown
 from builder.model.site import Site
 from builder.model.site_rules import site_faults
 
@@ -33,7 +34,7 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
     looks_like_path = "/" in name or name.endswith((".yaml", ".yml"))
     if not looks_like_path and name not in known:
         fix = did_you_mean(name, known=known, noun="known sites")
-        raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{name}'", fix=fix))
+        raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{shown(name)}'", fix=fix))
     path = Path(name) if looks_like_path else known[name]
     layers = _layers(path, known=known)
     tree = layers[-1][1]
@@ -64,7 +65,7 @@ def _layers(path: Path, *, known: dict[str, Path]) -> Layers:
             return tuple(layers)
         at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
         if not isinstance(parent, Text) or parent.raw not in known:
-            word = f"'{parent.raw}' " if isinstance(parent, Text) and parent.raw else ""
+            word = f"'{shown(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
             message = f"there is no site {word}to extend"
             fix = did_you_mean(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
             raise ConfigError(Finding(code="site-extends", message=message, at=at, fix=fix))
@@ -107,7 +108,8 @@ def _placed(fault: Finding, layers: Layers) -> Finding:
             line = _line(tree, key)
             if line is not None:
                 exact = at.line if key == at.key and at.line is not None else line
-                return dataclasses.replace(fault, at=Place(file=file, line=exact, key=at.key))
+                place = Place(file=file, line=exact, key=shown(at.key, limit=120))
+                return dataclasses.replace(fault, message=shown(fault.message, limit=240), at=place)
         key = key[: max(key.rfind("."), key.rfind("["), 0)]
 
 

@@ -1,4 +1,4 @@
-"""The site files and GPU tables that ship with the tool, and what is said about faulty ones."""
+"""The site files that ship with the tool, a user's own, and what is said about faulty ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from builder.model.catalog import BUNDLED, load_site, site_files
 from builder.model.document import Table, parse_yaml, walk
 from builder.model.finding import BuilderError, ConfigError
 from builder.model.site import Job, Site
-from builder.model.stack import TABLES, driver_table, image_table, package_table, torch_table
+from builder.model.stack import driver_table, image_table
 
 BAD = Path(__file__).parents[1] / "bad" / "sites"
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
@@ -70,8 +68,16 @@ def test_the_sites_are_those_we_say() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_source_is_named_by_some_section(name: str) -> None:
     site = load_site(name)
-    sections = [site.node, site.network, site.scheduler, site.runtime, site.build, site.launch, *site.base_images]
-    named = {word for section in [*sections, *([site.gpu] if site.gpu else [])] for word in section.source}
+    named = {
+        *site.node.source,
+        *site.network.source,
+        *site.scheduler.source,
+        *site.runtime.source,
+        *site.build.source,
+        *site.launch.source,
+        *(site.gpu.source if site.gpu else ()),
+        *(word for image in site.base_images for word in image.source),
+    }
     assert named == set(site.sources)
 
 
@@ -250,148 +256,3 @@ def test_a_faulty_site_is_refused_in_these_words(path: Path) -> None:
         load_site(str(path), folder=BAD)
     assert said(caught.value) == path.with_suffix(".txt").read_text(encoding="utf-8")
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", finding.code) for finding in caught.value.findings)
-
-
-def two(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def test_torch_releases_have_their_companions() -> None:
-    releases = torch_table().releases
-    assert [Version(row.torch) for row in releases] == sorted(Version(row.torch) for row in releases)
-    assert len({row.torch for row in releases}) == len(releases)
-    for row in releases:
-        torch = Version(row.torch)
-        vision = Version(row.torchvision)
-        # torchvision is 15 minors behind torch up to 2.14; 2.15 was paired with a patch of 0.29 when it was read.
-        assert vision.major == 0
-        assert vision.minor == (torch.minor + 15 if torch.minor <= 14 else 29), row.torch
-        if torch >= Version("2.12"):
-            assert row.torchaudio == ""
-        else:
-            assert (Version(row.torchaudio).major, Version(row.torchaudio).minor) == (2, torch.minor), row.torch
-        assert [Version(python) for python in row.pythons] == sorted(Version(python) for python in row.pythons)
-        assert row.glibc in ("2.17", "2.28")
-
-
-def test_tokens_of_a_release_are_tokens_of_the_index() -> None:
-    table = torch_table()
-    assert table.index.count("{token}") == 1
-    for row in table.releases:
-        for token in (*(row.cuda or ()), *(row.rocm or ())):
-            assert token in table.tokens, (row.torch, token)
-        if row.cuda is None:
-            assert {"cuda", "rocm", "xpu"} <= set(row.unsure)
-        assert all(token.startswith("cu") for token in row.cuda or ())
-        assert all(token.startswith("rocm") for token in row.rocm or ())
-
-
-def test_lumi_is_served_by_the_wheels_that_the_facts_compute() -> None:
-    gpu = load_site("lumi-g").gpu
-    assert gpu is not None
-    served = {
-        row.torch: [token for token in row.rocm or () if two(token.removeprefix("rocm")) in gpu.rocm]
-        for row in torch_table().releases
-    }
-    assert served["2.3.1"] == []
-    assert served["2.6.0"] == ["rocm6.1", "rocm6.2.4"]
-    assert served["2.9.1"] == ["rocm6.3", "rocm6.4"]
-    assert served["2.10.0"] == ["rocm7.0"]
-    assert served["2.11.0"] == []
-
-
-def test_the_targets_of_our_amd_sites_are_in_every_wheel() -> None:
-    assert all("gfx90a" in row.gfx for row in torch_table().gfx)
-
-
-def test_triton_names_cover_every_release_once() -> None:
-    for vendor in ("nvidia", "amd"):
-        for row in torch_table().releases:
-            names = [
-                name.package
-                for name in torch_table().triton
-                if name.vendor == vendor
-                and Version(name.torch_min or "0") <= Version(row.torch) <= Version(name.torch_max or "99")
-            ]
-            assert len(names) == 1, (vendor, row.torch)
-            if vendor == "amd" and row.triton_rocm:
-                assert row.triton_rocm.startswith(names[0] + "==")
-
-
-def test_image_rows_are_versions_in_order() -> None:
-    tags = [image.tag for image in image_table().ngc_pytorch]
-    assert tags == sorted(tags)
-    assert len(set(tags)) == len(tags)
-    assert "25.07-py3" not in tags
-    for image in image_table().ngc_pytorch:
-        assert re.fullmatch(r"2\d\.(0[1-9]|1[0-2])-py3", image.tag)
-        Version(image.torch)
-        Version(image.cuda)
-        assert image.constraint_file == (image.tag >= "25.03")
-        if image.cuda_driver is not None:
-            Version(image.cuda_driver)
-    for row in image_table().intel_ipex:
-        assert Version(row.ipex).local == "xpu"
-        assert (Version(row.torch).major, Version(row.torch).minor) == Version(row.ipex).release[:2]
-
-
-def test_an_ngc_torch_is_no_release_of_its_version() -> None:
-    torch = next(image.torch for image in image_table().ngc_pytorch if image.tag == "24.11-py3")
-    assert not SpecifierSet(">=2.6").contains(torch, prereleases=True)
-    assert SpecifierSet("==2.6.*").contains(torch, prereleases=True)
-
-
-def test_driver_tables_ascend_and_agree() -> None:
-    table = driver_table()
-    for versions in (
-        [row.cuda for row in table.cuda_toolkits],
-        [row.driver for row in table.cuda_toolkits],
-        [row.kmd for row in table.rocm_windows],
-        [row.amdgpu for row in table.amdgpu_versions],
-    ):
-        assert versions == sorted(versions, key=Version)
-    for window in table.rocm_windows:
-        assert list(window.user_space) == sorted(window.user_space, key=Version)
-        assert all(re.fullmatch(r"\d+\.\d+", release) for release in window.user_space)
-    windows = {row.kmd: row.user_space for row in table.rocm_windows}
-    for row in table.rocm_user_spaces:
-        for kmd in row.kmd:
-            assert two(row.rocm) in windows[kmd], (row.rocm, kmd)
-    assert all(row.kmd in windows or not row.user_space or row.until for row in table.site_drivers)
-
-
-def test_the_driver_of_a_toolkit_serves_its_major() -> None:
-    table = driver_table()
-    least = {row.major: Version(row.min_driver) for row in table.cuda_majors}
-    for row in table.cuda_toolkits:
-        if Version(row.cuda) >= Version("11.1"):  # 11.0 came before minor-version compatibility
-            assert Version(row.driver) >= least[Version(row.cuda).major], row.cuda
-
-
-def test_package_rows_are_about_known_things() -> None:
-    table = package_table()
-    names = [row.name for row in table.packages]
-    assert len(set(names)) == len(names)
-    releases = {row.torch for row in torch_table().releases}
-    for row in table.packages:
-        assert row.nvidia or row.amd or row.intel or row.silent_loss
-        assert set(row.minimum) <= set(row.pypi)
-    for pin in table.torch_pins:
-        SpecifierSet(pin.torch)
-        Version(pin.version)
-        if pin.torch.startswith("=="):
-            assert pin.torch.removeprefix("==") in releases
-    for marker in table.markers:
-        assert marker.kind == "conda" or not marker.build
-
-
-def test_every_table_says_where_it_was_read() -> None:
-    assert sorted(path.name for path in TABLES.glob("*.yaml")) == [
-        "drivers.yaml",
-        "images.yaml",
-        "packages.yaml",
-        "torch.yaml",
-    ]
-    for table in (torch_table(), image_table(), driver_table(), package_table()):
-        assert table.sources
-        assert all(re.fullmatch(r"20\d\d-\d\d(-\d\d)?", source.checked) for source in table.sources)
