@@ -97,6 +97,16 @@ places() {
     done
 }
 
+# both PIP_NAME VALUE UV_NAME VALUE: a list of places for pip and for uv, which takes pip's where it has none of its own.
+# uv separates folders by commas, pip by spaces.
+both() {
+    places "$2"
+    setting "$1" "$seen"
+    if [ -n "$4" ]; then places "${4//,/ }"; fi
+    if [ "$3" = UV_FIND_LINKS ]; then seen=${seen// /,}; fi
+    setting "$3" "$seen"
+}
+
 # package_settings: indexes, mirrors, certificates and wheel folders of this machine, for pip and uv in the build.
 # pip's own variables are given to uv where uv's are not set. Sets $inputs (seen as /mnt in the build) and $settings.
 package_settings() {
@@ -114,18 +124,9 @@ package_settings() {
         setting PIP_CERT /mnt/ca.pem
         setting REQUESTS_CA_BUNDLE /mnt/ca.pem
     fi
-    places "${PIP_INDEX_URL:-}"
-    setting PIP_INDEX_URL "$seen"
-    places "${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-}}}"
-    setting UV_DEFAULT_INDEX "$seen"
-    places "${PIP_EXTRA_INDEX_URL:-}"
-    setting PIP_EXTRA_INDEX_URL "$seen"
-    places "${UV_INDEX:-${UV_EXTRA_INDEX_URL:-${PIP_EXTRA_INDEX_URL:-}}}"
-    setting UV_INDEX "$seen"
-    places "${PIP_FIND_LINKS:-}"
-    setting PIP_FIND_LINKS "$seen"
-    places "${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}"
-    setting UV_FIND_LINKS "${seen// /,}"
+    both PIP_INDEX_URL "${PIP_INDEX_URL:-}" UV_DEFAULT_INDEX "${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-}}"
+    both PIP_EXTRA_INDEX_URL "${PIP_EXTRA_INDEX_URL:-}" UV_INDEX "${UV_INDEX:-${UV_EXTRA_INDEX_URL:-}}"
+    both PIP_FIND_LINKS "${PIP_FIND_LINKS:-}" UV_FIND_LINKS "${UV_FIND_LINKS:-}"
     setting PIP_TRUSTED_HOST "${PIP_TRUSTED_HOST:-}"
     setting UV_INSECURE_HOST "${UV_INSECURE_HOST:-${PIP_TRUSTED_HOST:-}}"
     setting PIP_DEFAULT_TIMEOUT "${PIP_DEFAULT_TIMEOUT:-}"
