@@ -202,6 +202,8 @@ def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Place) ->
     if build and not BUILD.fullmatch(build):
         message = f"'{shown(build)}' in '{shown(whole)}' is not a build string"
         raise refusal("conda-build", message, at=at, fix="letters, digits and _.+* only")
+    if build and re.fullmatch(r"=[^=,|*]+", version):
+        version += ".*"  # in the plain form a build makes '=1.2' mean exactly 1.2
     channel = fields.get("channel", "")
     if channel:
         check_channel(channel, at=at)

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value
 from builder.model.recipe import Container
-from builder.model.safe import CONTROL, PATH, VARIABLE, shown
+from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
@@ -153,7 +153,7 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
         return f"the path '{shown(source)}' has characters beyond letters, digits and ._/+@,=~-", "rename it"
     if source.startswith("~"):
         return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
-    if not (folder / source).exists():
+    if not is_there(folder / source):
         return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
     return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from builder.model.document import Table
 from builder.model.finding import Place
-from builder.model.safe import refusal
+from builder.model.safe import is_there, refusal
 
 READ = "a conda environment.yml or a pip requirements.txt is read"
 NAMES = {
@@ -55,14 +55,15 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
     found = NAMES.get(path.name.lower())
     if found is None and path.name.lower().endswith(".conda-lock.yml"):
         found = NAMES["conda-lock.yml"]
-    if found is None and path.is_file():
+    regular = is_there(path) and path.is_file()
+    if found is None and regular:
         found = _by_content(path)
     if found is None:
         found = SUFFIXES.get(path.suffix.lower())
     if found is not None:
         message = f"'{file}' is {found[0]}, not a recipe"
         raise refusal("recipe-format", message, at=Place(file=file), fix=found[1])
-    if path.is_file() and path.suffix.lower() not in KNOWN_SUFFIXES:
+    if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements"
         raise refusal("recipe-format", message, at=Place(file=file), fix=fix)

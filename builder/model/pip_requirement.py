@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.recipe import PipRequirement
-from builder.model.safe import PATH, check_url, refusal, shown
+from builder.model.safe import PATH, check_url, is_there, refusal, shown
 
 SCHEMES = ("https", "http", "file", "git+https", "git+http", "git+ssh", "git+file", "hg+https", "svn+https")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -37,6 +37,7 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> 
         raise _not_a_requirement(body, at=at) from None
     match = re.match(r"[^;\[@<>=!~( ]+\s*(?:\[[^\]]*\])?", body)
     specifier = re.sub(r"[\s()]", "", body[match.end() if match else 0 :].partition(";")[0]) if not parsed.url else ""
+    specifier = specifier.strip(",")
     marker = str(parsed.marker) if parsed.marker else ""
     if not NAME.fullmatch(parsed.name) or not SPECIFIER.fullmatch(specifier) or not MARKER.fullmatch(marker):
         message = f"'{shown(body)}' holds characters that no requirement needs"
@@ -153,7 +154,7 @@ def check_exists(path: str, *, folder: Path, at: Place, package: bool = True) ->
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) and not path.startswith("file:"):
         return
     local = folder / path.removeprefix("file://").removeprefix("file:")
-    if not local.exists():
+    if not is_there(local):
         message = f"there is no '{shown(path)}' on this machine"
         fix = "check the path, it is read from the recipe's folder"
         if path.startswith("file:"):

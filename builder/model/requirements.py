@@ -121,11 +121,12 @@ def _options(text: str, *, at: Place) -> tuple[Option, ...]:
 
 def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
     plain = name.lstrip("-")
+    written = shown(word.partition("=")[0])
     if not word.startswith("-"):
         message = f"'{shown(word)}' stands after an option that is already complete"
         return refusal("pip-option", message, at=at, fix="write every requirement in a line of its own")
     if name in COMMAND_LINE or plain in COMMAND_LINE:
-        message = f"pip takes the option '{shown(name if name[0] == '-' else '--' + name)}' on its command line only"
+        message = f"pip takes the option '{written}' on its command line only"
         fix = "remove it, or install that package by a 'python -m pip install' line below container.run"
         return refusal("pip-option", message, at=at, fix=fix)
     if plain in PER_REQUIREMENT:
@@ -134,7 +135,7 @@ def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
     if word == "-":
         message = "'- ' begins an item of a YAML list"
         return refusal("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
-    message = f"unknown pip option '{shown(name if name[0] == '-' else '--' + name)}'"
+    message = f"unknown pip option '{written}'"
     known = [f"--{option}" for option in (*FLAGS, *VALUED)]
     return refusal("pip-option", message, at=at, fix=did_you_mean(f"--{plain}", known=known, noun="known options"))
 
@@ -234,6 +235,7 @@ class RequirementsReader:
     def _add_file(self, name: str, *, at: Place, base: Path, constraint: bool, inside: Inside) -> None:
         path = base / name
         place = Place(file=str(Path(at.file).parent / name), line=1)
+        text = read_text(path, what="requirements file", name=place.file, at=at)
         if (resolved := path.resolve()) in inside:
             message = f"'{name}' includes itself in a circle"
             raise refusal("pip-circle", message, at=at, fix="remove one of the '-r' lines")
@@ -243,7 +245,6 @@ class RequirementsReader:
         if (resolved, constraint) in self._read:
             return
         self._read.add((resolved, constraint))
-        text = read_text(path, what="requirements file", name=place.file, at=at)
         self.texts.append(text)
         self.add_text(text, at=place, base=path.parent, constraint=constraint, inside=(*inside, resolved))
 

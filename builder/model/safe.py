@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from builder.model.finding import ConfigError, Finding, Place
@@ -26,6 +27,14 @@ def shown(text: str, *, limit: int = 60) -> str:
     text = USER.sub("//***@", text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
+
+
+def is_there(path: Path) -> bool:
+    """Say whether a path exists; one that is too long or loops does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:

@@ -1,0 +1,189 @@
+"""Lines of pip requirements: what pip would read, and what no line of a recipe may hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.model.finding import ConfigError, Place
+from builder.model.recipe import PipRequirement
+from builder.model.requirements import Option, RequirementsReader, logical_lines, parse_line
+
+AT = Place(file="requirements.txt", line=3)
+
+
+def requirement(text: str) -> PipRequirement:
+    found = parse_line(text, at=AT)
+    assert isinstance(found, PipRequirement)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\nb\n", [(1, "a"), (2, "b")]),
+        ("a\r\nb\rc", [(1, "a"), (2, "b"), (3, "c")]),
+        ("# a\n\n  b  # c\n", [(3, "b")]),
+        ("a \\\n  --hash=x \\\n  --hash=y\nb", [(1, "a   --hash=x   --hash=y"), (4, "b")]),
+        ("a \\\n# note\nb", [(1, "a"), (3, "b")]),
+        ("# note \\\nb", [(2, "b")]),
+        ("a#egg=b", [(1, "a#egg=b")]),
+        ("a \\", [(1, "a")]),
+        ("", []),
+    ],
+)
+def test_logical_lines(text: str, lines: list[tuple[int, str]]) -> None:
+    assert list(logical_lines(text)) == lines
+
+
+def test_a_long_run_of_spaces_is_read_in_linear_time() -> None:
+    assert list(logical_lines("a" + " " * 500_000 + "b")) == [(1, "a" + " " * 500_000 + "b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "specifier", "written"),
+    [
+        ("numpy", "numpy", "", "numpy"),
+        ("Jinja2==3.1.5", "jinja2", "==3.1.5", "Jinja2==3.1.5"),
+        ("typing_extensions>=4", "typing-extensions", ">=4", "typing_extensions>=4"),
+        ("torch==2.6.0+rocm6.2.4", "torch", "==2.6.0+rocm6.2.4", "torch==2.6.0+rocm6.2.4"),
+        ("numpy >= 1.26 , < 2", "numpy", ">=1.26,<2", "numpy>=1.26,<2"),
+        ("numpy (>=1.26)", "numpy", ">=1.26", "numpy>=1.26"),
+        ("numpy==1.26.*", "numpy", "==1.26.*", "numpy==1.26.*"),
+        ("numpy~=1.26,!=1.26.1", "numpy", "~=1.26,!=1.26.1", "numpy~=1.26,!=1.26.1"),
+        ("numpy===1.26.0", "numpy", "===1.26.0", "numpy===1.26.0"),
+        ("numpy==1,", "numpy", "==1", "numpy==1"),
+        ("x==1!2.0", "x", "==1!2.0", "x==1!2.0"),
+        ("uvicorn[standard,x]~=0.30", "uvicorn", "~=0.30", "uvicorn[standard,x]~=0.30"),
+        ("uvicorn [standard] ~= 0.30", "uvicorn", "~=0.30", "uvicorn[standard]~=0.30"),
+    ],
+)
+def test_names_and_versions(text: str, name: str, specifier: str, written: str) -> None:
+    found = requirement(text)
+    assert (found.name, found.specifier, found.text, found.line) == (name, specifier, written, 3)
+    assert requirement(found.text) == found
+
+
+def test_markers() -> None:
+    found = requirement("numpy<2;python_version<'3.9' and (sys_platform=='linux' or os_name != 'nt')")
+    assert found.marker == 'python_version < "3.9" and (sys_platform == "linux" or os_name != "nt")'
+    assert found.text == f"numpy<2 ; {found.marker}"
+    assert found.specifier == "<2"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "url"),
+    [
+        ("trl @ https://example.org/trl-1.0.tar.gz", "trl", "https://example.org/trl-1.0.tar.gz"),
+        ("trl@git+https://github.com/a/trl", "trl", "git+https://github.com/a/trl"),
+        ("https://example.org/flash_attn-2.5.8-py3-none-any.whl", "flash-attn", None),
+        ("https://example.org/torch-2.6.0%2Brocm6.2-cp312-cp312-linux_x86_64.whl", "torch", None),
+        ("https://example.org/strange.whl", "", None),
+        ("git+https://github.com/a/b.git@v1#egg=My_Pkg&subdirectory=x", "my-pkg", None),
+        ("git+ssh://git@github.com/a/b.git", "", None),
+        ("./pkg", "", "./pkg"),
+        ("wheels/numpy-1.26.4-cp312-cp312-linux_x86_64.whl", "numpy", None),
+        ("/abs/pkg.tar.gz", "", None),
+        (".", "", "."),
+    ],
+)
+def test_addresses_and_paths(text: str, name: str, url: str | None) -> None:
+    found = requirement(text)
+    assert (found.name, found.url) == (name, url or text)
+
+
+def test_extras_of_a_path() -> None:
+    found = requirement("./pkg[dev, test]")
+    assert (found.url, found.extras, found.text) == ("./pkg", ("dev", "test"), "./pkg[dev,test]")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("-i https://example.org/s", [("index-url", "https://example.org/s")]),
+        ("-ihttps://example.org/s", [("index-url", "https://example.org/s")]),
+        ("--index-url=https://example.org/s", [("index-url", "https://example.org/s")]),
+        ("--index-url 'https://example.org/s'", [("index-url", "https://example.org/s")]),
+        ("--pre --prefer-binary", [("pre", ""), ("prefer-binary", "")]),
+        ("-r a.txt", [("requirement", "a.txt")]),
+        ("-ra.txt", [("requirement", "a.txt")]),
+        ("--requirement=a/b.txt -c c.txt", [("requirement", "a/b.txt"), ("constraint", "c.txt")]),
+        ("-e .", [("editable", ".")]),
+        ('-e ".[dev]"', [("editable", ".[dev]")]),
+        ("--editable=git+https://github.com/a/b#egg=b", [("editable", "git+https://github.com/a/b#egg=b")]),
+        ("-f wheels --no-index", [("find-links", "wheels"), ("no-index", "")]),
+        ("--trusted-host a.example.org:80", [("trusted-host", "a.example.org:80")]),
+        ("--no-binary=:all: --only-binary a,B_c", [("no-binary", ":all:"), ("only-binary", "a,B_c")]),
+        ("--require-hashes", [("require-hashes", "")]),
+    ],
+)
+def test_options(text: str, options: list[tuple[str, str]]) -> None:
+    assert parse_line(text, at=AT) == tuple(Option(name=name, value=value) for name, value in options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-", "--", "-x", "-r", "-e", "--no-such", "--pre=1", "-i", "-i --pre", "-i https://u:p@example.org/s", "-i s3://b",
+     "-i https://example.org/$(id)", "-i 'https://example.org/\"x'", "-r https://example.org/r.txt", "-r 'a b.txt'",
+     "-r ~/r.txt", "-r $HOME/r.txt", "-c a;b", "-f ~/wheels", "--trusted-host 'a b'", "--no-binary a;b", "-U numpy",
+     "--user", "numpy --upgrade", "numpy --hash=sha256:1", "numpy --hash", "numpy -r x", "numpy --config-settings a=b",
+     "numpy 1.26", "numpy=1.26", "numpy==", "numpy==1.26=py_0", "numpy>=1.26 pandas", "numpy[", "numpy[a",
+     "numpy; python", "numpy; python_version", "numpy; extra == '$(id)'", "numpy; os_name == '`id`'", "numpy === $(id)",
+     "numpy ; os_name == '{{ x }}'", "numpy @ ", "numpy @ $(id)", "numpy @ https://example.org/;id", "numpy\x00",
+     "numpy\x1b", "conda-forge::numpy", "./a b",
+     "numpy\x85", "numpy\u2028id", "nümpy", "$NUMPY", "{numpy}", "numpy && id", "numpy | id", "numpy > x", "`id`",
+     "a\\b", "./$(id)", "https://example.org/a b.whl", "git+https://tok@github.com/a/b",
+     "git+https://u:p@github.com/a/b", "ftp://example.org/a.whl", "ssh://git@example.org/x", "git@github.com:a/b.git",
+     "'numpy'", '"numpy"', "numpy: 1.26", "- numpy", "name: x", "pkg @ file:///x ; y"],
+)  # fmt: skip
+def test_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_line(text, at=AT)
+    (finding,) = caught.value.findings
+    assert finding.at == AT
+    assert finding.message
+    assert finding.fix
+
+
+def test_secrets_are_not_repeated_in_messages() -> None:
+    for text in (
+        "-i https://me:hunter2@example.org/s",
+        "a @ https://hunter2@example.org/ö",
+        "a b @ https://hunter2@x/",
+    ):
+        with pytest.raises(ConfigError) as caught:
+            parse_line(text, at=AT)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_files_are_found_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("-r b.txt\n-r ../c.txt\n")
+    (tmp_path / "sub" / "b.txt").write_text("bee\n")
+    (tmp_path / "c.txt").write_text("cee\n-r sub/b.txt\n")
+    reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
+    reader.add_text("-r sub/a.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    assert reader.findings == []
+    assert [(item.name, item.file) for item in reader.requirements] == [
+        ("bee", "sub/b.txt"),
+        ("cee", "sub/../c.txt"),
+    ]
+    assert reader.texts == ["-r b.txt\n-r ../c.txt\n", "bee\n", "cee\n-r sub/b.txt\n"]
+
+
+def test_requirements_of_a_constraint_file_stay_constraints(tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("-r d.txt\nnumpy<2\n")
+    (tmp_path / "d.txt").write_text("scipy<2\n")
+    reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
+    reader.add_text("numpy\n-c c.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    assert [item.name for item in reader.requirements] == ["numpy"]
+    assert [item.name for item in reader.options().constraints] == ["scipy", "numpy"]
+
+
+def test_the_last_index_url_holds(tmp_path: Path) -> None:
+    reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
+    lines = "-i https://a.example.org/s\n--extra-index-url https://b.example.org/s\n-i https://c.example.org/s"
+    reader.add_text(lines, at=Place(file="recipe.txt", line=1), base=tmp_path)
+    assert reader.options().index_url == "https://c.example.org/s"
+    assert reader.options().extra_index_urls == ("https://b.example.org/s",)
