@@ -13,6 +13,9 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 def load_torch() -> Any:
     """Import torch; raises RunError when that does not work, whatever the reason."""
+    # torch makes this folder when DistributedDataParallel is imported (2.13): nothing is compiled here, so one that is
+    # there already stays as it is, and neither a read-only image nor a user without a name stands in the way
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.dirname(os.path.abspath(__file__)))
     warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
     try:
         import torch

@@ -1,0 +1,410 @@
+"""The smoke workload with real torch on the CPU: it passes, and every way to break it is told by name.
+
+A Python with torch is looked for in SMOKE_TORCH_PYTHON, then in the Python of the tests; else one is made with pip.
+"""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import builder.smoke
+
+pytestmark = pytest.mark.engines
+
+FOLDER = Path(builder.smoke.__file__).parent
+TORCH = "torch==2.13.0"
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "GLOO_", "OMP_")
+LONG = ["--samples", "512", "--epochs", "500"]  # minutes: to be broken in the midst of it
+
+
+@pytest.fixture(scope="session")
+def torch_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    for candidate in (os.environ.get("SMOKE_TORCH_PYTHON"), sys.executable):
+        if (
+            candidate
+            and subprocess.run([candidate, "-c", "import torch"], check=False, capture_output=True).returncode == 0
+        ):
+            return candidate
+    folder = tmp_path_factory.mktemp("torch")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = str(folder / "bin" / "python")
+    done = subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no Python with torch, and pip cannot install it: {done.stderr.strip().splitlines()[-1]}")
+    return python
+
+
+class Smoke:
+    """The workload as a plan's folder holds it, outside of the repository, its results in a folder of their own."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.python = python
+        self.program = folder / "plan" / "smoke"
+        shutil.copytree(FOLDER, self.program, ignore=shutil.ignore_patterns("__pycache__"))
+        self.folder = folder / "results"
+        self.folder.mkdir()
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        clean = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
+        clean.pop("PYTHONPATH", None)
+        process = subprocess.Popen(
+            [self.python, "-B", str(self.program), *arguments],
+            cwd=self.folder,
+            env=clean | {"GLOO_SOCKET_IFNAME": "lo"} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        process = self.start(*arguments, **environment)
+        output = process.communicate(timeout=240)[0]
+        return process.returncode, output
+
+    def result(self, name: str = "result.json") -> dict[str, Any]:
+        return dict(json.loads((self.folder / name).read_text()))
+
+    def failed(self) -> dict[str, str]:
+        return {check["name"]: check["measured"] for check in self.result()["checks"] if not check["ok"]}
+
+    def wait_for_ranks(self, count: int, ready: Callable[[dict[str, Any]], bool]) -> list[int]:
+        """The process numbers of the ranks, once every rank's record is as wanted."""
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            found = [self.folder / f"result.json.rank{rank}.json" for rank in range(count)]
+            records = [json.loads(path.read_text()) for path in found if path.exists()]
+            if len(records) == count and all(ready(record) for record in records):
+                return [record["pid"] for record in records]
+            time.sleep(0.1)
+        raise AssertionError("the ranks did not come so far")
+
+
+@pytest.fixture
+def smoke(torch_python: str, tmp_path: Path) -> Iterator[Smoke]:
+    made = Smoke(torch_python, tmp_path)
+    yield made
+    for process in made.started:
+        process.kill()
+        process.communicate()
+
+
+def training(record: dict[str, Any]) -> bool:
+    return bool(record.get("training"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def all_gone(pids: list[int], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not any(alive(pid) for pid in pids)
+
+
+def test_mnist_on_drawn_digits_passes_in_time(smoke: Smoke) -> None:
+    status, output = smoke.run("mnist", "--result", "result.json", "--expect-vendor", "cpu", "--timeout", "120")
+    assert status == 0, output
+    assert output.splitlines()[-1] == "verdict: pass"
+    result = smoke.result()
+    assert result["data"] == {"source": "drawn", "train": 4000, "test": 1000}
+    assert result["accuracy"] >= 0.93
+    assert [path.name for path in smoke.folder.iterdir()] == ["result.json"]
+    assert sorted(path.name for path in smoke.program.iterdir()) == sorted(path.name for path in FOLDER.glob("*.py"))
+
+
+def test_mnist_on_real_digits_reaches_95_percent(smoke: Smoke) -> None:
+    data = os.environ.get("MNIST_DIR", "")
+    if not data:
+        pytest.skip("MNIST_DIR names no folder with MNIST's IDX files")
+    status, output = smoke.run("mnist", "--data", data, "--result", "result.json", "--timeout", "180")
+    assert status == 0, output
+    assert smoke.result()["data"] == {"source": "mnist", "train": 8000, "test": 2000}
+    assert smoke.result()["accuracy"] >= 0.95
+
+
+def test_too_little_training_fails(smoke: Smoke) -> None:
+    status, output = smoke.run("mnist", "--samples", "64", "--epochs", "1", "--result", "result.json")
+    assert status == 1
+    assert smoke.failed().keys() == {"accuracy", "loss falls"}
+    assert output.splitlines()[-1] == "verdict: FAIL (accuracy, loss falls)"
+
+
+def test_the_wrong_vendor_and_the_wrong_torch_fail(smoke: Smoke) -> None:
+    arguments = ["--samples", "64", "--epochs", "1", "--result", "result.json"]
+    status, _ = smoke.run("mnist", *arguments, "--expect-vendor", "amd", "--expect-torch", "1.0.0", "--device", "cpu")
+    assert status == 1
+    assert {"vendor", "torch"} <= smoke.failed().keys()
+    assert smoke.failed()["vendor"].startswith("cpu (torch ")
+
+
+def test_a_device_that_is_not_there_fails(smoke: Smoke) -> None:
+    status, _ = smoke.run("mnist", "--device", "xpu", "--result", "result.json")
+    assert status == 1
+    assert smoke.failed()["error"].startswith('no "xpu" device: torch ')
+
+
+def idx(folder: Path, magic: int, cut: int = 0) -> str:
+    folder.mkdir()
+    images = magic.to_bytes(4, "big") + b"".join(number.to_bytes(4, "big") for number in (10, 28, 28)) + bytes(7840)
+    (folder / "t10k-images-idx3-ubyte").write_bytes(images[: len(images) - cut])
+    labels = (0x801).to_bytes(4, "big") + (10).to_bytes(4, "big") + bytes(10)
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("magic", "cut", "text"),
+    [
+        (0x803, 100, 't10k-images-idx3-ubyte" is truncated: its header says 7840 bytes of data, it has 7740'),
+        (0x123, 0, 't10k-images-idx3-ubyte" is not an image file of MNIST: it starts with 0x00000123'),
+    ],
+)
+@pytest.mark.parametrize("workload", [["mnist"], ["ddp", "--ranks", "2"]], ids=["mnist", "ddp"])
+def test_broken_digits_fail_by_name(
+    smoke: Smoke, workload: list[str], magic: int, cut: int, text: str, tmp_path: Path
+) -> None:
+    status, output = smoke.run(*workload, "--data", idx(tmp_path / "digits", magic, cut), "--result", "result.json")
+    assert status == 1
+    assert text in smoke.result()["error"]
+    assert "Traceback" not in output
+
+
+def test_the_limit_ends_a_training(smoke: Smoke) -> None:
+    status, _ = smoke.run("mnist", *LONG, "--timeout", "6", "--result", "result.json")
+    assert status == 1
+    assert smoke.failed()["error"] == "ended at its limit of 6 s"
+
+
+def test_a_signal_leaves_a_failed_result(smoke: Smoke) -> None:
+    process = smoke.start("mnist", *LONG, "--result", "result.json")
+    time.sleep(4)
+    assert smoke.result()["error"] == "the run ended before its verdict"  # what even SIGKILL would leave
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert smoke.failed()["error"] == "ended by SIGTERM"
+
+
+def test_imports_are_tried_one_by_one(smoke: Smoke) -> None:
+    status, output = smoke.run("imports", "torch", "torch.distributed", "no_such_module", "--result", "result.json")
+    assert status == 1
+    assert smoke.failed() == {"import no_such_module": "ModuleNotFoundError: No module named 'no_such_module'"}
+    assert "ok   import torch: 2." in output
+
+
+def test_an_import_that_kills_the_process_is_named(smoke: Smoke, tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "crashing.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n")
+    status, _ = smoke.run("imports", "json", "crashing", "--result", "result.json", PYTHONPATH=str(modules))
+    assert status == -signal.SIGKILL
+    assert smoke.result()["error"] == 'the process ended while importing "crashing"'
+    assert smoke.run("judge", "result.json")[0] == 1
+
+
+def test_two_ranks_of_our_own_pass(smoke: Smoke) -> None:
+    status, output = smoke.run("ddp", "--ranks", "2", "--result", "result.json", SLURM_PROCID="0", SLURM_NTASKS="8")
+    assert status == 0, output
+    result = smoke.result()
+    assert result["launcher"] == "own"
+    assert result["backend"] == "gloo"
+    assert [entry["samples"] for entry in result["ranks"]] == [2000 * result["training"]["epochs"]] * 2
+    assert len({entry["checksum"] for entry in result["ranks"]}) == 1
+    assert len({entry["initial_checksum"] for entry in result["ranks"]}) == 2
+    written = {path.name for path in smoke.folder.iterdir()}
+    assert written == {"result.json", "result.json.rank0.json", "result.json.rank1.json"}
+
+
+def test_without_a_result_nothing_is_written(smoke: Smoke, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    program = sorted(path.name for path in smoke.program.iterdir())
+    status, output = smoke.run("ddp", "--ranks", "2", "--samples", "2000", TMPDIR=str(temporary))
+    assert status == 0, output
+    assert list(temporary.iterdir()) == []
+    assert sorted(path.name for path in smoke.program.iterdir()) == program
+    assert list(smoke.folder.iterdir()) == []
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+def launch(smoke: Smoke, ranks: list[int], world: int, *arguments: str) -> "list[subprocess.Popen[str]]":
+    """What srun does: each rank a process, told by Slurm's variables who it is."""
+    port = free_port()
+    return [
+        smoke.start(
+            "ddp", "--result", "result.json", *arguments,
+            SLURM_PROCID=str(rank), SLURM_NTASKS=str(world), SLURM_LOCALID=str(rank),
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1",
+        )
+        for rank in ranks
+    ]  # fmt: skip
+
+
+def test_ranks_of_a_launcher_pass(smoke: Smoke) -> None:
+    processes = launch(smoke, [0, 1], 2, "--expect-ranks", "2", "--samples", "2001")
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    assert outputs[0].splitlines()[-1] == "verdict: pass"
+    assert "verdict" not in outputs[1]
+    assert smoke.result()["launcher"] == "slurm"
+
+
+def test_a_launcher_that_started_each_rank_alone_fails(smoke: Smoke) -> None:
+    """Its variables did not reach the container: every process believes to be the only one."""
+    status, _ = smoke.run(
+        "ddp",
+        "--expect-ranks",
+        "2",
+        "--samples",
+        "64",
+        "--epochs",
+        "1",
+        "--result",
+        "result.json",
+        SLURM_PROCID="0",
+        SLURM_NTASKS="1",
+    )
+    assert status == 1
+    assert smoke.failed()["ranks"] == "1 of 2 finished; rank 1 never reported"
+
+
+def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
+    done = subprocess.run(
+        [smoke.python, *torchrun, str(smoke.program), "ddp", "--result", "result.json", "--samples", "2000"],
+        cwd=smoke.folder,
+        env=environment | {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0", "GLOO_SOCKET_IFNAME": "lo"},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert smoke.result()["launcher"] == "torchrun"
+    assert len(smoke.result()["ranks"]) == 2
+
+
+def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
+    processes = launch(smoke, [0, 2], 3, "--samples", "64", "--timeout", "12")
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [1, 1]
+    assert smoke.failed()["error"] == "rank 0: 1 of 3 ranks never joined: rank 1"
+    assert smoke.failed()["ranks"].startswith("0 of 3 finished; rank 0 did not finish while joining; rank 1 never re")
+    assert "rank 2: 1 of 3 ranks never joined: rank 1" in outputs[1]
+
+
+def test_a_killed_rank_is_named_and_the_others_are_ended(smoke: Smoke) -> None:
+    process = smoke.start("ddp", "--ranks", "3", *LONG, "--result", "result.json")
+    pids = smoke.wait_for_ranks(3, training)
+    os.kill(pids[1], signal.SIGKILL)
+    began = time.monotonic()
+    process.communicate(timeout=30)
+    assert time.monotonic() - began < 15
+    assert process.returncode == 1
+    assert smoke.failed()["error"] == "rank 1 was killed by SIGKILL while training"
+    assert "rank 1 killed by SIGKILL while training" in smoke.failed()["ranks"]
+    assert all_gone(pids, 1)
+
+
+def test_a_killed_rank_of_a_launcher_fails_the_others(smoke: Smoke) -> None:
+    processes = launch(smoke, [0, 1], 2, *LONG, "--timeout", "60")
+    smoke.wait_for_ranks(2, training)
+    processes[1].kill()
+    processes[0].communicate(timeout=30)
+    assert processes[0].returncode == 1
+    assert "the communication failed while training: " in smoke.failed()["error"]
+    assert "rank 1 did not finish while training" in smoke.failed()["ranks"]
+
+
+def test_a_hanging_rank_is_ended_at_the_limit(smoke: Smoke) -> None:
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "15", "--result", "result.json")
+    pids = smoke.wait_for_ranks(2, training)
+    os.kill(pids[1], signal.SIGSTOP)
+    process.communicate(timeout=40)
+    assert process.returncode == 1
+    assert smoke.failed()["error"] == "ended at its limit of 15 s: rank 0 was training, rank 1 was training"
+    assert smoke.result()["seconds"]["total"] < 25
+    assert all_gone(pids, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_parent_ends_its_ranks(smoke: Smoke, number: signal.Signals) -> None:
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
+    pids = smoke.wait_for_ranks(2, training)
+    process.send_signal(number)
+    output = process.communicate(timeout=20)[0]
+    assert process.returncode == 128 + number
+    assert smoke.failed()["error"].startswith(f"ended by {number.name}: rank 0 was ")
+    assert "Traceback" not in output
+    assert all_gone(pids, 1)
+
+
+def test_ranks_end_with_a_parent_that_was_killed(smoke: Smoke) -> None:
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
+    pids = smoke.wait_for_ranks(2, training)
+    process.kill()
+    assert all_gone(pids, 10)
+    assert smoke.result()["error"] == "the run ended before its verdict"
+
+
+def test_a_snapshot_is_resumed(smoke: Smoke) -> None:
+    arguments = ["ddp", "--ranks", "2", "--samples", "2000", "--snapshot", "snapshot.pt", "--result", "result.json"]
+    status, _ = smoke.run(*arguments, "--epochs", "2")
+    first = smoke.result()
+    assert first["resumed_from_epoch"] == 0
+    status, output = smoke.run(*arguments, "--epochs", "5")
+    result = smoke.result()
+    assert status == 0, output
+    assert result["resumed_from_epoch"] == 2
+    assert result["training"]["epochs_run"] == 3
+    assert result["training"]["first_loss"] == pytest.approx(first["training"]["first_loss"], rel=0.6)
+    assert [entry["samples"] for entry in result["ranks"]] == [3000, 3000]
+    status, output = smoke.run(*arguments, "--epochs", "5")  # nothing is left to train
+    assert status == 0, output
+    assert smoke.result()["training"]["epochs_run"] == 0
+    assert smoke.result()["ranks"][0]["checksum"] == result["ranks"][0]["checksum"]
+
+
+def test_a_damaged_snapshot_fails_by_name(smoke: Smoke) -> None:
+    (smoke.folder / "snapshot.pt").write_bytes(b"not a snapshot")
+    status, output = smoke.run(
+        "ddp", "--ranks", "2", "--samples", "64", "--snapshot", "snapshot.pt", "--result", "result.json"
+    )
+    assert status == 1
+    assert 'the snapshot "snapshot.pt" cannot be resumed: ' in smoke.failed()["error"]
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("workload", [["mnist"], ["ddp", "--ranks", "2"]], ids=["mnist", "ddp"])
+def test_a_result_that_cannot_be_written_is_a_misuse(smoke: Smoke, workload: list[str]) -> None:
+    began = time.monotonic()
+    status, output = smoke.run(*workload, "--result", "/proc/result.json")
+    assert status == 2
+    assert output == 'error: the result "/proc/result.json" cannot be written: No such file or directory\n'
+    assert time.monotonic() - began < 3
