@@ -49,11 +49,12 @@ start() { # start SERVICE: started unless it runs; its address becomes part of t
 
 prepare_engines() {
     "$CHECKOUT/setup/engines.sh" apptainer docker registry tools
-    "$CHECKOUT/setup/venv.sh" cotainr
-    "$CHECKOUT/setup/base-image.sh" >/dev/null
     trap stop_started EXIT
+    # First what may be missing, then what takes minutes.
     start docker
     start registry
+    "$CHECKOUT/setup/venv.sh" cotainr
+    "$CHECKOUT/setup/base-image.sh" >/dev/null
     test_environment
     cd "$WORKTREE"
     local name
