@@ -24,7 +24,7 @@ def remove_leftovers(folder: Path) -> tuple[Path, ...]:
     """
     state = folder / STATE_FILE
     removed = []
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, TypeError, KeyError):
         recorded = json.loads(state.read_text(encoding="utf-8"))
         for text in recorded["temporary"]:
             path = Path(str(text))

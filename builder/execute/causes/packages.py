@@ -122,7 +122,6 @@ PACKAGES = (
         "no-rights",
         r"(?P<what>[^\s:'\"]*/[^\s:'\"]+)['\"]?: [Pp]ermission denied",
         r"[Pp]ermission ?[Dd]enied.*?(?P<quoted>/[^\s'\"]+)",
-        r"PermissionError",
         r"[Pp]ermission denied",
         message="a file or folder may not be read or written: {what}{quoted}",
         fix="check its rights, or choose a place of your own with -o and --tmpdir",

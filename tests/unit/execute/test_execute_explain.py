@@ -1,0 +1,302 @@
+"""Failures of engines, in the engines' own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.execute.causes import CAUSES
+from builder.execute.explain import UNKNOWN, explain, last_word
+from builder.model.plan import Step
+
+STEP = Step(name="build", kind="build", why="", script="1-build.sh")
+
+# Printed by the programs themselves here, or in the threads and sources that builder/execute/causes names; hosts and
+# paths are changed.
+PIP_TORCH = """\
+        File "/tmp/env/site-packages/setuptools/build_meta.py", line 317, in run_setup
+          exec(code, locals())  # noqa: S102 # exec is intentional here
+        File "<string>", line 1, in <module>
+      ModuleNotFoundError: No module named 'torch'
+      [end of output]
+
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+ERROR: Failed to build 'file:///src/needtorch' when getting requirements to build wheel"""
+UV_TORCH = """\
+error: The build backend returned an error
+  cause: Call to `setuptools.build_meta:__legacy__.get_requires_for_build_wheel` failed (exit status: 1)
+
+         [stderr]
+         Traceback (most recent call last):
+           File "<string>", line 1, in <module>
+         ModuleNotFoundError: No module named 'torch'"""
+PIP_DNS = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NameResolutionError("HTTPSConnection(\
+host='nohost.invalid', port=443): Failed to resolve 'nohost.invalid'")': /simple/six/
+ERROR: Could not find a version that satisfies the requirement six (from versions: none)
+ERROR: No matching distribution found for six"""
+PIP_TLS = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'SSLError(SSLCertVerificationError(1, '[SSL: \
+CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)'))': /simple/six/
+ERROR: Could not find a version that satisfies the requirement six (from versions: none)
+ERROR: No matching distribution found for six"""
+PIP_CONFLICT = """\
+ERROR: Cannot install six==1.15.0 and six==1.16.0 because these package versions have conflicting dependencies.
+
+The conflict is caused by:
+    The user requested six==1.16.0
+    The user requested six==1.15.0
+
+Additionally, some packages in these conflicts have no matching distributions available for your environment:
+    six
+
+ERROR: ResolutionImpossible: for help visit https://pip.example/topics/dependency-resolution/"""
+PIP_HASH = """\
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated the package versions, \
+please update the hashes. Otherwise, examine the package contents carefully; someone may have tampered with them.
+        Expected sha256 0000
+             Got        8abb"""
+UV_HASH = """\
+error: Failed to download `six==1.16.0`
+  cause: Hash mismatch for `six==1.16.0`
+
+         Expected:
+           sha256:0000"""
+UV_DNS = """\
+error: Request failed after 3 retries in 11.1s
+  cause: Failed to fetch: http://nohost.invalid/simple/six/
+  cause: error sending request for url (http://nohost.invalid/simple/six/)
+  cause: client error (Connect)
+  cause: dns error
+  cause: failed to lookup address information: Name or service not known"""
+UV_PROXY = """\
+  cause: error sending request for url (https://index.example/simple/six/)
+  cause: client error (Connect)
+  cause: tunnel error: failed to create underlying connection
+  cause: tcp connect error
+  cause: Connection refused (os error 111)"""
+UV_TLS = """\
+error: Failed to fetch: https://localhost:8443/simple/six/
+  cause: error sending request for url (https://localhost:8443/simple/six/)
+  cause: client error (Connect)
+  cause: invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))"""
+UV_WHEEL = """\
+error: No solution found when resolving dependencies
+  cause: Because tensorflow==2.12.0 has no wheels with a matching Python ABI tag (e.g., `cp313`) and you require \
+tensorflow==2.12.0, we can conclude that your requirements are unsatisfiable."""
+UV_VERSION = """\
+error: No solution found when resolving dependencies
+  cause: Because there is no version of six==99.0 and you require six==99.0, we can conclude that your \
+requirements are unsatisfiable."""
+UV_UNKNOWN = """\
+error: No solution found when resolving dependencies
+  cause: Because no-such-package was not found in the package registry and you require no-such-package==1, we can \
+conclude that your requirements are unsatisfiable."""
+UV_CONFLICT = """\
+error: No solution found when resolving dependencies
+  cause: Because you require six==1.16.0 and six==1.15.0, we can conclude that your requirements are unsatisfiable."""
+UV_SPACE = """\
+error: Failed to install: numpy-2.4.6-cp311-cp311-manylinux_2_28_x86_64.whl (numpy==2.4.6)
+  cause: failed to copy file from /tmp/a to /small/b: No space left on device (os error 28)"""
+PIP_GCC = """\
+      building 'x' extension
+      gcc -fPIC -I/usr/include/python3.11 -c x.c -o build/x.o
+      error: command 'gcc' failed: No such file or directory
+      [end of output]"""
+UV_GCC = """\
+         building 'x' extension
+         [stderr]
+         error: [Errno 2] No such file or directory: '/usr/bin/x86_64-linux-gnu-gcc'"""
+SQUASH = """\
+Write failed because No space left on device
+FATAL ERROR: Failed to write to output filesystem
+Parallel mksquashfs: Using 2 processors"""
+BIND = (
+    "FATAL:   container creation failed: mount hook function failure: mount /opt/cray->/opt/cray error: "
+    "while mounting /opt/cray: destination /opt/cray doesn't exist in container"
+)
+MAMBA = """\
+error    libmamba Could not solve for environment specs
+    The following packages are incompatible
+    └─ quartz =1 * does not exist (perhaps a typo or a missing channel).
+critical libmamba Could not solve for environment specs"""
+COTAINR_OVERWRITE = "Cotainr:-: You have chosen not to overwrite /scratch/x.sif. Exiting."
+
+KNOWN = [
+    (
+        "slurmstepd: error: *** JOB 1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***",
+        "time-limit",
+        "time",
+    ),
+    ("ERROR  : Failed to create container process: No space left on device", "no-user-namespaces", "namespaces"),
+    (
+        "FATAL:   Building from a definition file unprivileged requires either a suid installation or "
+        "unprivileged user namespaces",
+        "no-user-namespaces",
+        "namespaces",
+    ),
+    ("FATAL:   could not use fakeroot: no mapping entry found in /etc/subuid for me", "no-subuid", "/etc/subuid"),
+    ("E: setgroups 65534 failed - setgroups (1: Operation not permitted)", "one-user-id", "change users"),
+    ("cp: error writing 'x': Disk quota exceeded", "quota", "quota"),
+    (SQUASH, "no-space-image", "packed"),
+    (UV_SPACE, "no-space", "space"),
+    ("OSError: [Errno 28] No space left on device: '/tmp/x'", "no-space", "space"),
+    ("tar: small/a.tar: Wrote only 8192 of 10240 bytes", "no-space", "space"),
+    ("bash: line 1:  7098 Killed                  python3 -c x", "no-memory", "memory"),
+    ("MemoryError", "no-memory", "memory"),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "no-memory", "memory"),
+    ("FATAL:   While performing build: while running engine: exit status 137", "no-memory", "memory"),
+    ("touch: cannot touch 'ro/x': Read-only file system", "read-only", "read-only"),
+    (BIND, "bind-at-build", "'/opt/cray'"),
+    ("FATAL: mount /a->/b error: while mounting /a: mount source /a doesn't exist", "bind-source", "'/a'"),
+    ("squashfuse_ll exited with status 1: fuse: device not found, try 'modprobe fuse' first", "no-fuse", "FUSE"),
+    (
+        "RuntimeError: Multiple Conda installs interfere. We risk destroying the Conda install in /opt/x. Aborting!",
+        "multiple-conda",
+        "conda",
+    ),
+    ("CondaInstall:-: You have not accepted the Miniforge installer license. Aborting!", "licence", "licence"),
+    (COTAINR_OVERWRITE, "overwrite-refused", "'/scratch/x.sif'"),
+    ("EOFError: EOF when reading a line", "prompt", "question"),
+    (
+        "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Get x",
+        "docker-rights",
+        "may not",
+    ),
+    (
+        "ERROR: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+        "docker-down",
+        "'unix:///var/run/docker.sock'",
+    ),
+    ("toomanyrequests: You have reached your pull rate limit.", "rate-limit", "too many"),
+    (
+        "FATAL:   While making image from oci registry: error fetching image to cache: Error reading manifest 1.7.1 in "
+        "registry.example/casa: manifest unknown: manifest unknown",
+        "no-image",
+        "base image",
+    ),
+    ("denied: requested access to the resource is denied", "unauthorized", "login"),
+    ("ERROR: HTTP error 401 Client Error: Unauthorized for url", "unauthorized", "login"),
+    ("/lib/libc.so.6: version `GLIBC_2.33' not found (required by faked)", "glibc", "GLIBC_2.33"),
+    (PIP_HASH, "hash", "locked"),
+    (UV_HASH, "hash", "locked"),
+    (PIP_TLS, "tls", "certificate"),
+    (UV_TLS, "tls", "certificate"),
+    ("curl: (60) SSL certificate problem: self-signed certificate", "tls", "certificate"),
+    ("ERROR: The certificate of ‘localhost’ is not trusted.", "tls", "certificate"),
+    ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "tls", "certificate"),
+    (UV_PROXY, "proxy", "proxy"),
+    (PIP_DNS, "no-network", "reach"),
+    (UV_DNS, "no-network", "reach"),
+    ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "no-network", "reach"),
+    ("CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://conda.example>", "no-network", "reach"),
+    (PIP_TORCH, "build-needs-module", "'torch'"),
+    (UV_TORCH, "build-needs-module", "'torch'"),
+    (PIP_GCC, "no-compiler", "compiler"),
+    (UV_GCC, "no-compiler", "compiler"),
+    ("/bin/sh: 1: gcc: not found", "no-compiler", "compiler"),
+    (UV_WHEEL, "no-wheel", "tensorflow==2.12.0"),
+    ("ERROR: No matching distribution found for six==99.0", "no-package", "six==99.0"),
+    (UV_VERSION, "no-package", "six==99.0"),
+    (UV_UNKNOWN, "no-package", "no-such-package"),
+    (PIP_CONFLICT, "conflict", "together"),
+    (UV_CONFLICT, "conflict", "together"),
+    (
+        "PackagesNotFoundError: The following packages are not available:",
+        "no-conda-package",
+        "conda",
+    ),
+    (
+        "LibMambaUnsatisfiableError: Encountered problems while solving:\n  - nothing provides requested quarto",
+        "no-conda-package",
+        "quarto",
+    ),
+    (MAMBA, "no-conda-package", "quartz"),
+    ("critical libmamba Could not solve for environment specs", "conda-conflict", "conda"),
+    ("OSError: [Errno 24] Too many open files: 'x'", "open-files", "open files"),
+    ("mkdir: cannot create directory '/appl/x': Permission denied", "no-rights", "/appl/x"),
+    ("PermissionError: [Errno 13] Permission denied: '/appl/x'", "no-rights", "/appl/x"),
+    ("1-build.sh: line 7: cotainr: command not found", "no-program", "'cotainr'"),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "word"), KNOWN)
+def test_known_failures_have_one_cause_and_one_fix(text: str, code: str, word: str) -> None:
+    finding = explain(STEP, text.splitlines(), 255, log="logs/build.log")
+    assert finding.code == code
+    assert word in finding.message
+    assert finding.message.startswith("step 'build' failed: ")
+    assert "{" not in finding.message + finding.fix
+    assert not finding.message.endswith((":", " "))
+    assert finding.fix
+    assert finding.at is not None
+    assert finding.at.file == "logs/build.log"
+
+
+def test_every_cause_has_an_example() -> None:
+    assert {cause.code for cause in CAUSES} == {code for _, code, _ in KNOWN}
+
+
+def test_codes_are_unique() -> None:
+    codes = [cause.code for cause in CAUSES]
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        "INFO:    User not listed in /etc/subuid, trying root-mapped namespace",
+        "WARNING: 'nodev' mount option set on /tmp, it could be a source of failure during build process",
+        "WARNING: Skipping mount /etc/resolv.conf [files]: /etc/resolv.conf doesn't exist in container",
+        "INFO:    fakeroot command not found",
+        "WARNING: integrity: signature not found for object group 1",
+        "You have accepted the Miniforge installer license via the command line option '--accept-licenses'.",
+        "INFO:    Terminating squashfuse_ll after timeout",
+        "ModuleNotFoundError: No module named 'mymodule'",
+        "checking for gcc... gcc",
+        "Collecting oomkill-exporter",
+    ],
+)
+def test_what_good_builds_print_is_no_cause(harmless: str) -> None:
+    assert explain(STEP, [harmless, "something broke"], 1).code == UNKNOWN
+
+
+def test_an_unknown_failure_gives_its_last_word_and_its_log() -> None:
+    tail = ["INFO: go", "FATAL:   While performing build: while running engine: exit status 7", "INFO: cleaning"]
+    finding = explain(STEP, tail, 255, log="logs/build.log")
+    assert finding.message == (
+        "step 'build' ended with exit code 255: FATAL:   While performing build: while running engine: exit status 7"
+    )
+    assert finding.fix == "read the end of its log, 'logs/build.log'"
+
+
+def test_silence_is_said_to_be_silence() -> None:
+    finding = explain(STEP, [], 3)
+    assert finding.message == "step 'build' ended with exit code 3 and said nothing"
+    assert finding.fix == "run `bash 1-build.sh` in the plan folder"
+
+
+def test_sigkill_without_a_word_is_taken_for_memory() -> None:
+    assert explain(STEP, ["Collecting torch"], 137).code == "no-memory"
+
+
+def test_what_happened_long_before_the_end_is_no_cause() -> None:
+    early = ["Could not resolve host: mirror.example (retrying)", *["ok"] * 200, "the compiler said no"]
+    assert explain(STEP, early, 1).code == UNKNOWN
+
+
+def test_braces_in_a_log_do_no_harm() -> None:
+    assert "'{0}{x}'" in explain(STEP, ["sh: {0}{x}: command not found"], 127).message
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        (["Traceback (most recent call last):", "  File x", "ValueError: bad", "note: y", ""], "ValueError: bad"),
+        (["error: first", "error: second"], "error: second"),
+        (["just this"], "just this"),
+        (["", "hint: no"], ""),
+        (["x" * 500], "x" * 197 + "..."),
+    ],
+)
+def test_last_word(tail: list[str], expected: str) -> None:
+    assert last_word(tail) == expected

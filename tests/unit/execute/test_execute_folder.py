@@ -1,0 +1,223 @@
+"""The plan folder: whole or not at all, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.execute import folder as folder_module
+from builder.execute.folder import write_plan
+from builder.execute.lock import hold
+from builder.model.finding import ConfigError
+from builder.model.plan import Copy, File, Plan
+from builder.model.plan_json import from_json
+
+PlanOf = Callable[..., Plan]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def code(call: Callable[[], None]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert all(finding.fix for finding in caught.value.findings)
+    return caught.value.findings[0].code
+
+
+def test_a_new_folder_holds_the_files_and_the_plan(plan_of: PlanOf, tmp_path: Path) -> None:
+    files = (File(path="a.sh", text="#!/bin/bash\n\techo ä\r\n", executable=True), File(path="in/b.txt", text=""))
+    plan = plan_of({}, files=files)
+    folder = tmp_path / "deep" / "kit"
+    write_plan(plan, folder, recipe_folder=tmp_path)
+    assert names(folder) == ["a.sh", "in", "in/b.txt", "plan.json"]
+    assert (folder / "a.sh").read_bytes() == "#!/bin/bash\n\techo ä\r\n".encode()
+    assert (folder / "a.sh").stat().st_mode & stat.S_IXUSR
+    assert not (folder / "in/b.txt").stat().st_mode & 0o111
+    assert from_json((folder / "plan.json").read_text(encoding="utf-8")) == plan
+    assert [path.name for path in folder.parent.iterdir()] == ["kit"]
+
+
+def test_the_umask_holds(plan_of: PlanOf, tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_plan(plan_of(), tmp_path / "kit", recipe_folder=tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "kit" / "build.sh").stat().st_mode) == 0o700
+
+
+def test_copies_come_from_the_recipe_and_from_us(plan_of: PlanOf, tmp_path: Path) -> None:
+    source = tmp_path / "recipe"
+    (source / "src" / "sub").mkdir(parents=True)
+    (source / "src" / "run.sh").write_text("x")
+    (source / "src" / "run.sh").chmod(0o755)
+    (source / "src" / "link").symlink_to("sub/../run.sh")
+    (source / "one.txt").write_text("1")
+    copies = (
+        Copy(source="src", path="files/src"),
+        Copy(source=str(source / "one.txt"), path="one.txt"),
+        Copy(source="smoke", path="smoke", bundled=True),
+    )
+    write_plan(plan_of({}, copies=copies), tmp_path / "kit", recipe_folder=source)
+    kit = tmp_path / "kit"
+    assert (kit / "files/src/run.sh").stat().st_mode & stat.S_IXUSR
+    assert (kit / "files/src/link").is_symlink()
+    assert (kit / "files/src/sub").is_dir()
+    assert (kit / "one.txt").read_text() == "1"
+    assert (kit / "smoke/verdict.py").is_file()
+    assert not list(kit.rglob("__pycache__"))
+
+
+def test_a_copied_folder_that_holds_the_plan_folder_leaves_it_out(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("a")
+    plan = plan_of({}, copies=(Copy(source=".", path="src"),))
+    for _ in range(2):
+        write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
+    assert set(names(tmp_path / "kit")) - {".lock"} == {"plan.json", "src", "src/a.py"}
+    assert not (tmp_path / "kit/src/kit").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/x",
+        "../x",
+        "a/../../x",
+        "a/./b",
+        "",
+        "a//b",
+        "x\n",
+        ".",
+        "plan.json",
+        "logs/x",
+        "report.json",
+        ".lock",
+        "a/",
+    ],
+)
+def test_paths_that_leave_the_folder_or_meet_ours_are_refused(plan_of: PlanOf, tmp_path: Path, path: str) -> None:
+    for plan in (plan_of({}, files=(File(path=path, text=""),)), plan_of({}, copies=(Copy(source="s", path=path),))):
+        assert code(lambda plan=plan: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "plan-path"
+    assert not (tmp_path / "kit").exists()
+
+
+def test_two_files_of_one_path_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
+    for other in ("a", "a/b"):
+        plan = plan_of({}, files=(File(path="a", text=""), File(path=other, text="")))
+        assert code(lambda plan=plan: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "plan-path"
+
+
+def test_a_missing_source_leaves_nothing(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan = plan_of({}, copies=(Copy(source="gone", path="x"),))
+    assert code(lambda: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "copy-missing"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_out_of_the_copied_folder_and_special_files_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    plan = plan_of({}, copies=(Copy(source="src", path="x"),))
+    for make in (
+        lambda path: path.symlink_to("/etc/passwd"),
+        lambda path: path.symlink_to("../../out"),
+        os.mkfifo,
+    ):
+        make(source / "odd")
+        assert code(lambda: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "copy-kind"
+        (source / "odd").unlink()
+    assert [path.name for path in tmp_path.iterdir()] == ["src"]
+
+
+def test_strangers_files_are_left_alone(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    write_plan(plan_of(), kit, recipe_folder=tmp_path)  # an empty folder is free
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("x")
+    assert code(lambda: write_plan(plan_of(), other, recipe_folder=tmp_path)) == "folder-taken"
+    assert names(other) == ["thesis.tex"]
+    file = tmp_path / "file"
+    file.write_text("x")
+    assert code(lambda: write_plan(plan_of(), file, recipe_folder=tmp_path)) == "folder-taken"
+    assert file.read_text() == "x"
+
+
+def test_our_folder_is_brought_up_to_date_and_keeps_what_builds_left(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    old = (File(path="1-build.sh", text="old"), File(path="sub/2-convert.sh", text="old"), File(path="d/x", text=""))
+    write_plan(plan_of({}, files=old), kit, recipe_folder=tmp_path)
+    (kit / "logs").mkdir()
+    (kit / "logs/build.log").write_text("log")
+    (kit / "report.json").write_text("{}")
+    (kit / "image.sif").write_text("image")
+    (kit / "notes.txt").write_text("mine")
+    new = (File(path="1-build.sh", text="new", executable=True), File(path="d", text="now a file"))
+    write_plan(plan_of({}, files=new), kit, recipe_folder=tmp_path)
+    assert (kit / "1-build.sh").read_text() == "new"
+    assert (kit / "1-build.sh").stat().st_mode & stat.S_IXUSR
+    assert (kit / "d").read_text() == "now a file"
+    assert not (kit / "sub").exists()
+    for kept in ("logs/build.log", "report.json", "image.sif", "notes.txt"):
+        assert (kit / kept).exists()
+    assert len(from_json((kit / "plan.json").read_text()).files) == 2
+
+
+def test_a_copied_folder_is_replaced_as_a_whole(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a").write_text("a")
+    plan = plan_of({}, copies=(Copy(source="src", path="src"),))
+    write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
+    (tmp_path / "src/a").rename(tmp_path / "src/b")
+    write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
+    assert [path.name for path in (tmp_path / "kit/src").iterdir()] == ["b"]
+
+
+def test_a_folder_with_a_broken_plan_is_still_ours(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (kit / "plan.json").write_text('{"schema": 99, "files": [{"path": "../x"}]}')
+    (kit / "old.sh").write_text("x")
+    write_plan(plan_of(), kit, recipe_folder=tmp_path)
+    assert {"old.sh", "build.sh", "plan.json"} <= set(names(kit))
+
+
+def test_a_link_inside_the_folder_does_not_lead_out_of_it(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit, outside = tmp_path / "kit", tmp_path / "outside"
+    write_plan(plan_of({}), kit, recipe_folder=tmp_path)
+    outside.mkdir()
+    (kit / "sub").symlink_to(outside)
+    plan = plan_of({}, files=(File(path="sub/x", text=""),))
+    assert code(lambda: write_plan(plan, kit, recipe_folder=tmp_path)) == "plan-path"
+    assert list(outside.iterdir()) == []
+
+
+def test_a_folder_in_use_is_not_changed(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    write_plan(plan_of(), kit, recipe_folder=tmp_path)
+    with hold(kit):
+        assert code(lambda: write_plan(plan_of({}), kit, recipe_folder=tmp_path)) == "build-running"
+    assert (kit / "build.sh").exists()
+
+
+def test_what_a_killed_write_left_is_removed_when_it_is_old(plan_of: PlanOf, tmp_path: Path) -> None:
+    old, fresh = tmp_path / ".kit.recipe-1", tmp_path / ".kit.recipe-2"
+    for path in (old, fresh):
+        path.mkdir()
+    long_ago = time.time() - 2 * folder_module.OLD_STAGING
+    os.utime(old, (long_ago, long_ago))
+    write_plan(plan_of(), tmp_path / "kit", recipe_folder=tmp_path)
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_a_place_that_cannot_be_written_is_a_finding(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert code(lambda: write_plan(plan_of(), tmp_path / "file" / "kit", recipe_folder=tmp_path)) == "folder-unwritable"

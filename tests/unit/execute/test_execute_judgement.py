@@ -1,0 +1,67 @@
+"""The smoke verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.execute.judgement import failed, judge_results, read_results
+from builder.execute.report_file import report_json
+from builder.model.plan import Step
+from builder.model.report import Report
+
+
+def result(**changes: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "schema": 1,
+        "workload": "mnist",
+        "error": None,
+        "expected": {"seconds": 600.0, "device": "auto", "vendor": None, "torch": None},
+        "accuracy": 0.97,
+        "data": {"source": "drawn"},
+        "training": {"first_loss": 2.3, "last_loss": 0.2, "non_finite": 0},
+        "device": {"type": "cpu"},
+        "torch": {"version": "2.6.0+cpu"},
+        "seconds": {"total": 12.0},
+    }
+    return {**content, **changes}
+
+
+def test_results_are_judged_by_their_numbers() -> None:
+    checks = judge_results({"mnist": result()}, expect={})
+    assert failed(checks) == ""
+    assert "mnist: accuracy" in [check.name for check in checks]
+    bad = judge_results({"mnist": result(accuracy=0.1)}, expect={})
+    assert failed(bad) == "mnist: accuracy: 0.1, expected >= 0.9"
+
+
+def test_the_plan_outweighs_what_a_result_expects_of_itself() -> None:
+    checks = judge_results({"mnist": result()}, expect={"vendor": "amd", "torch": "2.6.0"})
+    assert "mnist: vendor: cpu" in failed(checks)
+    assert "torch:" not in failed(checks)
+    assert failed(judge_results({"mnist": result()}, expect={"torch": "2.5.0"})).startswith("mnist: torch: 2.6.0+cpu")
+
+
+@pytest.mark.parametrize("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
+def test_odd_results_fail(odd: Any) -> None:
+    assert failed(judge_results({"mnist": odd}, expect={"vendor": "amd"}))
+
+
+def test_results_are_read_by_the_names_of_products(tmp_path: Path) -> None:
+    names = ("smoke-mnist.json", "smoke-ddp.json", "smoke-broken.json", "other.json")
+    step = Step(name="smoke", kind="smoke", why="", script="s", produces=names)
+    (tmp_path / "smoke-mnist.json").write_text('{"a": 1}')
+    (tmp_path / "smoke-broken.json").write_text("{")
+    (tmp_path / "other.json").write_text("{}")
+    assert read_results(step, tmp_path) == {"mnist": {"a": 1}, "ddp": None, "broken": None}
+
+
+def test_a_report_is_json_whatever_an_image_said() -> None:
+    report = Report(target="t", status="passed", image="x", steps=(), smoke={"mnist": {"loss": float("nan"), 3: (1,)}})
+    content = json.loads(report_json(report))
+    assert content["smoke"] == {"mnist": {"loss": "nan", "3": [1]}}
+    assert content["schema"] == 1
+    assert report_json(report) == report_json(report)

@@ -1,0 +1,86 @@
+"""Options, the environment of a step and signals."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.execute.environment import step_environment
+from builder.execute.executor import choose_steps
+from builder.execute.options import Interrupted, Options, Signals
+from builder.model.finding import ConfigError
+from builder.model.plan import Plan
+
+PlanOf = Callable[..., Plan]
+
+
+def options(**changes: Any) -> Options:
+    return Options(environment={}, **changes)
+
+
+def steps_of(plan_of: PlanOf) -> Plan:
+    kinds = {"build": "build", "smoke-a": "smoke", "convert": "convert", "smoke-b": "smoke"}
+    return plan_of({name: {"text": "", "kind": kind} for name, kind in kinds.items()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "skipped", "runs"),
+    [
+        ({}, [], ["build", "convert", "smoke-a", "smoke-b"]),
+        ({"start": "convert"}, ["build"], ["convert", "smoke-a", "smoke-b"]),
+        ({"start": "smoke-b"}, ["build", "convert", "smoke-a"], ["smoke-b"]),
+        ({"no_smoke": True}, ["smoke-a", "smoke-b"], ["build", "convert"]),
+        ({"start": "convert", "no_smoke": True}, ["build", "smoke-a", "smoke-b"], ["convert"]),
+    ],
+)
+def test_choose_steps(plan_of: PlanOf, changes: dict[str, Any], skipped: list[str], runs: list[str]) -> None:
+    found = choose_steps(steps_of(plan_of), options(**changes))
+    assert [[step.name for step in part] for part in found] == [skipped, runs]
+
+
+def test_an_unknown_step_is_refused_with_the_closest(plan_of: PlanOf) -> None:
+    with pytest.raises(ConfigError) as caught:
+        choose_steps(steps_of(plan_of), options(start="convrt"))
+    (finding,) = caught.value.findings
+    assert finding.message == "the plan has no step 'convrt' to start from"
+    assert finding.fix.startswith("did you mean 'convert'?")
+
+
+def test_the_environment_of_a_step_has_no_binds() -> None:
+    user = {
+        "PATH": "/bin", "SINGULARITY_BIND": "/a", "SINGULARITY_BINDPATH": "/a", "APPTAINER_BIND": "/a",
+        "APPTAINER_BINDPATH": "/a", "APPTAINER_CONTAINLIBS": "x", "APPTAINER_CACHEDIR": "/c", "RECIPE_TMPDIR": "/old",
+    }  # fmt: skip
+    assert step_environment(user, scratch=Path("/t")) == {
+        "PATH": "/bin",
+        "APPTAINER_CACHEDIR": "/c",
+        "RECIPE_TMPDIR": "/t",
+    }
+    assert "SINGULARITY_BIND" in user
+
+
+def test_signals_become_interrupts_and_go_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    signals = Signals()
+    for number, exit_code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with pytest.raises(Interrupted) as caught, signals.caught():
+            signal.raise_signal(number)
+        assert caught.value.exit_code == exit_code
+        assert str(caught.value) == signal.Signals(number).name
+    with signals.caught(), signals.held():
+        signal.raise_signal(signal.SIGTERM)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals().caught():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

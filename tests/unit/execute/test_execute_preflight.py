@@ -1,0 +1,89 @@
+"""What must be so before any work begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.execute.preflight import check_output, check_space, find_programs
+from builder.model.finding import BuilderError, ConfigError, ToolError
+from builder.model.plan import Plan
+
+PlanOf = Callable[..., Plan]
+
+
+def code(call: Callable[[], Any], error: type[BuilderError] = ConfigError) -> str:
+    with pytest.raises(error) as caught:
+        call()
+    assert all(finding.fix for finding in caught.value.findings)
+    return caught.value.findings[0].code
+
+
+def test_an_output_is_not_overwritten_without_force(plan_of: PlanOf, tmp_path: Path) -> None:
+    output = tmp_path / "x.sif"
+    check_output(plan_of(), output, force=False, kept=None)
+    output.touch()
+    assert code(lambda: check_output(plan_of(), output, force=False, kept=None)) == "output-exists"
+    check_output(plan_of(), output, force=True, kept=None)
+    check_output(plan_of(), output, force=False, kept=output)
+
+
+def test_a_dangling_link_is_an_output_too(plan_of: PlanOf, tmp_path: Path) -> None:
+    output = tmp_path / "x.sif"
+    output.symlink_to("nowhere")
+    assert code(lambda: check_output(plan_of(), output, force=False, kept=None)) == "output-exists"
+
+
+def test_force_does_not_remove_folders_that_are_not_ours(plan_of: PlanOf, tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "thesis.tex").touch()
+    env = plan_of(image_kind="folder")
+    assert code(lambda: check_output(plan_of(), folder, force=True, kept=None)) == "output-kind"
+    assert code(lambda: check_output(env, folder, force=True, kept=None)) == "output-kind"
+    (folder / "bin").mkdir()
+    (folder / "common.sh").touch()
+    check_output(env, folder, force=True, kept=None)
+
+
+def test_the_output_needs_a_folder(plan_of: PlanOf, tmp_path: Path) -> None:
+    assert code(lambda: check_output(plan_of(), tmp_path / "no" / "x.sif", force=True, kept=None)) == "output-folder"
+
+
+def test_every_missing_program_is_named(plan_of: PlanOf) -> None:
+    plan = plan_of(
+        {
+            "a": {"text": "", "programs": ("bash", "no-such-program|docker", "cotainr")},
+            "b": {"text": "", "programs": ("cotainr",)},
+        }
+    )
+    with pytest.raises(ToolError) as caught:
+        find_programs(plan.steps, environment={"PATH": "/nowhere"})
+    messages = [finding.message for finding in caught.value.findings]
+    assert messages == [
+        "step 'a' needs 'bash', which is not on PATH",
+        "step 'a' needs 'no-such-program' or 'docker', which is not on PATH",
+        "step 'a' needs 'cotainr', which is not on PATH",
+    ]
+    assert "docker" in caught.value.findings[1].fix.lower()
+
+
+def test_one_of_several_programs_is_enough(plan_of: PlanOf) -> None:
+    plan = plan_of({"a": {"text": "", "programs": ("no-such-program|bash",)}})
+    assert list(find_programs(plan.steps, environment=os.environ)) == ["bash"]
+
+
+def test_space_is_given_in_figures(plan_of: PlanOf, tmp_path: Path) -> None:
+    steps = plan_of({"a": {"text": "", "space_gib": 1e6}, "b": {"text": "", "space_gib": 1.0}}).steps
+    with pytest.raises(ToolError) as caught:
+        check_space(steps, scratch=tmp_path, folder=tmp_path, output=tmp_path / "x.sif")
+    first = caught.value.findings[0]
+    assert first.code == "no-space"
+    assert first.message.startswith(f"the temporary folder '{tmp_path}' has ")
+    assert first.message.endswith("the build needs 1000000.0 GiB")
+    assert "--tmpdir" in first.fix
+    check_space(steps[1:], scratch=tmp_path, folder=tmp_path, output=tmp_path / "x.sif")
