@@ -114,7 +114,7 @@ def _split_bracket(text: str, *, at: Place) -> tuple[str, str]:
 
 
 def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
-    match = re.match(r"[^\s=<>!~,|*]*", body)
+    match = re.match(r"[^\s=<>!~,|]*", body)
     name = match[0] if match else ""
     if ":" in name:
         message = f"'{shown(name)}' has one colon between channel and package"

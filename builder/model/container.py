@@ -13,12 +13,12 @@ from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
-IMAGE_FILE = re.compile(r"(?:/|\./|\.\./)[A-Za-z0-9._/+@,=-]+|[A-Za-z0-9._/+@,=-]+\.sif")
+IMAGE_FILE = re.compile(r"(?:/|\./|\.\./)[A-Za-z0-9._/+@,=-]+|(?!-)[A-Za-z0-9._/+@,=-]+\.sif")
 SYSTEM = re.compile(r"[a-z0-9][a-z0-9+.-]*(?:=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?")
-LABEL = re.compile(r"[A-Za-z0-9._/-]+")
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 VERSION = re.compile(r"(?:python\s*)?[=<>~!]*\s*[0-9]+(?:\.[0-9*]+)*")
-RESERVED = ("dev", "proc", "run", "sys")
+RESERVED = ("dev", "proc", "run", "sys", "tmp")  # what a runtime mounts over the image
 TEXTS = ("env", "labels")  # tables whose numbers and yes/no values are kept as they were written
 
 
@@ -123,7 +123,7 @@ def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
     for name, item in value.entries if isinstance(value, Table) else ():
         key = f"container.labels.{shown(name.raw)}"
         if not LABEL.fullmatch(name.raw):
-            fix = "use letters, digits and ._/-"
+            fix = "use letters, digits and ._/-, a letter or digit first"
             message = f"'{shown(name.raw)}' is not a name that a label can have"
             decoder.fault("label-name", message, line=name.line, key=key, fix=fix)
         if isinstance(item, Text):
@@ -169,7 +169,8 @@ def _target_fault(target: str) -> tuple[str, str] | None:
     if parts == [""]:
         return "'/' is the whole image", "name a folder in it, e.g. /opt/src"
     if parts[0] in RESERVED:
-        return f"'/{parts[0]}' is made by the runtime, nothing can be stored there", "choose a folder such as /opt/src"
+        message = f"'/{parts[0]}' belongs to the runtime: what the image holds there cannot be seen"
+        return message, "choose a folder such as /opt/src"
     return None
 
 

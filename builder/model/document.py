@@ -117,6 +117,8 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
     except UnicodeDecodeError as error:
         at = Place(file=name, line=data[: error.start].count(b"\n") + 1)
         message = f"the {what} is not UTF-8 text"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            message = f"the {what} is UTF-16 text, as PowerShell writes it"
         raise ConfigError(Finding(code="file-encoding", message=message, at=at, fix="save it as UTF-8")) from None
     if "\x00" in text:
         message = f"the {what} holds a NUL byte: it is not text"

@@ -15,7 +15,7 @@ from builder.model.document import read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.pip_requirement import NAME, check_exists, check_path, location, parse_requirement
 from builder.model.recipe import PipOptions, PipRequirement
-from builder.model.safe import CONTROL, check_url, refusal, shown
+from builder.model.safe import CONTROL, check_url, is_there, refusal, shown
 
 FLAGS = ("no-index", "pre", "prefer-binary", "require-hashes")
 VALUED = (
@@ -32,9 +32,10 @@ COMMAND_LINE = (
 PER_REQUIREMENT = ("config-settings", "global-option", "hash", "install-option")
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
-HOST = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]+)?")
+HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?")
 COMMENT = re.compile(r"(?:^|\s)#.*$")
 LINE_LIMIT = 50_000  # characters; a line with all the hashes of numpy has 5,000
+COUNT_LIMIT = 20_000  # lines, of all files together
 DEPTH_LIMIT = 10  # files that name files
 Inside = tuple[Path, ...]  # the files that are being read, outermost first
 
@@ -184,6 +185,10 @@ def _hashes(text: str, *, at: Place) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _from_folder(path: Path, *, folder: Path) -> str:
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+
+
 class RequirementsReader:
     """Gathers the requirements, constraints and options of lines, and of the files that they name."""
 
@@ -195,11 +200,17 @@ class RequirementsReader:
         self.texts: list[str] = []  # of the files read, for the recipe's digest
         self.findings: list[Finding] = []
         self._options: list[Option] = []
+        self.count = 0  # lines read
         self._read: set[tuple[Path, bool]] = set()
 
     def add_text(self, text: str, *, at: Place, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
         """Read the lines of a text; `base` is the folder that `-r` and `-c` in it are relative to."""
         for line, part in logical_lines(text, first=at.line or 1):
+            self.count += 1
+            if self.count > COUNT_LIMIT:
+                message = f"more than {COUNT_LIMIT} lines of requirements"
+                self.findings += refusal("pip-long", message, at=at, fix="check that it is the right file").findings
+                return
             place = at if at.key else replace(at, line=line)  # an item of a list is one place
             try:
                 found = parse_line(part, at=place)
@@ -229,6 +240,10 @@ class RequirementsReader:
             self._add_file(option.value, at=at, base=base, constraint=constraint, inside=inside)
         else:
             if option.name == "find-links":
+                # pip looks beside the file first, then in the folder that it was started in
+                beside = base != self.folder and "://" not in option.value and is_there(base / option.value)
+                if beside:
+                    option = replace(option, value=_from_folder(base / option.value, folder=self.folder))
                 check_exists(option.value, folder=self.folder, at=at, package=False)
             self._options.append(option)
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from builder.model.finding import ConfigError, Finding, Place
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PATH = re.compile(r"[A-Za-z0-9._/+@,=~-]+")
+PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 # Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

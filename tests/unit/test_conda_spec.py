@@ -89,7 +89,8 @@ def test_package_address(suffix: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "#", "=1", "*", "numpy=", "numpy=1=", "numpy==", "numpy,", "numpy=1,", "numpy=,1", "numpy=1|", "numpy>1>2",
+    ["", "#", "=1", "numpy*", "num*py=1",
+     "*", "numpy=", "numpy=1=", "numpy==", "numpy,", "numpy=1,", "numpy=,1", "numpy=1|", "numpy>1>2",
      "numpy;id", "numpy`id`", "$(id)", "numpy\\", "numpy{a}", "numpy'", "numpy=1'", "numpy\x00", "nümpy", "numpy=1.2é",
      "a b c", "numpy=1.26 py312 x", "numpy[", "numpy]", "[numpy]", "numpy[]", "numpy[version]", "numpy[version=1]x",
      "numpy[version='1']['2']", "numpy[version='1' build=2]", "numpy[url=https://example.org/scipy-1-0.conda]",

@@ -229,7 +229,7 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
     [
         ("a.yml", b"", "the recipe is empty"),
         ("a.yml", b"name: m\xfcnchen\n", "the recipe is not UTF-8 text"),
-        ("a.yml", "name: a\n".encode("utf-16"), "the recipe is not UTF-8 text"),
+        ("a.txt", "numpy\n".encode("utf-16"), "the recipe is UTF-16 text, as PowerShell writes it"),
         ("a.yml", b"name: a\x00b\n", "the recipe holds a NUL byte: it is not text"),
         ("a.yml", b"name: a\x01b\n", "the file holds a character that YAML does not allow"),
         ("a.txt", b"numpy\x00\n", "the recipe holds a NUL byte: it is not text"),
@@ -239,6 +239,7 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
         ("a.txt", b"PK\x03\x04", "is a zip archive, not a recipe"),
         ("a.txt", b"\x1f\x8b\x08", "is a compressed file, not a recipe"),
         ("a.txt", b"numpy \x1b[2J\n", r"'numpy \x1b[2J' holds a control character"),
+        ("a.txt", b"a\n" * 20_001, "more than 20000 lines of requirements"),
         ("a.txt", b"a" * 60_000, "is longer than 50000 characters"),
         ("a.txt", b"a" * 3_000, "is longer than 2000 characters"),
         ("a.txt", b"a ; " + b"(" * 1_900, "is not understood"),

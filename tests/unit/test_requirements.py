@@ -126,7 +126,8 @@ def test_options(text: str, options: list[tuple[str, str]]) -> None:
     "text",
     ["-", "--", "-x", "-r", "-e", "--no-such", "--pre=1", "-i", "-i --pre", "-i https://u:p@example.org/s", "-i s3://b",
      "-i https://example.org/$(id)", "-i 'https://example.org/\"x'", "-r https://example.org/r.txt", "-r 'a b.txt'",
-     "-r ~/r.txt", "-r $HOME/r.txt", "-c a;b", "-f ~/wheels", "--trusted-host 'a b'", "--no-binary a;b", "-U numpy",
+     "-r ~/r.txt", "-r $HOME/r.txt", "-c a;b", "-f ~/wheels", "-r -x", "--trusted-host -x",
+     "--trusted-host 'a b'", "--no-binary a;b", "-U numpy",
      "--user", "numpy --upgrade", "numpy --hash=sha256:1", "numpy --hash", "numpy -r x", "numpy --config-settings a=b",
      "numpy 1.26", "numpy=1.26", "numpy==", "numpy==1.26=py_0", "numpy>=1.26 pandas", "numpy[", "numpy[a",
      "numpy; python", "numpy; python_version", "numpy; extra == '$(id)'", "numpy; os_name == '`id`'", "numpy === $(id)",
@@ -179,6 +180,16 @@ def test_requirements_of_a_constraint_file_stay_constraints(tmp_path: Path) -> N
     reader.add_text("numpy\n-c c.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
     assert [item.name for item in reader.requirements] == ["numpy"]
     assert [item.name for item in reader.options().constraints] == ["scipy", "numpy"]
+
+
+def test_find_links_stand_beside_the_file_or_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "sub" / "wheels").mkdir(parents=True)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "sub" / "a.txt").write_text("-f wheels\n-f more\n-f https://example.org/x.html\n-f nowhere\n")
+    reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
+    reader.add_text("-r sub/a.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    assert reader.options().find_links == ("sub/wheels", "more", "https://example.org/x.html")
+    assert [finding.message for finding in reader.findings] == ["there is no 'nowhere' on this machine"]
 
 
 def test_the_last_index_url_holds(tmp_path: Path) -> None:
