@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from builder.compile.backends import BACKENDS
 from builder.compile.build import Build
 from builder.compile.content import expected
 from builder.compile.launch import run_files
-from builder.compile.render import render
+from builder.compile.render import render, verbatim
 from builder.compile.smoke import smoke_copies, smoke_files, smoke_step, workloads
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import File, Plan
-from builder.model.target import Target
+from builder.model.recipe import Container, Recipe, Smoke, Workload
+from builder.model.site import Site
+from builder.model.target import Context, Environment, Target, Torch
 
 
 def compile_plan(target: Target) -> Plan:
@@ -42,6 +45,42 @@ def compile_plan(target: Target) -> Plan:
         tool=target.context.tool,
     )
     return replace(plan, files=(File(path="README.md", text=readme(target, plan=plan, build=build)), *plan.files))
+
+
+def smoke_plan(site: Site, *, image: str, tool: str, folder_image: bool, workloads: tuple[Workload, ...]) -> Plan:
+    """A plan that only tests an image which exists: `image` is its absolute path, a folder under tykky."""
+    smoke = Smoke(workloads=workloads)
+    name = PurePosixPath(image).stem
+    recipe = Recipe(name=name, file=image, digest="", folder="", kind="pip", container=Container(smoke=smoke))
+    target = Target(
+        recipe=recipe,
+        site=site,
+        backend="tykky" if folder_image else "apptainer",
+        base=site.base_images[0],
+        environment=Environment(place="venv", torch=Torch(version="")),
+        context=Context(tool=tool),
+    )
+    script = "1-smoke.sh"
+    files = (
+        *smoke_files(target, script=script),
+        File(path="engine.sh", text=verbatim("engine.sh")),
+        *run_files(target),
+    )
+    return Plan(
+        target=f"{name}.{site.name}.smoke",
+        recipe=name,
+        site=site.name,
+        backend=target.backend,
+        vendor=site.vendor,
+        image=image,
+        image_kind="folder" if folder_image else "sif",
+        base="",
+        steps=(smoke_step(target, script=script),),
+        files=files,
+        copies=smoke_copies(),
+        expect=expected(target),
+        tool=tool,
+    )
 
 
 def readme(target: Target, *, plan: Plan, build: Build) -> str:

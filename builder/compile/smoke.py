@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.content import slug
+from builder.compile.content import record, slug
+from builder.compile.render import verbatim
 from builder.compile.scripts import batch_script, step_script
 from builder.model.plan import Copy, File, Step
 from builder.model.site import Vendor
@@ -23,7 +24,11 @@ def workloads(target: Target) -> tuple[str, ...]:
 
 def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
     """The script of the step, and the job that runs it on a node with a GPU."""
-    files = [File(path=script, text=smoke_script(target), executable=True)]
+    files = [
+        File(path=script, text=smoke_script(target), executable=True),
+        File(path="verify.py", text=verbatim("verify.py")),
+        File(path="recipe.json", text=record(target)),
+    ]
     job = target.site.scheduler.jobs.get("gpu")
     if job is not None and target.backend != "tykky":
         lines = [
@@ -71,9 +76,7 @@ def smoke_script(target: Target) -> str:
         "failed=0",
         *_expectation(target),
     ]
-    record = "/opt/recipe" if target.backend in ("apptainer", "docker") else "."
-    verify = f"python3 -B {record}/verify.py {record}/recipe.json verify.json"
-    lines.append(f"inside {verify} || failed=1")
+    lines.append("inside python3 -B verify.py recipe.json verify.json || failed=1")
     imports = target.recipe.container.smoke.imports
     if imports:
         words = ["inside", "python3", "-B", "smoke", "imports", "--result", "smoke-imports.json", *imports]

@@ -9,6 +9,7 @@ from typing import Literal
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
+Workload = Literal["mnist", "ddp"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ class Smoke:
     """What the image has to prove: imports that must work, workloads that must pass."""
 
     imports: tuple[str, ...] = ()
-    workloads: tuple[Literal["mnist", "ddp"], ...] | None = None  # None: both where the recipe has torch, else none
+    workloads: tuple[Workload, ...] | None = None  # None: both where the recipe has torch, else none
 
 
 @dataclass(frozen=True, kw_only=True)

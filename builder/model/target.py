@@ -10,7 +10,7 @@ from builder.model.plan import Package
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 
-# base: into the base image's own Python; venv: a fresh environment on the base image's Python; conda: a conda environment.
+# base: into the base image's own Python; venv: a fresh environment on that Python; conda: a conda environment.
 Place = Literal["base", "venv", "conda"]
 
 DEFAULT_INDEX = "default"  # pip's and uv's own settings

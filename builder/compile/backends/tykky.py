@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.compile.build import Build, size_gib, unserved
-from builder.compile.content import environment_file, image_name, record
+from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import batch_script, call, step_script
 from builder.model.finding import Finding, Place
@@ -30,8 +30,6 @@ def plan(target: Target) -> Build:
     script = "1-build-image.sh"
     files = [
         File(path="engine.sh", text=verbatim("engine.sh")),
-        File(path="verify.py", text=verbatim("verify.py")),
-        File(path="recipe.json", text=record(target)),
         File(path="environment.yml", text=environment_file(target, with_pip=True)),
         File(path=script, text=build_script(target, name=name), executable=True),
     ]

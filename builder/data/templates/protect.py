@@ -68,7 +68,8 @@ def check():
     changed = [name for name in sorted(before) if before[name] != after.get(name)]
     for name in changed:
         now = after.get(name, ["nothing"])[0]
-        print(f"recipe: error: {name} of the base image was replaced: {before[name][0]} before, {now} now", file=sys.stderr)
+        was = before[name][0]
+        print(f"recipe: error: {name} of the base image was replaced: {was} before, {now} now", file=sys.stderr)
     if changed:
         sys.exit(1)
     for name in sorted(before):

@@ -51,7 +51,7 @@ def faults(expected, found):
 def main():
     with open(sys.argv[1], encoding="utf-8") as stream:
         expected = json.load(stream).get("expect", {})
-    if not expected.get("torch"):
+    if "torch" not in expected:
         print("verify: the recipe has no torch, nothing to ask")
         found, wrong = {}, []
     else:

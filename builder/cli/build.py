@@ -1,0 +1,118 @@
+"""recipe build: check, resolve, compile, execute and smoke-test."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from builder.cli.inputs import choices, context_of, env_argument, load_inputs, make_plan, site_argument, verbosity
+from builder.cli.show import show_findings, use_color
+from builder.execute.executor import execute, raise_for
+from builder.execute.folder import write_plan
+from builder.execute.options import Options
+from builder.execute.progress import choose_progress
+from builder.model.plan import Plan
+from builder.model.report import Report
+
+
+@click.command("build")
+@site_argument
+@env_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME-SITE.sif here.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
+@click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
+@click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")
+@click.option(
+    "--tmpdir", type=click.Path(path_type=Path), help="Temporary folder of the build; needs the unpacked image's size."
+)
+@click.option(
+    "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
+)
+@choices
+@verbosity
+def command(
+    site: str,
+    env: Path,
+    output: Path | None,
+    dry_run: bool,
+    force: bool,
+    start: str,
+    no_smoke: bool,
+    tmpdir: Path | None,
+    accept_licenses: bool,
+    account: str | None,
+    backend: str | None,
+    base: str | None,
+    torch_index: str | None,
+    verbose: int,
+    quiet: bool,
+    no_color: bool,
+) -> None:
+    """Build the image of the environment file ENV for SITE, and train in it.
+
+    The plan folder (scripts, logs, report.json) lies beside the image and is named after it.
+    """
+    context = context_of(account=account, backend=backend, base=base, torch_index=torch_index)
+    loaded, recipe = load_inputs(site, env)
+    plan = make_plan(loaded, recipe, context=context)
+    image = output or Path(plan.image)
+    folder = plan_folder(image)
+    if not quiet:
+        show_findings(plan.findings, color=not no_color)
+    if dry_run:
+        click.echo(describe(plan, image=image, folder=folder))
+        return
+    write_plan(plan, folder, recipe_folder=Path(recipe.folder))
+    environment = dict(os.environ)
+    if accept_licenses:
+        environment["RECIPE_ACCEPT_LICENSES"] = "yes"
+    options = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke)
+    progress = choose_progress(
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+    )
+    report = execute(plan, folder=folder, output=image, options=options, progress=progress)
+    if not quiet:
+        click.echo(verdict(report), err=True)
+    raise_for(report)
+    click.echo(str(image))
+
+
+def plan_folder(image: Path) -> Path:
+    """The plan folder of an image: beside it, named after it."""
+    return image.with_name(f"{image.name.removesuffix('.sif')}.plan")
+
+
+def describe(plan: Plan, *, image: Path, folder: Path) -> str:
+    """What a build would do."""
+    lines = [f"{plan.target}: {image}", f"  base image  {plan.base}"]
+    if plan.expect.get("torch"):
+        lines.append(f"  torch       {plan.expect['torch']}")
+    lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
+    for number, step in enumerate(plan.steps, start=1):
+        job = f" (as a job: {step.batch})" if step.batch else ""
+        lines.append(f"  step {number}      bash {step.script}: {step.why}{job}")
+    lines.append("  packages")
+    width = max((len(package.asked) for package in plan.packages), default=0)
+    lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]
+    return "\n".join(lines)
+
+
+def verdict(report: Report) -> str:
+    """The end of a build in one or a few lines: what was measured, where the rest is."""
+    lines = [
+        f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"
+        for check in report.checks
+    ]
+    size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
+    word = {
+        "passed": "passed",
+        "failed": "failed",
+        "smoke-failed": "the smoke test failed",
+        "interrupted": "interrupted",
+    }
+    lines.append(f"{word[report.status]}: {report.image}{size}, {report.seconds:.0f} s")
+    return "\n".join(lines)

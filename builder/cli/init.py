@@ -1,0 +1,41 @@
+"""recipe init: an example environment file to start from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from builder.model.finding import ConfigError, Finding, did_you_mean
+
+RECIPES = Path(__file__).parents[1] / "data" / "recipes"
+
+
+@click.command("init")
+@click.argument("example", default="mnist")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
+)
+@click.option("--list", "listed", is_flag=True, help="List the examples.")
+def command(example: str, output: Path | None, listed: bool) -> None:
+    """Write the example environment file EXAMPLE (default: mnist)."""
+    found = {path.stem: path for path in sorted(RECIPES.iterdir()) if path.suffix in (".yml", ".txt")}
+    if listed:
+        for name, path in found.items():
+            first = path.read_text(encoding="utf-8").splitlines()[0]
+            click.echo(f"{name}: {first.removeprefix('# ')}")
+        return
+    if example not in found:
+        fix = did_you_mean(example, known=found, noun="examples")
+        raise ConfigError(Finding(code="init-unknown", message=f"there is no example '{example}'", fix=fix))
+    source = found[example]
+    target = output or Path(source.name)
+    if target.exists():
+        fix = "choose another name with -o"
+        raise ConfigError(Finding(code="init-exists", message=f"'{target}' exists already", fix=fix))
+    shutil.copyfile(source, target)
+    for extra in RECIPES.glob(f"{source.stem}-*.*style"):
+        if not (target.parent / extra.name).exists():
+            shutil.copyfile(extra, target.parent / extra.name)
+    click.echo(str(target))

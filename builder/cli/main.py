@@ -1,0 +1,119 @@
+"""The command line: the only place that prints for the user, catches errors and sets the exit code.
+
+A command's module is imported when the command is called: `recipe --help` reads this table and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+# command -> (module, one line of help), in the order a newcomer needs them
+COMMANDS: dict[str, tuple[str, str]] = {
+    "build": ("builder.cli.build", "Build an image for a site and prove it by training in it."),
+    "plan": ("builder.cli.plan", "Write everything a build needs into a folder, and run nothing."),
+    "check": ("builder.cli.check", "Say what would become of an environment on one site, several or all."),
+    "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
+    "sites": ("builder.cli.sites", "List the sites, or show what is known of one."),
+    "init": ("builder.cli.init", "Write an example environment file to start from."),
+}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name the commands in the table's order."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command's module and return the command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Answer an unknown command with the closest one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from builder.model.finding import ConfigError, Finding, did_you_mean
+
+            fix = did_you_mean(args[0], known=COMMANDS, noun="commands")
+            raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, without importing one."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="hpc-recipe", prog_name="recipe", message="%(prog)s %(version)s")
+def cli() -> None:
+    """One environment file, any supercomputer.
+
+    RECIPE compiles an ordinary conda or pip environment file for a site, builds the image and proves it by training a
+    small model in it. Start with: recipe build local environment.yml
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; every expected failure is printed in one form."""
+    try:
+        code = cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as error:
+        return _usage(error)
+    except BrokenPipeError:
+        # The reader of a pipe (`recipe sites | head`) has seen enough.
+        sys.stdout = None
+        return 0
+    except Exception as error:
+        return _failure(error)
+    except KeyboardInterrupt as stop:
+        click.echo("interrupted: nothing half-made is left", err=True)
+        return int(getattr(stop, "exit_code", 130))
+
+
+def _usage(error: click.ClickException) -> int:
+    from builder.cli.show import show_findings
+    from builder.model.finding import Finding
+
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "recipe"
+    message = error.format_message().rstrip(".")
+    show_findings([Finding(code="usage", message=message[:1].lower() + message[1:], fix=f"see `{command} --help`")])
+    return 2
+
+
+def _failure(error: Exception) -> int:
+    from builder.model.finding import BuilderError
+
+    if not isinstance(error, BuilderError):
+        click.echo("this is a fault of recipe itself, please report it with the lines below", err=True)
+        raise error
+    from builder.cli.show import show_findings
+
+    show_findings(error.findings)
+    return error.exit_code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""recipe plan: write the plan folder (the kit) and run nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from builder.cli.build import describe
+from builder.cli.inputs import choices, context_of, env_argument, load_inputs, make_plan, site_argument
+from builder.cli.show import show_findings
+from builder.execute.folder import write_plan
+from builder.model.finding import ConfigError, Finding, did_you_mean
+
+
+@click.command("plan")
+@site_argument
+@env_argument
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder to write.")
+@click.option("--show", is_flag=True, help="Print what the plan does, and write nothing.")
+@click.option(
+    "--print",
+    "name",
+    metavar="FILE",
+    help="Print one file of the plan (Dockerfile, image.def, ...), and write nothing.",
+)
+@choices
+def command(
+    site: str,
+    env: Path,
+    output: Path | None,
+    show: bool,
+    name: str | None,
+    account: str | None,
+    backend: str | None,
+    base: str | None,
+    torch_index: str | None,
+) -> None:
+    """Write everything that building ENV for SITE needs into a folder.
+
+    The folder runs by hand, also where this tool is not installed and nothing can be downloaded.
+    """
+    context = context_of(account=account, backend=backend, base=base, torch_index=torch_index)
+    loaded, recipe = load_inputs(site, env)
+    plan = make_plan(loaded, recipe, context=context)
+    folder = output or Path(f"{plan.image.removesuffix('.sif')}.plan")
+    if name is not None:
+        texts = {file.path: file.text for file in plan.files}
+        chosen = (
+            name if name in texts else next((path for path in texts if path.endswith((f"/{name}", f".{name}"))), "")
+        )
+        if not chosen:
+            fix = did_you_mean(name, known=texts, noun="its files")
+            raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
+        click.echo(texts[chosen], nl=False)
+        return
+    show_findings(plan.findings)
+    if show:
+        click.echo(describe(plan, image=Path(plan.image), folder=folder))
+        return
+    write_plan(plan, folder, recipe_folder=Path(recipe.folder))
+    click.echo(str(folder))

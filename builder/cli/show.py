@@ -1,0 +1,49 @@
+"""Findings and tables on the terminal; machine output goes to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from builder.model.finding import Finding
+
+COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+
+
+def use_color(*, wanted: bool = True) -> bool:
+    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org)."""
+    return wanted and not os.environ.get("NO_COLOR") and sys.stderr.isatty()
+
+
+def finding_lines(finding: Finding) -> list[str]:
+    """The three lines of a finding: what, where, what to do."""
+    lines = [f"{finding.level}: {finding.message}"]
+    if finding.at is not None and str(finding.at):
+        lines.append(f"  at:  {finding.at}")
+    if finding.fix:
+        lines.append(f"  fix: {finding.fix}")
+    return lines
+
+
+def show_findings(findings: Iterable[Finding], *, color: bool = True) -> None:
+    """Print findings to stderr, errors last so that they stay in sight."""
+    ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
+    styled = use_color(wanted=color)
+    for finding in ordered:
+        head, *rest = finding_lines(finding)
+        if styled:
+            level, _, text = head.partition(":")
+            head = click.style(f"{level}:", fg=COLORS[level], bold=True) + text
+        click.echo("\n".join([head, *rest]), err=True)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned columns; the last one is left as it is."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,92 @@
+"""recipe sites: list the sites, or show one with the source of every fact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import click
+
+from builder.cli.inputs import sites_folder
+from builder.cli.show import columns, show_findings
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import BuilderError
+from builder.model.site import Site
+
+
+@click.command("sites")
+@click.argument("site", required=False)
+@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(site: str | None, shape: str) -> None:
+    """List the sites, or show everything that is known of SITE and where it was read.
+
+    Sites of your own lie in ~/.config/recipe/sites (or $RECIPE_SITES), one YAML file each; `extends: NAME` takes over
+    what another one says.
+    """
+    if site is not None:
+        loaded = load_site(site, folder=sites_folder())
+        click.echo(json.dumps(asdict(loaded), indent=2) if shape == "json" else _page(loaded))
+        return
+    found: list[Site] = []
+    for name in site_files(sites_folder()):
+        try:
+            found.append(load_site(name, folder=sites_folder()))
+        except BuilderError as error:
+            show_findings(error.findings)
+    if shape == "json":
+        click.echo(
+            json.dumps(
+                [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found],
+                indent=2,
+            )
+        )
+        return
+    rows = [["site", "GPU", "backends", "what it is"]]
+    rows += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]
+    click.echo(columns(rows))
+
+
+def _page(site: Site) -> str:
+    lines = [f"{site.name}: {site.title}, {site.description}", ""]
+    for field in fields(site):
+        value = getattr(site, field.name)
+        if field.name in ("name", "title", "description", "sources") or value in (None, (), {}, ""):
+            continue
+        lines += [f"{field.name.replace('_', ' ')}", *[f"  {line}" for line in _lines(value)], ""]
+    lines.append("sources")
+    lines += [f"  {name} ({source.checked}): {source.what}" for name, source in site.sources.items()]
+    return "\n".join(lines)
+
+
+def _lines(value: Any) -> list[str]:
+    if is_dataclass(value):
+        lines = []
+        for field in fields(value):
+            item = getattr(value, field.name)
+            if item in ((), {}, ""):
+                continue
+            if is_dataclass(item) or (isinstance(item, (Mapping, tuple)) and field.name != "source"):
+                lines += [f"{field.name.replace('_', ' ')}:", *[f"  {line}" for line in _lines(item)]]
+            else:
+                lines.append(f"{field.name.replace('_', ' ')}: {_text(item)}")
+        return lines
+    if isinstance(value, Mapping):
+        lines = []
+        for name, item in value.items():
+            lines += (
+                [f"{name}: {_text(item)}"]
+                if isinstance(item, (str, int))
+                else [f"{name}:", *[f"  {line}" for line in _lines(item)]]
+            )
+        return lines
+    if isinstance(value, tuple):
+        return [line for item in value for line in (_lines(item) if is_dataclass(item) else [f"- {_text(item)}"])]
+    return [_text(value)]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
