@@ -114,7 +114,7 @@ def test_refused(text: str) -> None:
         "nodefaults",
         "pytorch/label/nightly",
         "https://example.org/a/b",
-        "file:///shared/channel",
+        "file:///data/channel",
         "a.b_c",
     ],
 )
