@@ -98,6 +98,7 @@ class Run:
         self.progress.step_begins(step, number=self._number)
         started = time.monotonic()
         self._under_way = (step, started)
+        self._drop_link(step)
         before = {name: look(self.folder / name) for name in step.produces}
         try:
             ended = self._script(step)
@@ -109,6 +110,12 @@ class Run:
             finding = self._judge(step, missing=missing) or finding
         status: Status = "failed" if finding else "ok"
         return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
+
+    def _drop_link(self, step: Step) -> None:
+        """Remove the link to the published image: a step that writes in place must not write through it."""
+        image = self.folder / self.plan.image
+        if self.plan.image in step.produces and image.is_symlink():
+            image.unlink()
 
     def _script(self, step: Step) -> Ended:
         log = self._log(step)
