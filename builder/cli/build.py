@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -102,17 +103,37 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The end of a build in one or a few lines: what was measured, where the rest is."""
-    lines = [
-        f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"
-        for check in report.checks
-    ]
+    """The end of a build in a few lines: what was measured, what failed; the rest is in report.json."""
+    lines = [f"ok    {name:8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
+    bad = [check for check in report.checks if not check.ok]
+    lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
-    word = {
-        "passed": "passed",
-        "failed": "failed",
-        "smoke-failed": "the smoke test failed",
-        "interrupted": "interrupted",
-    }
-    lines.append(f"{word[report.status]}: {report.image}{size}, {report.seconds:.0f} s")
+    word = {"smoke-failed": "the smoke test failed"}.get(report.status, report.status)
+    lines.append(f"{word}: {report.image}{size}, {report.seconds:.0f} s")
     return "\n".join(lines)
+
+
+def _passed(report: Report, name: str) -> bool:
+    return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
+
+
+def summary(result: Any) -> str:
+    """One workload's numbers in a line; a result may be anything that a file can hold."""
+    found = result if isinstance(result, dict) else {}
+    parts: list[str] = []
+    ranks = found.get("ranks")
+    if isinstance(ranks, list):
+        parts.append(f"{len(ranks)} ranks over {found.get('backend', '?')}, equal parameters")
+    if "accuracy" in found:
+        training = found.get("training") or {}
+        losses = (training.get("first_loss"), training.get("last_loss"))
+        parts.append(f"accuracy {found['accuracy']:.3f}")
+        if all(isinstance(loss, float) for loss in losses):
+            parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
+    for item in found.get("imports") or ():
+        parts.append(f"{item.get('name')} {item.get('version') or ''}".strip())
+    device = found.get("device") or {}
+    if device:
+        parts.append(f"on {device.get('name')}")
+    seconds = (found.get("seconds") or {}).get("total")
+    return ", ".join([*parts, f"{seconds:.0f} s"] if isinstance(seconds, float) else parts)

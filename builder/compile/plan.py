@@ -43,6 +43,7 @@ def compile_plan(target: Target) -> Plan:
         findings=findings,
         expect=expected(target),
         tool=target.context.tool,
+        tmpdir=target.site.build.tmpdir,
     )
     return replace(plan, files=(File(path="README.md", text=readme(target, plan=plan, build=build)), *plan.files))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from builder.execute.scratch import remove_leftovers, scratch_folder
 from builder.model.finding import ConfigError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progress: Progress) -> Report:
@@ -37,7 +40,7 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
         for path in remove_leftovers(folder):
             progress.note(f"removed what an earlier build had left: {path}")
         drafts = (draft_of(output), draft_of(failed_copy_of(output)))
-        with scratch_folder(folder, parent=_tmpdir(options), also=drafts) as scratch:
+        with scratch_folder(folder, parent=_tmpdir(plan, options), also=drafts) as scratch:
             check_space(steps, scratch=scratch, folder=folder, output=output)
             versions = ask_versions(programs, environment=options.environment)
             run = Run(
@@ -98,8 +101,19 @@ def _kept(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
     return None if any(plan.image in step.produces for step in steps) else folder / plan.image
 
 
-def _tmpdir(options: Options) -> Path:
-    return options.tmpdir or Path(options.environment.get("TMPDIR") or "/tmp")
+def _tmpdir(plan: Plan, options: Options) -> Path:
+    """The user's word first, then the site's where it can be made, then the environment's."""
+    if options.tmpdir is not None:
+        return options.tmpdir
+    own = Path(options.environment.get("TMPDIR") or "/tmp")
+    if not plan.tmpdir:
+        return own
+    site = Path(_VARIABLE.sub(lambda match: options.environment.get(match[1], ""), plan.tmpdir))
+    try:
+        site.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return own  # not a node of that site
+    return site
 
 
 def _carry_out(run: Run, steps: Sequence[Step]) -> Report:

@@ -85,3 +85,4 @@ class Plan:
     findings: tuple[Finding, ...] = ()
     expect: Mapping[str, str] = field(default_factory=dict)  # what the image must answer: vendor, torch
     tool: str = ""
+    tmpdir: str = ""  # the site's temporary folder for builds; ${NAME} is expanded where the build runs

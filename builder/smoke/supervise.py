@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 
 from . import gather
 from .ddp import STATUS_LOST
+from .failure import UsageError
 from .options import Options
 from .run import Run
 
@@ -38,7 +39,10 @@ class Supervised(Run):
             signal.signal(number, self._catch)
         # beside the result: a folder that is writable here, on the one host where all ranks are
         where = os.path.dirname(os.path.abspath(self.options.result)) if self.options.result else None
-        folder = tempfile.mkdtemp(prefix=".smoke-", dir=where)
+        try:
+            folder = tempfile.mkdtemp(prefix=".smoke-", dir=where)
+        except OSError as fault:
+            raise UsageError(f"the ranks have no folder to meet in: {fault.strerror or fault}; give --result") from None
         base = self.options.result or os.path.join(folder, "result")
         try:
             self._forget(base)
