@@ -66,7 +66,7 @@ kept_environment() { # prints NAME=VALUE, NUL-terminated, of what a command of t
     while IFS= read -r name; do
         case $name in
             PIP_* | UV_* | RECIPE_* | LC_* | *_proxy | *_PROXY | LANG | TERM | CI | NO_COLOR | SOURCE_DATE_EPOCH | \
-                DOCKER_HOST | DOCKER_BUILDKIT | PYTEST_ADDOPTS | \
+                DOCKER_HOST | DOCKER_BUILDKIT | SLURM_CONF | PYTEST_ADDOPTS | MNIST_DIR | \
                 SSL_CERT_FILE | SSL_CERT_DIR | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE)
                 printf '%s=%s\0' "$name" "${!name}"
                 ;;
@@ -117,13 +117,15 @@ test_environment() { # exports what the engine tests read; only what exists or r
         RECIPE_TEST_REGISTRY=$(cat "$STATE/registry/address")
         export RECIPE_TEST_REGISTRY
     fi
+    if [ -f "$STATE/slurm/slurmctld.pid" ]; then export SLURM_CONF=$STATE/slurm/slurm.conf; fi
 }
 
 # --- processes of our own --------------------------------------------------------------------------------------------
 
 owns() { # owns PIDFILE PROGRAM: true when that process lives and is that program (a pid may have been given away)
     local pid
-    pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "${2:0:15}" ]
+    pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "${2:0:15}" ] &&
+        ! grep -q '^State:[[:space:]]*Z' "/proc/$pid/status" # ended, and nobody has asked how
 }
 
 end_process() { # end_process PIDFILE PROGRAM: asks that one process to end and waits up to 30 s
@@ -134,7 +136,7 @@ end_process() { # end_process PIDFILE PROGRAM: asks that one process to end and 
     fi
     pid=$(cat "$1")
     kill -TERM "$pid"
-    while [ -d "/proc/$pid" ] && owns "$1" "$2"; do
+    while owns "$1" "$2"; do
         tries=$((tries + 1))
         if [ "$tries" -gt 150 ]; then die 5 "$2 (pid $pid) does not end"; fi
         sleep 0.2

@@ -48,17 +48,18 @@ start() { # start SERVICE: started unless it runs; its address becomes part of t
 }
 
 prepare_engines() {
-    "$CHECKOUT/setup/engines.sh" apptainer docker registry tools
+    "$CHECKOUT/setup/engines.sh" apptainer docker registry tools slurm
     trap stop_started EXIT
     # First what may be missing, then what takes minutes.
     start docker
     start registry
+    start slurm
     "$CHECKOUT/setup/venv.sh" cotainr
     "$CHECKOUT/setup/base-image.sh" >/dev/null
     test_environment
     cd "$WORKTREE"
     local name
-    for name in DOCKER_HOST RECIPE_TEST_REGISTRY RECIPE_TEST_BASE_SIF RECIPE_TEST_BASE_TAR RECIPE_TEST_COTAINR; do
+    for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR}; do
         [ -n "${!name:-}" ] || die 5 "the test environment lacks $name"
     done
 }
