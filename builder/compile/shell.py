@@ -30,21 +30,26 @@ def _expanding(text: str) -> str:
 
 
 def command(argv: Iterable[Word], *, indent: str = "") -> str:
-    """Write one command; a long one goes over several lines, an option and its value on one."""
-    words = [word(item) for item in argv]
-    line = indent + " ".join(words)
+    """Write one command; a long one goes over several lines, each option with its value on a line of its own."""
+    items = list(argv)
+    line = indent + " ".join(word(item) for item in items)
     if len(line) <= 110:
         return line
     rows: list[str] = []
-    for index, item in enumerate(words):
-        starts = index == 0 or item.startswith("-") or not (rows and rows[-1].startswith("-") and " " not in rows[-1])
-        if starts and index:
-            rows.append(item)
-        elif rows:
-            rows[-1] += f" {item}"
+    for before, item in zip([None, *items], items, strict=False):
+        if before is None or _is_option(item) or (_is_option(before) and "=" in _text(before)):
+            rows.append(word(item))
         else:
-            rows.append(item)
+            rows[-1] += f" {word(item)}"
     return f" \\\n{indent}  ".join([indent + rows[0], *rows[1:]])
+
+
+def _text(item: Word) -> str:
+    return item.text if isinstance(item, Expanding) else item
+
+
+def _is_option(item: Word) -> bool:
+    return _text(item).startswith("-")
 
 
 def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:

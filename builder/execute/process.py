@@ -228,10 +228,17 @@ class _Child:
     def _signal(self, number: signal.Signals) -> bool:
         """Send a signal to all of it; False when nobody is left."""
         members = self._members()
+        if members and self._popen is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)  # at once: what is being forked right now gets it too
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+                if pid > 0 and not self._in_group(pid):
+                    os.kill(pid, number)
         return bool(members)
+
+    def _in_group(self, pid: int) -> bool:
+        return self._popen is not None and os.getpgid(pid) == self._popen.pid
 
     def _members(self) -> set[int]:
         self._ended()  # reaps the child itself

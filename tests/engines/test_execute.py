@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from builder.execute import process
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import write_plan
 from builder.execute.lock import hold
@@ -33,6 +34,7 @@ MAKES_IMAGE = "echo image >draft && mv draft image.sif\n"
 DRIVER = """
 import os, sys
 from pathlib import Path
+from builder.execute import process
 from builder.execute.executor import execute
 from builder.execute.options import Interrupted, Options
 from builder.execute.progress import QuietProgress
@@ -466,6 +468,26 @@ while :; do sleep 0.2; done
 """
 
 
+def test_a_signal_meets_a_step_that_is_just_starting_programs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "TICK", 0.001)
+    script = "trap 'sleep 0.1; echo cleaned; exit 1' TERM; touch started; sleep 60 & wait"
+    place.write(plan_of(build=script))
+    command = ["bash", str(place.kit / "build.sh")]
+
+    def stop_at_once() -> None:
+        if (place.kit / "started").exists():
+            raise KeyboardInterrupt
+
+    for number in range(12):
+        log = place.root / f"{number}.log"
+        (place.kit / "started").unlink(missing_ok=True)
+        before = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            run(command, cwd=place.kit, env=dict(os.environ), log=log, on_line=str, on_tick=stop_at_once)
+        assert log.read_text() == "cleaned\n"
+        assert time.monotonic() - before < 4  # nobody was forgotten until SIGKILL
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_build_ends_everything_and_the_next_one_works(
     place: Place, word: str, number: signal.Signals
@@ -503,7 +525,7 @@ def test_a_step_may_clean_up_after_sigterm(place: Place, word: str) -> None:
 
 
 def test_what_a_killed_build_left_is_removed_by_the_next(place: Place, word: str) -> None:
-    script = f"touch $RECIPE_TMPDIR/big; touch started; bash -c 'sleep 60; : {word}'"
+    script = f"touch $RECIPE_TMPDIR/big; bash -c 'touch started; sleep 60; : {word}'"
     place.write(plan_of(build=script))
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(place.kit)], start_new_session=True) as driver:
         until((place.kit / "started").exists)

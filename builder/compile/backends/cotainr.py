@@ -82,7 +82,8 @@ def build_script(target: Target, *, image: str) -> str:
         'if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi',
         f"rm -f {part}",
         "export PYTHONNOUSERSITE=1",
-        f'"$cotainr" build {part} --base-image={shell.word(target.base.reference)} \\',
+        f'"$cotainr" build {part} \\',
+        f"  --base-image={shell.word(target.base.reference)} \\",
         '  --conda-env=environment.yml "${licences[@]}" </dev/null',
         call("put_in_place", part, image),
     ]
