@@ -9,6 +9,9 @@ set -euo pipefail
 "$CHECKOUT/setup/venv.sh"
 base=$("$CHECKOUT/setup/base-image.sh")
 cd "$WORKTREE"
+# Where pip is told to find wheels in folders, PyTorch's own index may be out of reach: pip's settings then come first.
+wheels=("${PIP_FIND_LINKS:-/nowhere}"/torch-*.whl)
+if [ -z "${RECIPE_TORCH_INDEX:-}" ] && [ -e "${wheels[0]}" ]; then export RECIPE_TORCH_INDEX=default; fi
 command=(recipe build local builder/data/recipes/mnist-local.yml --base "$base" -o "$STATE/demo/mnist.sif" "$@")
 say "\$ ${command[*]}"
 as_user "${command[@]}"

@@ -4,7 +4,7 @@
 #   unit     the fast tests alone, no engine
 #   lint     ruff, mypy, shellcheck
 #   golden   rewrites the golden files in the checkout (RECIPE_REWRITE_GOLDEN=1)
-#   bench    every tests/bench/bench_*.py, with real engines
+#   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
 # Further arguments go to pytest. The exit code is that of the tests.
 set -euo pipefail
 # shellcheck source=setup/state.sh
@@ -88,13 +88,8 @@ rewrite_golden() { # in the checkout itself: pure Python, no engine, and the fil
 }
 
 bench() {
-    local script found=0
-    for script in tests/bench/bench_*.py; do
-        if [ ! -f "$script" ]; then continue; fi
-        found=1
-        as_job python "$script" "$@"
-    done
-    [ "$found" -eq 1 ] || die 2 "there is no tests/bench/bench_*.py"
+    if [ $# -eq 0 ]; then set -- startup compile overhead peers; fi
+    as_job python benchmarks/run.py "$@"
 }
 
 trap 'interrupted 2' INT

@@ -11,6 +11,7 @@ import click
 
 from builder.cli.inputs import choices, context_of, env_argument, load_inputs, make_plan, site_argument, verbosity
 from builder.cli.show import show_findings, use_color
+from builder.execute.current import current_report
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import write_plan
 from builder.execute.options import Options
@@ -67,7 +68,16 @@ def command(
     if dry_run:
         click.echo(describe(plan, image=image, folder=folder))
         return
-    write_plan(plan, folder, recipe_folder=Path(recipe.folder))
+    home = Path(recipe.folder)
+    done = None
+    if not (force or start):
+        done = current_report(plan, folder=folder, output=image, recipe_folder=home, no_smoke=no_smoke)
+    if done is not None:
+        if not quiet:
+            click.echo(f"nothing to do: {image} was built from this and {done}; --force builds it again", err=True)
+        click.echo(str(image))
+        return
+    write_plan(plan, folder, recipe_folder=home)
     environment = dict(os.environ)
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"

@@ -1,0 +1,230 @@
+"""Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
+
+    python benchmarks/run.py startup compile            needs nothing but the package
+    python benchmarks/run.py overhead peers             needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench` sets it)
+
+Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPES = ROOT / "builder" / "data" / "recipes"
+
+TINY = "name: tiny\ndependencies:\n  - pip:\n      - six==1.17.0\n"
+TORCH = "name: torch\ndependencies:\n  - pip:\n      - torch==2.13.0\n      - numpy==2.4.6\n"
+
+# What people write by hand: pip in %post, the engine's own defaults.
+BY_HAND = """Bootstrap: localimage
+From: {base}
+
+%post
+    . /mnt/settings
+    python3 -m venv /opt/env
+    /opt/env/bin/pip install --no-cache-dir {packages}
+"""
+
+
+def seconds(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> float:
+    """Wall seconds of one command; raises when it fails."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{argv} ended with {done.returncode}:\n{done.stdout.decode(errors='replace')[-2000:]}")
+    return time.perf_counter() - started
+
+
+def interleaved(commands: Mapping[str, Callable[[], float]], *, runs: int) -> dict[str, float]:
+    """Medians of several commands, run in turn: A B A B ..."""
+    found: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(runs):
+        for name, call in commands.items():
+            found[name].append(call())
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def show(title: str, medians: Mapping[str, float], *, against: str) -> None:
+    """A table of medians and their ratios to one of them."""
+    print(f"\n{title}")
+    for name, value in medians.items():
+        print(f"  {name:42} {value:8.3f} s   {value / medians[against]:6.2f} x")
+
+
+def startup(runs: int) -> None:
+    """`recipe --help` against the import of click alone."""
+    program = shutil.which("recipe") or "recipe"
+    commands = {
+        'python -c "import click"': lambda: seconds([sys.executable, "-c", "import click"]),
+        "recipe --help": lambda: seconds([program, "--help"]),
+        "recipe sites": lambda: seconds([program, "sites"]),
+    }
+    show("start-up", interleaved(commands, runs=runs * 4), against='python -c "import click"')
+
+
+COMPILE = """
+import sys, time
+started = time.perf_counter()
+from pathlib import Path
+from builder.compile.plan import compile_plan
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import UnsupportedError
+from builder.model.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+imported = time.perf_counter()
+plans = refused = 0
+recipes = [load_recipe(path) for path in sorted(Path(sys.argv[1]).iterdir()) if path.suffix in (".yml", ".txt")]
+for name in site_files():
+    site = load_site(name)
+    for backend in site.build.backends:
+        for recipe in recipes:
+            try:
+                compile_plan(resolve(recipe, site, context=Context(backend=backend, tool="benchmark")))
+                plans += 1
+            except UnsupportedError:
+                refused += 1
+print(imported - started, time.perf_counter() - imported, plans, refused)
+"""
+
+
+def compilation(runs: int) -> None:
+    """All example recipes for all sites and backends, loading included, in one process."""
+    figures = []
+    for _ in range(runs):
+        done = subprocess.run([sys.executable, "-c", COMPILE, str(RECIPES)], capture_output=True, text=True, check=True)
+        figures.append([float(word) for word in done.stdout.split()])
+    imports, work, plans, refused = (statistics.median(column) for column in zip(*figures, strict=True))
+    print("\ncompile everything")
+    print(f"  imports                                    {imports:8.3f} s")
+    print(f"  {plans:.0f} plans and {refused:.0f} refusals                  {work:8.3f} s")
+
+
+def _base() -> str:
+    base = os.environ.get("RECIPE_TEST_BASE_SIF", "")
+    if not base:
+        raise SystemExit("RECIPE_TEST_BASE_SIF is not set: run this by `make bench`")
+    return base
+
+
+def _plan(folder: Path, text: str, base: str) -> Path:
+    recipe = folder / "environment.yml"
+    recipe.write_text(text, encoding="utf-8")
+    seconds(["recipe", "plan", "local", str(recipe), "--base", base, "-o", str(folder / "plan")])
+    return recipe
+
+
+def overhead(runs: int) -> None:
+    """`recipe build` against the engine's own command for the same definition file, downloads cached."""
+    base = _base()
+    with tempfile.TemporaryDirectory(prefix="recipe-bench-") as scratch:
+        folder = Path(scratch)
+        recipe = _plan(folder, TINY, base)
+        plan = folder / "plan"
+        out = folder / "out.sif"
+        script = (plan / "1-build-image.sh").read_text(encoding="utf-8")
+        engine = plan / "engine-only.sh"
+        # The same script with a clock around the engine's own line: what is left is ours.
+        engine.write_text(script.replace('"$runtime" build', 'time "$runtime" build'), encoding="utf-8")
+
+        def engine_only() -> float:
+            done = subprocess.run(["bash", engine.name], cwd=plan, capture_output=True, text=True, check=True)
+            minutes, rest = (
+                next(line for line in done.stderr.splitlines() if line.startswith("real")).split()[1].split("m")
+            )
+            return int(minutes) * 60 + float(rest.rstrip("s"))
+
+        commands = {
+            "the engine's own command": engine_only,
+            "bash 1-build-image.sh": lambda: seconds(["bash", "1-build-image.sh"], cwd=plan),
+            "recipe build --no-smoke": lambda: seconds(
+                ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--force", "--no-smoke", "-q"]
+            ),
+        }
+        for call in commands.values():
+            call()
+        medians = interleaved(commands, runs=runs)
+        show("what a build adds to its engine (one small package)", medians, against="the engine's own command")
+
+
+def peers(runs: int) -> None:
+    """A torch environment: recipe against a definition file as people write it, and against cotainr's packing alone."""
+    base = _base()
+    with tempfile.TemporaryDirectory(prefix="recipe-bench-") as scratch:
+        folder = Path(scratch)
+        recipe = _plan(folder, TORCH, base)
+        by_hand = folder / "by-hand.sh"
+        (folder / "by-hand.def").write_text(
+            BY_HAND.format(base=base, packages="torch==2.13.0 numpy==2.4.6"), encoding="utf-8"
+        )
+        settings = (
+            '. plan/engine.sh\npick_runtime apptainer singularity\nclear_binds\ntemporary_folder "" ""\ninside_build\n'
+        )
+        by_hand.write_text(
+            f'set -euo pipefail\n{settings}"$runtime" build --force "${{build_binds[@]}}" by-hand.sif by-hand.def\n',
+            encoding="utf-8",
+        )
+        out = folder / "out.sif"
+        commands = {
+            "apptainer build, pip in %post": lambda: seconds(["bash", by_hand.name], cwd=folder),
+            "recipe build --no-smoke": lambda: seconds(
+                ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--force", "--no-smoke", "-q"]
+            ),
+        }
+        cotainr = os.environ.get("RECIPE_TEST_COTAINR", "")
+        if cotainr:
+            commands["cotainr build, the base alone"] = lambda: _cotainr(cotainr, base=base, folder=folder)
+        medians = interleaved(commands, runs=runs)
+        show("a torch environment, downloads cached", medians, against="recipe build --no-smoke")
+        sizes = {"by hand": folder / "by-hand.sif", "recipe": out}
+        print("  " + ", ".join(f"{name} {path.stat().st_size / 1e6:.0f} MB" for name, path in sizes.items()))
+        _imports({"by hand": folder / "by-hand.sif", "recipe": out}, runs=runs)
+
+
+def _cotainr(program: str, *, base: str, folder: Path) -> float:
+    image = folder / "cotainr.sif"
+    image.unlink(missing_ok=True)
+    return seconds([program, "build", str(image), f"--base-image={base}", "--accept-licenses", "-q"], cwd=folder)
+
+
+def _imports(images: Mapping[str, Path], *, runs: int) -> None:
+    def call(image: Path) -> float:
+        return seconds(["apptainer", "exec", str(image), "/opt/env/bin/python", "-c", "import torch"])
+
+    commands = {f"import torch, {name}": (lambda path=path: call(path)) for name, path in images.items()}
+    medians = interleaved(commands, runs=runs)
+    show("start-up in the image", medians, against="import torch, recipe")
+
+
+PARTS: dict[str, Callable[[int], None]] = {
+    "startup": startup,
+    "compile": compilation,
+    "overhead": overhead,
+    "peers": peers,
+}
+
+
+def main() -> None:
+    """Run the parts that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    for name in arguments.parts or ["startup", "compile"]:
+        PARTS[name](arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
