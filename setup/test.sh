@@ -3,7 +3,7 @@
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone, no engine
 #   lint     ruff, mypy, shellcheck
-#   golden   rewrites the golden files in the checkout (RECIPE_REWRITE_GOLDEN=1)
+#   golden   rewrites the golden files in the checkout
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
 # Further arguments go to pytest. The exit code is that of the tests.
 set -euo pipefail
@@ -83,8 +83,8 @@ lint() { # all linters, also after one that finds something
 
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
     cd "$CHECKOUT"
-    PYTHONPATH=$CHECKOUT RECIPE_REWRITE_GOLDEN=1 PYTHONDONTWRITEBYTECODE=1 \
-        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/golden "$@"
+    PYTHONPATH=$CHECKOUT PYTHONDONTWRITEBYTECODE=1 \
+        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_golden.py --update-golden "$@"
 }
 
 bench() {

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Builds climate-dawn.sif with apptainer.
+# Written by recipe 0.0.0 for 'climate' on dawn.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+clear_binds
+temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+inside_build
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-dawn.sif.part climate-dawn.def
+put_in_place climate-dawn.sif.part climate-dawn.sif

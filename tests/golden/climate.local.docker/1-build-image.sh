@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Builds the Docker image recipe/climate-local:6eb6600e1965 and saves it as climate-local.tar.
+# Written by recipe 0.0.0 for 'climate' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain
+temporary_folder "" ""
+# The build context is what Docker can see: local wheel folders are linked into it and leave with the build.
+rm -rf inputs.recipe
+inputs=$PWD/inputs.recipe
+copy_inputs=yes
+package_settings
+docker build \
+  --tag recipe/climate-local:6eb6600e1965 \
+  --label org.opencontainers.image.base.name=docker.io/library/python:3.12-slim-bookworm \
+  --label recipe.digest=6eb6600e1965294125667fdea99a008c0e3d426b88ff3655f4b384205966d2b3 \
+  --label recipe.name=climate \
+  --label recipe.site=local \
+  --label 'recipe.tool=recipe 0.0.0' \
+  --secret "id=settings,src=$settings" .
+docker save recipe/climate-local:6eb6600e1965 --output climate-local.tar.part
+put_in_place climate-local.tar.part climate-local.tar

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Smoke test: trains in the image and judges the numbers.
+# Written by recipe 0.0.0 for 'climate' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+. run/container.sh
+arguments=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    arguments+=(--data /media)
+fi
+# /mnt is in every image, whatever folder this is.
+inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+rm -f verify.json smoke-*.json
+failed=0
+arguments+=(--device cpu)
+inside python3 -B verify.py recipe.json verify.json || failed=1
+inside python3 -B smoke imports --result smoke-imports.json numpy xarray netCDF4 || failed=1
+exit "$failed"

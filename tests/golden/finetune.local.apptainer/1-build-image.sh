@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds finetune-local.sif with apptainer.
+# Written by recipe 0.0.0 for 'finetune' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+clear_binds
+temporary_folder '' ''
+zstd_if_possible
+inside_build
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" finetune-local.sif.part finetune-local.def
+put_in_place finetune-local.sif.part finetune-local.sif

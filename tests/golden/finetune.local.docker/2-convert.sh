@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Converts finetune-local.tar to finetune-local.sif.
+# Written by recipe 0.0.0 for 'finetune' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+clear_binds
+temporary_folder '' ''
+zstd_if_possible
+"$runtime" build --force "${pack_options[@]}" finetune-local.sif.part docker-archive://finetune-local.tar
+put_in_place finetune-local.sif.part finetune-local.sif

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the installation finetune-lumi-c with the container wrapper (tykky).
+# Written by recipe 0.0.0 for 'finetune' on lumi-c.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load LUMI
+use_module load lumi-container-wrapper
+set -u
+
+command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+export CW_BUILD_TMPDIR="$work"
+rm -rf finetune-lumi-c.part finetune-lumi-c.old
+mkdir finetune-lumi-c.part
+conda-containerize new --mamba --prefix finetune-lumi-c.part environment.yml </dev/null
+[ -x finetune-lumi-c.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+if [ -e finetune-lumi-c ]; then mv finetune-lumi-c finetune-lumi-c.old; fi
+mv finetune-lumi-c.part finetune-lumi-c
+rm -rf finetune-lumi-c.old

@@ -1,0 +1,10 @@
+# How this site enters the installation; sourced by the scripts beside it.
+# shellcheck shell=bash
+image=${RECIPE_IMAGE:-"$PWD/finetune-lumi-c"}
+export PATH="$image/bin:$PATH"
+export PYTHONNOUSERSITE=1
+
+# in_image COMMAND...: the wrappers of the installation enter its container by themselves
+in_image() {
+    "$@"
+}

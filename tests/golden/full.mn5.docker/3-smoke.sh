@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Smoke test: trains in the image and judges the numbers.
+# Written by recipe 0.0.0 for 'Full_of.everything' on mn5.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+. run/container.sh
+arguments=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    arguments+=(--data /media)
+fi
+# /mnt is in every image, whatever folder this is.
+inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+rm -f verify.json smoke-*.json
+failed=0
+if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/nvidiactl ]; then
+    arguments+=(--expect-vendor nvidia)
+else
+    echo 'recipe: no nvidia GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
+    arguments+=(--device cpu)
+fi
+inside python3 -B verify.py recipe.json verify.json || failed=1
+inside python3 -B smoke imports --result smoke-imports.json torch numpy.linalg || failed=1
+inside python3 -B smoke mnist --result smoke-mnist.json "${arguments[@]}" || failed=1
+exit "$failed"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Builds digits-frontier.sif with apptainer.
+# Written by recipe 0.0.0 for 'digits' on frontier.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+clear_binds
+temporary_folder '' "/tmp/${USER}/apptainer"
+inside_build
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" digits-frontier.sif.part digits-frontier.def
+put_in_place digits-frontier.sif.part digits-frontier.sif

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the installation digits-lumi-c with the container wrapper (tykky).
+# Written by recipe 0.0.0 for 'digits' on lumi-c.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load LUMI
+use_module load lumi-container-wrapper
+set -u
+
+command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+export CW_BUILD_TMPDIR="$work"
+rm -rf digits-lumi-c.part digits-lumi-c.old
+mkdir digits-lumi-c.part
+conda-containerize new --mamba --prefix digits-lumi-c.part environment.yml </dev/null
+[ -x digits-lumi-c.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+if [ -e digits-lumi-c ]; then mv digits-lumi-c digits-lumi-c.old; fi
+mv digits-lumi-c.part digits-lumi-c
+rm -rf digits-lumi-c.old

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds mnist-lumi-c.sif with cotainr.
+# Written by recipe 0.0.0 for 'mnist' on lumi-c.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load CrayEnv
+use_module load cotainr
+set -u
+
+cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes
+licences=()
+if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi
+rm -f mnist-lumi-c.sif.part.sif
+export PYTHONNOUSERSITE=1
+"$cotainr" build mnist-lumi-c.sif.part.sif \
+  --base-image=docker://ubuntu:24.04 \
+  --conda-env=environment.yml "${licences[@]}" </dev/null
+put_in_place mnist-lumi-c.sif.part.sif mnist-lumi-c.sif

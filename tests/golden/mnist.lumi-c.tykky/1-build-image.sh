@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the installation mnist-lumi-c with the container wrapper (tykky).
+# Written by recipe 0.0.0 for 'mnist' on lumi-c.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load LUMI
+use_module load lumi-container-wrapper
+set -u
+
+command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+export CW_BUILD_TMPDIR="$work"
+rm -rf mnist-lumi-c.part mnist-lumi-c.old
+mkdir mnist-lumi-c.part
+conda-containerize new --mamba --prefix mnist-lumi-c.part environment.yml </dev/null
+[ -x mnist-lumi-c.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+if [ -e mnist-lumi-c ]; then mv mnist-lumi-c mnist-lumi-c.old; fi
+mv mnist-lumi-c.part mnist-lumi-c
+rm -rf mnist-lumi-c.old

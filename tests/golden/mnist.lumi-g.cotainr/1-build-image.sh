@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds mnist-lumi-g.sif with cotainr.
+# Written by recipe 0.0.0 for 'mnist' on lumi-g.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load CrayEnv
+use_module load cotainr
+set -u
+
+cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes
+licences=()
+if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi
+rm -f mnist-lumi-g.sif.part.sif
+export PYTHONNOUSERSITE=1
+"$cotainr" build mnist-lumi-g.sif.part.sif \
+  --base-image=/appl/local/containers/cotainr-baseimages/lumi-multitorch-mpich-u24r64f21m43t29-20260225_144743.sif \
+  --conda-env=environment.yml "${licences[@]}" </dev/null
+put_in_place mnist-lumi-g.sif.part.sif mnist-lumi-g.sif

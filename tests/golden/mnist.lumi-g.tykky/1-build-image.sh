@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the installation mnist-lumi-g with the container wrapper (tykky).
+# Written by recipe 0.0.0 for 'mnist' on lumi-g.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load LUMI
+use_module load lumi-container-wrapper
+set -u
+
+command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+export CW_BUILD_TMPDIR="$work"
+rm -rf mnist-lumi-g.part mnist-lumi-g.old
+mkdir mnist-lumi-g.part
+conda-containerize new --mamba --prefix mnist-lumi-g.part environment.yml </dev/null
+[ -x mnist-lumi-g.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+if [ -e mnist-lumi-g ]; then mv mnist-lumi-g mnist-lumi-g.old; fi
+mv mnist-lumi-g.part mnist-lumi-g
+rm -rf mnist-lumi-g.old

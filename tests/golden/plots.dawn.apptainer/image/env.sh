@@ -1,0 +1,3 @@
+# Variables of the recipe, for exec, run and shell alike.
+export PYTHONNOUSERSITE=1
+export MPLBACKEND=Agg

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the Docker image recipe/plots-local:73606fad222c and saves it as plots-local.tar.
+# Written by recipe 0.0.0 for 'plots' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain
+temporary_folder "" ""
+# The build context is what Docker can see: local wheel folders are linked into it and leave with the build.
+rm -rf inputs.recipe
+inputs=$PWD/inputs.recipe
+copy_inputs=yes
+package_settings
+docker build \
+  --tag recipe/plots-local:73606fad222c \
+  --label org.opencontainers.image.base.name=docker.io/library/python:3.12-slim-bookworm \
+  --label org.opencontainers.image.title=plots \
+  --label recipe.digest=73606fad222c0e791ef121b8f7d908b948247d28cc16d2ae7ea95d36cb875266 \
+  --label recipe.name=plots \
+  --label recipe.site=local \
+  --label 'recipe.tool=recipe 0.0.0' \
+  --secret "id=settings,src=$settings" .
+docker save recipe/plots-local:73606fad222c --output plots-local.tar.part
+put_in_place plots-local.tar.part plots-local.tar

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds the installation pytorch-rocm-lumi-g with the container wrapper (tykky).
+# Written by recipe 0.0.0 for 'pytorch_rocm' on lumi-g.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+use_module load LUMI
+use_module load lumi-container-wrapper
+set -u
+
+command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+export CW_BUILD_TMPDIR="$work"
+rm -rf pytorch-rocm-lumi-g.part pytorch-rocm-lumi-g.old
+mkdir pytorch-rocm-lumi-g.part
+conda-containerize new --mamba --prefix pytorch-rocm-lumi-g.part environment.yml </dev/null
+[ -x pytorch-rocm-lumi-g.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+if [ -e pytorch-rocm-lumi-g ]; then mv pytorch-rocm-lumi-g pytorch-rocm-lumi-g.old; fi
+mv pytorch-rocm-lumi-g.part pytorch-rocm-lumi-g
+rm -rf pytorch-rocm-lumi-g.old

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# One task of a job: run by the launcher, not by hand.
+set -eu
+. run/container.sh
+export RANK="${SLURM_PROCID}"
+export WORLD_SIZE="${SLURM_NTASKS}"
+export LOCAL_RANK="${SLURM_LOCALID}"
+export ROCR_VISIBLE_DEVICES="${SLURM_LOCALID}"
+mkdir -p "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}"
+in_image "$@"

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# One task of a job: run by the launcher, not by hand.
+set -eu
+. run/container.sh
+# RECIPE_RANKS: ranks of a node, set by the job script
+in_image python3 -m torch.distributed.run \
+    --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \
+    --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" \
+    --max_restarts 0 --tee 3 --no-python "$@"

@@ -1,0 +1,87 @@
+"""The matrix: every bundled site and each of its backends, times the example recipes and one that has everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from builder.cli.show import finding_lines
+from builder.compile.plan import compile_plan
+from builder.model.catalog import BUNDLED, load_site
+from builder.model.finding import Finding, UnsupportedError
+from builder.model.load import load_recipe
+from builder.model.plan import Plan
+from builder.model.recipe import Recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "builder" / "data" / "recipes"
+OWN = ROOT / "tests" / "recipes"
+TOOL = "recipe 0.0.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One target of the matrix."""
+
+    stem: str
+    site: str
+    backend: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.stem}.{self.site}.{self.backend}"
+
+
+@cache
+def recipes() -> dict[str, tuple[Recipe, Path]]:
+    """Every recipe with its folder, read under a name that is the same on every machine."""
+    files = [path for folder in (EXAMPLES, OWN) for path in sorted(folder.iterdir()) if path.suffix in (".yml", ".txt")]
+    return {path.stem: (load_recipe(path, shown=path.name), path.parent) for path in files}
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Every target, in the order of its name."""
+    sites = [load_site(path.stem) for path in sorted(BUNDLED.glob("*.yaml"))]
+    return tuple(
+        Case(stem=stem, site=site.name, backend=backend)
+        for stem in recipes()
+        for site in sites
+        for backend in site.build.backends
+    )
+
+
+def compiled(case: Case) -> Plan | tuple[Finding, ...]:
+    """Resolve and compile afresh: the plan, or the findings that refuse it."""
+    recipe, _ = recipes()[case.stem]
+    try:
+        target = resolve(recipe, _site(case.site), context=Context(backend=case.backend, tool=TOOL))
+        return compile_plan(target)
+    except UnsupportedError as error:
+        return error.findings
+
+
+_site = cache(load_site)
+
+
+@cache
+def outcome(case: Case) -> Plan | tuple[Finding, ...]:
+    """The outcome of a target, compiled once."""
+    return compiled(case)
+
+
+def plans() -> Iterator[tuple[Case, Plan]]:
+    """Every target that is not refused."""
+    for case in cases():
+        found = outcome(case)
+        if isinstance(found, Plan):
+            yield case, found
+
+
+def shown(findings: tuple[Finding, ...]) -> str:
+    """Findings as the command line prints them."""
+    return "".join(line + "\n" for finding in findings for line in finding_lines(finding))
