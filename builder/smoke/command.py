@@ -38,6 +38,15 @@ def _ddp(options: Options) -> int:
     return ddp.main(options)
 
 
+def _devices(options: Options) -> int:
+    from . import hardware
+
+    del options
+    torch = hardware.load_torch()
+    print(max(hardware.visible(torch, kind) for kind in ("cuda", "xpu")))
+    return 0
+
+
 def _judge(options: Options) -> int:
     checks = verdict.judge(record.read(options.file))
     run.print_verdict(checks)
@@ -45,6 +54,7 @@ def _judge(options: Options) -> int:
 
 
 _COMMANDS: Dict[str, Callable[[Options], int]] = {
+    "devices": _devices,
     "mnist": _mnist,
     "ddp": _ddp,
     "imports": _imports,

@@ -94,6 +94,7 @@ _WORKLOADS: Dict[str, Tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "mnist": ("train a small network on digits, on one device", _training_arguments),
     "ddp": ("the same training over many ranks", _ddp_arguments),
     "imports": ("import modules, one after the other", _imports_arguments),
+    "devices": ("print how many GPUs torch sees", lambda parser: None),
     "judge": ("judge an earlier result again", _judge_arguments),
 }
 
