@@ -33,7 +33,7 @@ def variables(target: Target) -> dict[str, str]:
 
 def environment_script(target: Target) -> str:
     """The script that Apptainer and Singularity source when they enter the image."""
-    lines = ["# Variables of the recipe, for exec, run and shell alike."]
+    lines = ["# Variables of the recipe, for exec, run and shell alike.", "# shellcheck shell=sh"]
     if target.environment.place != "base":
         lines.append(f'export PATH="{PREFIX}/bin:$PATH"')
         lines.append(

@@ -161,15 +161,25 @@ def shape_script(target: Target, job: Job, *, purpose: str) -> str:
     shape = {"gpu": "one device", "node": "one node", "nodes": "several nodes (sbatch --nodes=N)"}[purpose]
     title = f"{shape} of {target.site.title}: runs the command that is given, or the smoke test."
     default = SMOKE_DEFAULT["gpu" if purpose == "gpu" else "ranks"]
-    vendor = [] if target.site.vendor == "cpu" else ["--expect-vendor", target.site.vendor]
+    words = [*default, *([] if target.site.vendor == "cpu" else ["--expect-vendor", target.site.vendor])]
+    if purpose != "gpu":
+        # A launcher whose variables never reach the image must not pass as a world of one.
+        words += ["--expect-ranks", f'"$(({ranks_per_node(target, job)} * SLURM_JOB_NUM_NODES))"']
+    result = f"smoke-{purpose}.json"
     lines = [
         ". run/job.sh",
         'if [ "$#" -eq 0 ]; then',
-        "    set -- " + " ".join([*default, *vendor, "--result", f"smoke-{purpose}.json"]),
+        f"    rm -f {result} {result}.rank*.json",
+        f"    set -- {' '.join([*words, '--result', result])}",
         "fi",
         *LAUNCHERS[target.site.launch.launcher](target, job, purpose),
     ]
     return batch_script(target, job, name=f"{slug(target.recipe.name)}-{purpose}", title=title, lines=lines)
+
+
+def ranks_per_node(target: Target, job: Job) -> int:
+    """How many ranks a job starts on each node; torchrun starts one a device, the others one a task."""
+    return max(1, job.devices) if target.site.launch.launcher == "srun-torchrun" else job.tasks_per_node
 
 
 SMOKE_DEFAULT = {"gpu": ["python3", "-B", "smoke", "mnist"], "ranks": ["python3", "-B", "smoke", "ddp"]}
@@ -187,11 +197,13 @@ def _srun(target: Target, job: Job, purpose: str) -> Lines:
 
 
 def _srun_torchrun(target: Target, job: Job, purpose: str) -> Lines:
-    ranks = max(1, job.devices)
     words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options]
     words += [Expanding("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
     del purpose
-    return [f"export RECIPE_RANKS={ranks}", shell.command([*words, "bash", "run/rank.sh"]) + ' "$@"']
+    return [
+        f"export RECIPE_RANKS={ranks_per_node(target, job)}",
+        shell.command([*words, "bash", "run/rank.sh"]) + ' "$@"',
+    ]
 
 
 def _mpiexec(target: Target, job: Job, purpose: str) -> Lines:

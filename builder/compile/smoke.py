@@ -74,6 +74,7 @@ def smoke_script(target: Target) -> str:
         *_inside(target),
         "rm -f verify.json smoke-*.json",
         "failed=0",
+        "ranks=2",
         *_expectation(target),
     ]
     lines.append("inside python3 -B verify.py recipe.json verify.json || failed=1")
@@ -82,7 +83,7 @@ def smoke_script(target: Target) -> str:
         words = ["inside", "python3", "-B", "smoke", "imports", "--result", "smoke-imports.json", *imports]
         lines.append(shell.command(words) + " || failed=1")
     for name in workloads(target):
-        ranks = " --ranks 2" if name == "ddp" else ""
+        ranks = ' --ranks "$ranks"' if name == "ddp" else ""
         lines.append(
             f'inside python3 -B smoke {name}{ranks} --result smoke-{name}.json "${{arguments[@]}}" || failed=1'
         )
@@ -117,6 +118,9 @@ def _expectation(target: Target) -> list[str]:
     return [
         f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
         f"    arguments+=(--expect-vendor {vendor})",
+        "    # A rank a device: two ranks cannot share one under NCCL.",
+        "    ranks=$(inside python3 -B smoke devices | tail -n 1)",
+        '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
         "else",
         f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
         "    arguments+=(--device cpu)",

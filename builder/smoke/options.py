@@ -86,6 +86,10 @@ def _imports_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("modules", nargs="+", metavar="MODULE")
 
 
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
 def _judge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="RESULT", help="a result file of an earlier run")
 
@@ -94,7 +98,7 @@ _WORKLOADS: Dict[str, Tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "mnist": ("train a small network on digits, on one device", _training_arguments),
     "ddp": ("the same training over many ranks", _ddp_arguments),
     "imports": ("import modules, one after the other", _imports_arguments),
-    "devices": ("print how many GPUs torch sees", lambda parser: None),
+    "devices": ("print how many GPUs torch sees", _no_arguments),
     "judge": ("judge an earlier result again", _judge_arguments),
 }
 

@@ -16,9 +16,10 @@ fi
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f verify.json smoke-*.json
 failed=0
+ranks=2
 arguments+=(--device cpu)
 inside python3 -B verify.py recipe.json verify.json || failed=1
 inside python3 -B smoke imports --result smoke-imports.json torch numpy || failed=1
 inside python3 -B smoke mnist --result smoke-mnist.json "${arguments[@]}" || failed=1
-inside python3 -B smoke ddp --ranks 2 --result smoke-ddp.json "${arguments[@]}" || failed=1
+inside python3 -B smoke ddp --ranks "$ranks" --result smoke-ddp.json "${arguments[@]}" || failed=1
 exit "$failed"

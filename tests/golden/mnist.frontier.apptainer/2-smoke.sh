@@ -16,8 +16,12 @@ fi
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f verify.json smoke-*.json
 failed=0
+ranks=2
 if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/kfd ]; then
     arguments+=(--expect-vendor amd)
+    # A rank a device: two ranks cannot share one under NCCL.
+    ranks=$(inside python3 -B smoke devices | tail -n 1)
+    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi
 else
     echo 'recipe: no amd GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
     arguments+=(--device cpu)
@@ -25,5 +29,5 @@ fi
 inside python3 -B verify.py recipe.json verify.json || failed=1
 inside python3 -B smoke imports --result smoke-imports.json torch torchvision numpy || failed=1
 inside python3 -B smoke mnist --result smoke-mnist.json "${arguments[@]}" || failed=1
-inside python3 -B smoke ddp --ranks 2 --result smoke-ddp.json "${arguments[@]}" || failed=1
+inside python3 -B smoke ddp --ranks "$ranks" --result smoke-ddp.json "${arguments[@]}" || failed=1
 exit "$failed"
