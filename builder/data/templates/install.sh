@@ -4,6 +4,8 @@
 # Everything that comes from the recipe lies in files beside this script and is read as data.
 # Written for POSIX sh: a base image need not have bash.
 set -eu
+# Whatever the umask of the build host: an image is read by people who are not root in it.
+umask 022
 
 UV_VERSION=0.13.8
 here=/opt/recipe/build
@@ -122,7 +124,9 @@ packages() {
 files() {
     [ -d "$here/root" ] || return 0
     say "files"
-    cp -a "$here/root/." /
+    # Not -a: the image's own folders on the way (/, /opt ...) keep their modes.
+    chmod -R a+rX "$here/root"
+    cp -RP "$here/root/." /
 }
 
 run() {
@@ -141,6 +145,12 @@ finish() {
     labels=${APPTAINER_LABELS:-${SINGULARITY_LABELS:-}}
     if [ -n "$labels" ] && has labels.txt; then cat "$here/labels.txt" >>"$labels"; fi
     cp "$here/recipe.json" "$here/verify.py" /opt/recipe/
+    chmod a+r /.singularity.d/env/91-recipe.sh /opt/recipe/recipe.json /opt/recipe/verify.py
+    chmod a+rx /opt/recipe
+    if grep -q "no runscript defined" /.singularity.d/runscript 2>/dev/null; then
+        # `apptainer run IMAGE COMMAND` would only say that there is none.
+        printf '#!/bin/sh\nexec "$@"\n' >/.singularity.d/runscript
+    fi
     if [ "$(place)" != base ]; then
         # uv compiles what it installs; conda leaves some packages without.
         "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" >/dev/null 2>&1 || true
