@@ -74,7 +74,7 @@ def smoke_script(target: Target) -> str:
         *_inside(target),
         "rm -f verify.json smoke-*.json",
         "failed=0",
-        "ranks=2",
+        *(["ranks=2"] if "ddp" in workloads(target) else []),
         *_expectation(target),
     ]
     lines.append("inside python3 -B verify.py recipe.json verify.json || failed=1")
@@ -115,12 +115,15 @@ def _expectation(target: Target) -> list[str]:
     vendor = target.site.vendor
     if vendor == "cpu":
         return ["arguments+=(--device cpu)"]
-    return [
-        f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
-        f"    arguments+=(--expect-vendor {vendor})",
+    ranks = [
         "    # A rank a device: two ranks cannot share one under NCCL.",
         "    ranks=$(inside python3 -B smoke devices | tail -n 1)",
         '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
+    ]
+    return [
+        f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
+        f"    arguments+=(--expect-vendor {vendor})",
+        *(ranks if "ddp" in workloads(target) else []),
         "else",
         f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
         "    arguments+=(--device cpu)",

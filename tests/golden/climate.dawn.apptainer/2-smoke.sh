@@ -16,12 +16,8 @@ fi
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f verify.json smoke-*.json
 failed=0
-ranks=2
 if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/dri/renderD128 ]; then
     arguments+=(--expect-vendor intel)
-    # A rank a device: two ranks cannot share one under NCCL.
-    ranks=$(inside python3 -B smoke devices | tail -n 1)
-    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi
 else
     echo 'recipe: no intel GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
     arguments+=(--device cpu)

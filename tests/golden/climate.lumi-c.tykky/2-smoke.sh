@@ -12,7 +12,6 @@ if [ -n "${RECIPE_MNIST:-}" ]; then arguments+=(--data "$RECIPE_MNIST"); fi
 inside() { in_image "$@"; }
 rm -f verify.json smoke-*.json
 failed=0
-ranks=2
 arguments+=(--device cpu)
 inside python3 -B verify.py recipe.json verify.json || failed=1
 inside python3 -B smoke imports --result smoke-imports.json numpy xarray netCDF4 || failed=1

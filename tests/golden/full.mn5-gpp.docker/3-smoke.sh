@@ -16,7 +16,6 @@ fi
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f verify.json smoke-*.json
 failed=0
-ranks=2
 arguments+=(--device cpu)
 inside python3 -B verify.py recipe.json verify.json || failed=1
 inside python3 -B smoke imports --result smoke-imports.json torch numpy.linalg || failed=1

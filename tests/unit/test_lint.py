@@ -1,0 +1,138 @@
+"""What is generated is clean: shell scripts by ShellCheck, Dockerfiles by hadolint, YAML by PyYAML."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from matrix import ROOT, plans, recipes
+
+from builder.compile.render import TEMPLATES
+from builder.execute.folder import write_plan
+
+# hadolint's rules that do not hold here, each with its reason.
+HADOLINT_IGNORED = {
+    "DL3002": "the build ends as root: the image is converted to a SIF, which runs as whoever starts it",
+    "DL3059": "a part is a layer of its own: a change rebuilds what follows it, and nothing before",
+}
+
+
+def tool(name: str) -> str:
+    """A linter of the development extra, beside this Python or on PATH."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    assert found, f"{name} is missing: pip install -e '.[dev]'"
+    return found
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every plan of the matrix as a folder."""
+    root = tmp_path_factory.mktemp("plans")
+    for case, plan in plans():
+        write_plan(plan, root / case.name, recipe_folder=recipes()[case.stem][1])
+    return root
+
+
+def _scripts(folder: Path) -> list[Path]:
+    """Scripts that we write; the recipe's own commands are the user's."""
+    own = ("run.sh", "post-install.sh")
+    found = [path for path in sorted(folder.rglob("*")) if path.suffix in (".sh", ".sbatch") and path.is_file()]
+    return [path for path in found if path.name not in own and "root" not in path.relative_to(folder).parts]
+
+
+def _different(folders: Path) -> list[str]:
+    """One path of every script: scripts that differ only in the names of recipe, site and base are one."""
+    seen: dict[str, str] = {}
+    for case, plan in plans():
+        names = sorted({plan.image.removesuffix(".sif"), plan.base, plan.recipe, case.stem}, key=len, reverse=True)
+        for path in _scripts(folders / case.name):
+            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#SBATCH")]
+            text = "\n".join(line for line in lines if not line.startswith("# ") or "shellcheck" in line)
+            for name in names:
+                text = text.replace(name, "NAME").replace(name.lower().replace("_", "-"), "NAME")
+            seen.setdefault(f"{path.name}\n{text}", str(path.relative_to(folders)))
+    return list(seen.values())
+
+
+def _shellcheck(folders: Path, files: list[str]) -> list[tuple[str, int]]:
+    """The complaints of two processes, each with half of the files."""
+    # SC2016: values of a recipe stand in single quotes so that nothing in them is expanded.
+    options = ["--external-sources", "--source-path=SCRIPTDIR:SCRIPTDIR/..", "--exclude=SC2016", "--format=gcc"]
+    command = [tool("shellcheck"), *options]
+    halves = [
+        subprocess.Popen([*command, *files[part::2]], cwd=folders, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for part in (0, 1)
+    ]
+    return [(half.communicate()[0].decode(), half.returncode) for half in halves]
+
+
+def test_shell_scripts_of_each_kind_pass_shellcheck(folders: Path) -> None:
+    """One file of each name, and those of the recipe that has everything: 2 s."""
+    files = _different(folders)
+    one = {Path(name).name: name for name in files}
+    assert len(one) >= 18
+    everything = {name for name in files if name.startswith("full.local")}
+    assert _shellcheck(folders, sorted(everything | set(one.values()))) == [("", 0), ("", 0)]
+
+
+@pytest.mark.engines
+def test_every_shell_script_passes_shellcheck(folders: Path) -> None:
+    """No engine, but 15 s: not among the quick tests."""
+    files = _different(folders)
+    assert len(files) > 100
+    assert _shellcheck(folders, files) == [("", 0), ("", 0)]
+
+
+def test_dockerfiles_pass_hadolint(folders: Path) -> None:
+    files = sorted(str(path.relative_to(folders)) for path in folders.glob("*/Dockerfile"))
+    assert len(files) >= 10
+    ignore = [word for rule in HADOLINT_IGNORED for word in ("--ignore", rule)]
+    done = subprocess.run(
+        [tool("hadolint"), "--format", "gnu", *ignore, *files], cwd=folders, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+def test_yaml_is_read_as_it_was_meant() -> None:
+    count = 0
+    for case, plan in plans():
+        for file in plan.files:
+            if not file.path.endswith((".yml", ".yaml")):
+                continue
+            count += 1
+            document = yaml.safe_load(file.text)
+            assert list(document) == ["name", "channels", "dependencies"], case.name
+            *conda, last = document["dependencies"]
+            lines = [*conda, *(last["pip"] if isinstance(last, dict) else [last])]
+            assert lines, case.name
+            assert all(isinstance(line, str) for line in [document["name"], *document["channels"], *lines]), case.name
+    assert count > 20
+
+
+def test_json_is_read_again() -> None:
+    for _, plan in plans():
+        for file in plan.files:
+            if file.path.endswith(".json"):
+                assert json.loads(file.text)
+
+
+@pytest.mark.parametrize("name", ["protect.py", "verify.py"])
+def test_python_of_images_is_old_python(name: str) -> None:
+    """Base images have Pythons as old as 3.6 (SLES); no newer grammar may be used."""
+    import ast
+
+    ast.parse((TEMPLATES / name).read_text(encoding="utf-8"), feature_version=(3, 7))
+
+
+def test_templates_end_lines_as_unix_does() -> None:
+    for path in (ROOT / "builder" / "data").rglob("*"):
+        if path.is_file():
+            text = path.read_bytes()
+            assert b"\r" not in text, path
+            assert b"\t" not in text, path
