@@ -64,7 +64,9 @@ def command(
     image = output or Path(plan.image)
     folder = plan_folder(image)
     if not quiet:
-        show_findings(plan.findings, color=not no_color)
+        # Notes are in the plan's README and in `recipe check`; a build shows what wants attention.
+        shown = [finding for finding in plan.findings if finding.level != "note" or verbose or dry_run]
+        show_findings(shown, color=not no_color)
     if dry_run:
         click.echo(describe(plan, image=image, folder=folder))
         return

@@ -105,6 +105,12 @@ class Packer:
             self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
         elif "nodefaults" not in channels:
             channels.append("nodefaults")
+        # Channels of builds of PyTorch, which is installed from wheels: under strict priority they would hide others.
+        unused = {"pytorch", "pytorch-nightly", "pytorch-test"} if self.torch else set()
+        unused |= {"nvidia"} if self.site.vendor != "nvidia" else set()
+        for channel in [channel for channel in channels if channel in unused and self.where == "conda"]:
+            channels.remove(channel)
+            self.tell(f"channel {channel}", "-", "its builds are not used on this site")
         return tuple(channels)
 
     def _torch_family(self) -> None:

@@ -1,0 +1,47 @@
+"""Checks of a resolved target: small pure functions, each with a stable code; docs/checks has a page for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from builder.model.finding import Finding
+from builder.model.target import Target
+from builder.resolve.checks import packages, site
+
+Check = Callable[[Target], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    site.gpu_vendor,
+    site.gpu_target,
+    site.wheel_glibc,
+    site.rocm_trouble,
+    site.cuda_minor,
+    site.unsure_row,
+    site.floating_base,
+    site.unknown_driver,
+    packages.wrong_vendor,
+    packages.default_wheel,
+    packages.torch_pin,
+    packages.build_needs,
+    packages.conda_builds,
+    packages.torch_index,
+    packages.local_requirements,
+    packages.unpinned,
+)
+
+
+def findings_of(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Run every check over a target."""
+    found = [finding for check in CHECKS for finding in check(target)]
+    return (*found, *_why_fresh(target, obstacles=obstacles))
+
+
+def _why_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Finding]:
+    """Under `auto`, say why the base image's own torch is not used where the site has images with one."""
+    has_torch = any("torch" in image.provides for image in target.site.base_images)
+    if target.environment.place == "base" or target.recipe.container.python != "auto" or not has_torch or not obstacles:
+        return
+    if target.backend in ("cotainr", "tykky") or obstacles[0].code == "base-no-torch":
+        return
+    message = f"a fresh environment is made, because {obstacles[0].message}"
+    yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=obstacles[0].fix, level="note")

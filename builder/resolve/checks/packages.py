@@ -1,0 +1,227 @@
+"""Checks of a recipe's packages: what would install and then run without the GPU, or not be what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from builder.model.finding import Finding, Place
+from builder.model.recipe import CondaSpec, PipRequirement, Recipe
+from builder.model.site import Vendor
+from builder.model.stack import VendorMarker, VendorPackage, package_table
+from builder.model.target import Target
+from builder.resolve.packages import PROTECTED, TORCH_HOST, TRITON, is_local
+from builder.resolve.stack import FAMILY, vendor_of
+
+NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
+
+
+def local_requirements(target: Target) -> Iterator[Finding]:
+    """A requirement that is a folder on this machine is not there while the image is built."""
+    for line in target.recipe.pip:
+        if is_local(line):
+            message = f"'{line.text}' is a folder on this machine: it is not in the image while packages are installed"
+            fix = "copy it with container.files and install it with container.run"
+            yield Finding(code="pip-local", message=message, at=_at(target.recipe, line), fix=fix)
+
+
+def wrong_vendor(target: Target) -> Iterator[Finding]:
+    """A name that serves one vendor's devices only, on a site of another."""
+    site = target.site
+    for line in target.recipe.pip:
+        for marker in package_table().markers:
+            if not _marks(marker, line) or marker.vendor == site.vendor or _left_out(line, target=target):
+                continue
+            message = (
+                f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {_devices(site.vendor)}"
+            )
+            fix = _counterpart(line.name, vendor=site.vendor)
+            level = "warning" if site.vendor == "cpu" else "error"
+            yield Finding(code="package-vendor", message=message, at=_at(target.recipe, line), fix=fix, level=level)  # type: ignore[arg-type]
+            break
+
+
+def _marks(marker: VendorMarker, line: PipRequirement) -> bool:
+    if marker.kind != "pip" or not fnmatchcase(line.name, marker.pattern):
+        return False
+    return not marker.extra or any(fnmatchcase(extra, marker.extra) for extra in line.extras)
+
+
+def _left_out(line: PipRequirement, *, target: Target) -> bool:
+    """What is dropped or replaced on the way is no fault: CUDA's libraries, Triton, what the base image protects."""
+    if line.name in TRITON and target.environment.torch is not None:
+        return True
+    if line.name.startswith("nvidia-"):
+        return True
+    return target.environment.place == "base" and line.name in PROTECTED and line.name in target.base.provides
+
+
+def default_wheel(target: Target) -> Iterator[Finding]:
+    """The file on the default index is another vendor's, or for the CPU, and installs without a word."""
+    site, recipe = target.site, target.recipe
+    if site.vendor == "cpu":
+        return
+    names = {line.name for line in recipe.pip}
+    for line in recipe.pip:
+        row = next((row for row in package_table().packages if row.name == line.name), None)
+        if (
+            row is None
+            or not row.pypi
+            or row.name in FAMILY
+            or row.name in TRITON
+            or _served(row, line, names=names, target=target)
+        ):
+            continue
+        wanted_cpu = "cpu" in recipe.container.gpu and "cpu" in row.pypi
+        if site.vendor in row.pypi or wanted_cpu or line.url:
+            yield from _too_old(row, line, target=target)
+            continue
+        built = " and ".join(NAMES[vendor] for vendor in row.pypi)
+        message = (
+            f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
+        )
+        fix = _counterpart(line.name, vendor=site.vendor)
+        if row.pypi == ("cpu",):
+            fix += ", or add 'cpu' to container.gpu if that is meant"
+        yield Finding(code="default-wheel", message=message, at=_at(recipe, line), fix=fix)
+
+
+def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target: Target) -> bool:
+    """Whether a vendor's build comes with it: by an extra, a plug-in beside it, or the base image's own."""
+    if row.name in target.base.provides and target.environment.place == "base":
+        return True
+    if row.name == "jaxlib":
+        return "jax" in names
+    extras = any(
+        marker.vendor == target.site.vendor and marker.extra and _marks(marker, line)
+        for marker in package_table().markers
+    )
+    plugin = any(name.startswith((f"{row.name}-cuda", f"{row.name}-rocm")) for name in names)
+    return extras or (row.name == "jax" and plugin)
+
+
+def _too_old(row: VendorPackage, line: PipRequirement, *, target: Target) -> Iterator[Finding]:
+    least = row.minimum.get(target.site.vendor)
+    exact = line.specifier.removeprefix("==")
+    if least and line.specifier.startswith("==") and "*" not in exact and Version(exact) < Version(least):
+        message = f"'{line.text}' has no build for {_devices(target.site.vendor)}: the first one known is {least}"
+        yield Finding(
+            code="default-wheel", message=message, at=_at(target.recipe, line), fix=f"use {row.name}>={least}"
+        )
+
+
+def _counterpart(name: str, *, vendor: Vendor) -> str:
+    """What serves a vendor in place of a package, from the table."""
+    families = (row for row in package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
+    row = next(families, None) or next((row for row in package_table().packages if row.name in name), None)
+    text = getattr(row, vendor, None) if row is not None and vendor != "cpu" else None
+    if text:
+        return f"for {NAMES[vendor]} there is: {text}"
+    return f"leave it out: no build for {NAMES[vendor]} is known"
+
+
+def torch_pin(target: Target) -> Iterator[Finding]:
+    """A package that requires one torch exactly would bring that one, or fail in the middle of the installation."""
+    torch = target.environment.torch
+    if torch is None or not torch.version:
+        return
+    for line in target.recipe.pip:
+        for pin in package_table().torch_pins:
+            wanted = SpecifierSet(pin.torch)
+            if line.name != pin.package or line.specifier != f"=={pin.version}":
+                continue
+            if not wanted.contains(Version(torch.version).base_version):
+                message = f"'{line.text}' requires torch{pin.torch}, the environment has torch {torch.version}"
+                fix = f"write torch{pin.torch}, or another {pin.package}"
+                yield Finding(code="torch-pin", message=message, at=_at(target.recipe, line), fix=fix)
+
+
+def build_needs(target: Target) -> Iterator[Finding]:
+    """Packages that are compiled when they are installed, against a torch that must be there already."""
+    for line in target.recipe.pip:
+        row = next((row for row in package_table().packages if row.name == line.name and row.needs), None)
+        if row is not None:
+            message = f"'{line.text}' is built from source and needs {row.needs}"
+            command = f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
+            fix = f"install it after the others, in container.run: {command}"
+            yield Finding(code="build-needs", message=message, at=_at(target.recipe, line), fix=fix, level="warning")
+
+
+def torch_index(target: Target) -> Iterator[Finding]:
+    """An index of another vendor's wheels, or of one build among many: the compiler's own choice takes its place."""
+    torch = target.environment.torch
+    if torch is None:
+        return
+    options = target.recipe.pip_options
+    for url in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
+        token = url.rstrip("/").rpartition("/")[2]
+        if TORCH_HOST in url and token != torch.token:
+            vendor = vendor_of(token)
+            built = f", which holds builds for {NAMES[vendor]}," if vendor and vendor != target.site.vendor else ""
+            message = f"the index '{url}'{built} is not used"
+            chosen = (
+                "the base image's own torch is kept"
+                if torch.provided
+                else f"torch {torch.local} comes from {torch.index}"
+            )
+            at = Place(file=target.recipe.file, line=target.recipe.lines.get("dependencies"))
+            yield Finding(code="torch-index", message=message, at=at, fix=chosen, level="note")
+
+
+def conda_builds(target: Target) -> Iterator[Finding]:
+    """Build strings and metapackages of conda that choose a vendor's build, or the CPU's."""
+    site = target.site
+    for spec in target.recipe.conda:
+        marker = next((row for row in package_table().markers if _conda_marks(row, spec)), None)
+        if marker is None or marker.vendor == site.vendor:
+            continue
+        at = Place(file=target.recipe.file, line=spec.line)
+        has = f"'{site.name}' has {_devices(site.vendor)}"
+        message = f"'{spec.text}' chooses a build for {NAMES[marker.vendor]}, {has}: it is not used"
+        fix = "leave it out: the build of torch is chosen for the site"
+        yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
+    if site.vendor in ("amd", "intel"):
+        yield from _other_cuda_builds(target)
+
+
+def _conda_marks(marker: VendorMarker, spec: CondaSpec) -> bool:
+    if marker.kind != "conda" or not fnmatchcase(spec.name, marker.pattern):
+        return False
+    return not marker.build or fnmatchcase(spec.build, marker.build)
+
+
+def _other_cuda_builds(target: Target) -> Iterator[Finding]:
+    """A CUDA build of anything else would be installed as it stands."""
+    for spec in target.recipe.conda:
+        marked = any(_conda_marks(row, spec) for row in package_table().markers)
+        if "cuda" in spec.build and not marked and target.environment.place == "conda":
+            at = Place(file=target.recipe.file, line=spec.line)
+            message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {_devices(target.site.vendor)}"
+            yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")
+
+
+def unpinned(target: Target) -> Iterator[Finding]:
+    """Packages without a version are other packages tomorrow."""
+    recipe = target.recipe
+    loose = [
+        spec.name
+        for spec in recipe.conda
+        if not spec.version and not spec.url and spec.name not in ("pip", "nodefaults")
+    ]
+    loose += [line.name for line in recipe.pip if line.name and not line.specifier and not line.url]
+    if loose:
+        shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
+        message = f"without a version: {shown}; tomorrow's image may hold others"
+        at = Place(file=recipe.file)
+        yield Finding(code="unpinned", message=message, at=at, fix="pin what must stay the same", level="note")
+
+
+def _at(recipe: Recipe, line: PipRequirement) -> Place:
+    return Place(file=line.file or recipe.file, line=line.line)
+
+
+def _devices(vendor: Vendor) -> str:
+    return "CPUs only" if vendor == "cpu" else f"{NAMES[vendor]} GPUs"

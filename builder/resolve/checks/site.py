@@ -1,0 +1,111 @@
+"""Checks of a target against its site: vendor, driver, architecture, C library, base image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.version import Version
+
+from builder.model.finding import Finding, Place
+from builder.model.stack import torch_table
+from builder.model.target import Target
+from builder.resolve.stack import cuda_of, has_trouble, release
+
+
+def gpu_vendor(target: Target) -> Iterator[Finding]:
+    """container.gpu names the vendors a recipe is meant for."""
+    recipe, site = target.recipe, target.site
+    if recipe.wants(site.vendor):
+        return
+    at = Place(file=recipe.file, line=recipe.lines.get("container.gpu"), key="container.gpu")
+    meant = ", ".join(recipe.container.gpu)
+    if site.vendor == "cpu":
+        message = f"the recipe is meant for {meant} GPUs, the site '{site.name}' has none: it runs on CPUs there"
+        fix = "add 'cpu' to container.gpu if that is meant"
+        yield Finding(code="gpu-vendor", message=message, at=at, fix=fix, level="warning")
+    else:
+        message = f"the recipe is meant for {meant} GPUs, the site '{site.name}' has {site.vendor} GPUs"
+        fix = f"add '{site.vendor}' to container.gpu, or choose another site"
+        yield Finding(code="gpu-vendor", message=message, at=at, fix=fix)
+
+
+def gpu_target(target: Target) -> Iterator[Finding]:
+    """A ROCm wheel holds kernels for a list of GPUs; on another one it imports and fails at the first kernel."""
+    torch, gpu = target.environment.torch, target.site.gpu
+    if torch is None or gpu is None or gpu.vendor != "amd" or not torch.token.startswith("rocm"):
+        return
+    short = ".".join(torch.version.split(".")[:2])
+    row = next((row for row in torch_table().gfx if row.torch == short), None)
+    if row is not None and gpu.target not in (*row.gfx, *row.gfx_from_rocm6):
+        gpus = f"{gpu.target}, the GPUs of '{target.site.name}'"
+        message = f"the ROCm wheels of torch {torch.version} hold no kernels for {gpus}"
+        yield Finding(code="gpu-target", message=message, fix=f"they are built for {', '.join(row.gfx)}")
+
+
+def rocm_trouble(target: Target) -> Iterator[Finding]:
+    """A ROCm build that the driver serves, with trouble known at the site."""
+    torch, gpu = target.environment.torch, target.site.gpu
+    if torch is not None and gpu is not None and has_trouble(torch.token, site=target.site):
+        message = (
+            f"torch {torch.local} is the only build for '{target.site.name}', and its ROCm has known trouble there"
+        )
+        fix = f"use a torch that has a build for ROCm {gpu.rocm_safe} or older"
+        yield Finding(code="rocm-unsafe", message=message, fix=fix, level="warning")
+
+
+def cuda_minor(target: Target) -> Iterator[Finding]:
+    """A CUDA newer than the driver's own runs by minor-version compatibility: without PTX compilation."""
+    torch, gpu = target.environment.torch, target.site.gpu
+    if torch is None or gpu is None or gpu.cuda_native is None:
+        return
+    cuda = target.base.cuda if torch.provided else cuda_of(torch.token) if torch.token.startswith("cu") else None
+    if cuda and Version(cuda) >= Version(gpu.cuda_native + ".999"):
+        message = (
+            f"CUDA {cuda} is newer than the driver of '{target.site.name}' ({gpu.driver}, CUDA {gpu.cuda_native}): "
+            "it runs by minor-version compatibility, without compilation of PTX"
+        )
+        fix = "nothing, unless a package compiles PTX at run time; check the driver with nvidia-smi"
+        yield Finding(code="cuda-minor", message=message, fix=fix, level="warning")
+
+
+def unknown_driver(target: Target) -> Iterator[Finding]:
+    """A GPU stack can only be checked against a driver that is known."""
+    gpu = target.site.gpu
+    if gpu is not None and gpu.driver is None and target.environment.torch is not None:
+        message = (
+            f"the GPU driver of '{target.site.name}' is not known: the build of torch could not be checked against it"
+        )
+        fix = "run the smoke test on a GPU node"
+        yield Finding(code="site-driver-unknown", message=message, fix=fix, level="note")
+
+
+def wheel_glibc(target: Target) -> Iterator[Finding]:
+    """A wheel needs the C library it was built for, and an image has its own, whatever the site has."""
+    torch, has = target.environment.torch, target.base.glibc
+    row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
+    if row is not None and has is not None and Version(has) < Version(row.glibc):
+        needed = f"the wheels of torch {row.torch} need glibc {row.glibc}"
+        message = f"{needed}, the base image '{target.base.reference}' has {has}"
+        yield Finding(code="glibc", message=message, fix="choose a newer base image, or an older torch")
+
+
+def unsure_row(target: Target) -> Iterator[Finding]:
+    """What the tables hold second-hand is used, and said."""
+    torch = target.environment.torch
+    row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
+    if row is not None and row.unsure:
+        message = f"what is known of torch {row.torch} is not certain: {', '.join(row.unsure)}"
+        fix = "the image is asked for its torch when it is built; choose an older torch to be certain before"
+        yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
+
+
+def floating_base(target: Target) -> Iterator[Finding]:
+    """A base image without a tag, or with `latest`, is another image tomorrow."""
+    reference = target.base.reference
+    if not reference.startswith("docker://") or "@sha256:" in reference:
+        return
+    tag = reference.rpartition("/")[2].partition(":")[2]
+    if tag in ("", "latest"):
+        at = Place(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
+        message = f"the base image '{reference}' has no fixed tag: it is another image tomorrow"
+        yield Finding(code="base-floating", message=message, at=at, fix="name a version, or a digest", level="warning")
