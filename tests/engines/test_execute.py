@@ -12,7 +12,7 @@ import textwrap
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def alive(word: str) -> list[str]:
-    """Command lines of live processes that hold a word."""
-    found = []
+def alive(word: str) -> dict[int, str]:
+    """Live processes whose command lines hold a word."""
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
@@ -123,7 +123,7 @@ def alive(word: str) -> list[str]:
             except OSError:
                 continue
             if word in line and state not in (b"Z", b"X"):
-                found.append(line)
+                found[int(entry.name)] = line
     return found
 
 
@@ -132,7 +132,16 @@ def word() -> Iterator[str]:
     """A word for command lines that no other process has."""
     made = f"w{uuid.uuid4().hex}"
     yield made
-    assert alive(made) == []
+    left = alive(made)
+    end(made)
+    assert left == {}
+
+
+def end(word: str) -> None:
+    """End what a test began and the code under test left."""
+    for pid in alive(word):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -295,7 +304,7 @@ def test_two_builds_at_once(place: Place) -> None:
 def test_a_step_does_not_inherit_the_lock(place: Place, word: str) -> None:
     place.write(plan_of(build="true"))
     with hold(place.kit):
-        child = subprocess.Popen(["bash", "-c", f"sleep 60; : {word}"])
+        child = subprocess.Popen(["bash", "-c", f"while :; do sleep 0.2; done; : {word}"])
     try:
         with hold(place.kit):
             pass
@@ -509,12 +518,12 @@ def test_a_stopped_build_ends_everything_and_the_next_one_works(
     started = [place.kit / f"started-{number}" for number in (1, 2, 3)]
     with driven(place.kit) as driver:
         until(lambda: all(path.exists() for path in started))
-        assert len(alive(word)) == 3
+        assert len(alive(word)) >= 3  # and what they are forking right now
         driver.send_signal(number)
         time.sleep(0.3)
         driver.send_signal(number)  # no patience: SIGKILL now
         assert driver.wait(timeout=10) == 128 + number
-    assert alive(word) == []
+    assert alive(word) == {}
     report = json.loads((place.kit / "report.json").read_text())
     assert report["status"] == "interrupted"
     assert [(step["status"], step["exit_code"]) for step in report["steps"]] == [
@@ -538,17 +547,12 @@ def test_a_step_may_clean_up_after_sigterm(place: Place, word: str) -> None:
 
 
 def test_what_a_killed_build_left_is_removed_by_the_next(place: Place, word: str) -> None:
-    script = f"touch $RECIPE_TMPDIR/big; bash -c 'touch started; sleep 60; : {word}'"
+    script = f"touch $RECIPE_TMPDIR/big; bash -c 'touch started; while :; do sleep 0.2; done; : {word}'"
     place.write(plan_of(build=script))
     with driven(place.kit) as driver:
         until((place.kit / "started").exists)
         driver.kill()
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):  # SIGKILL leaves the step itself: end what this test began
-        try:
-            if word in entry.read_text():
-                os.kill(int(entry.parent.name), signal.SIGKILL)
-        except OSError:
-            continue
+    until(lambda: end(word) or not alive(word))  # SIGKILL leaves the step itself running
     assert len(list(place.tmp.iterdir())) == 1
     report = place.execute(plan_of(build=MAKES_IMAGE))
     assert report.status == "passed"
@@ -560,7 +564,7 @@ def test_what_a_step_leaves_running_is_ended(place: Place, word: str) -> None:
     before = time.monotonic()
     assert place.execute(plan_of(build=script)).status == "passed"
     assert time.monotonic() - before < 5  # the pipe that it holds does not hold us
-    assert alive(word) == []
+    assert alive(word) == {}
 
 
 def test_output_that_comes_after_the_end_of_a_script_is_kept(place: Place) -> None:
