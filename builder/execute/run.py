@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from builder.execute.causes.own import PROOF
 from builder.execute.environment import step_environment
 from builder.execute.explain import UNKNOWN, explain
 from builder.execute.judgement import failed, judge_results, read_results
@@ -59,7 +60,9 @@ class Run:
         build = [step for step in steps if step.kind != "smoke"]
         built = all(self._step(step) for step in build) and self._image_is_there()
         if not built:
-            self.status = "failed"
+            # A build that the proof of its torch stopped is an image that failed, not an engine that did.
+            disproved = any(finding.code in PROOF for finding in self.findings)
+            self.status = "smoke-failed" if disproved else "failed"
             return
         # A smoke test says something even after another has failed.
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419

@@ -10,7 +10,7 @@ from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.stack import image_table
 from builder.model.target import Context
-from builder.resolve.names import conda_to_specifier, name_table, python_name
+from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
 from builder.resolve.stack import COMPANIONS, AskedTorch, asked_family, cuda_fits
 
 UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
@@ -175,7 +175,7 @@ def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Si
 
 def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:
     table = name_table()
-    if spec.name in NOT_INSTALLED or spec.name in table.torch_choosers:
+    if spec.name in NOT_INSTALLED or spec.name in table.torch_choosers or is_cuda_library(spec.name):
         return
     at = Place(file=recipe.file, line=spec.line)
     if spec.url:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class NameTable:
     other: Mapping[str, str]
     torch_choosers: tuple[str, ...]
     bring_torch: tuple[str, ...]
+    cuda_libraries: tuple[str, ...]
 
 
 @cache
@@ -52,6 +54,11 @@ def _python_names() -> Mapping[str, str]:
 def python_name(conda: str) -> str | None:
     """The Python package that a conda package is, None when it is not known to be one."""
     return _python_names().get(canonicalize_name(conda))
+
+
+def is_cuda_library(conda: str) -> bool:
+    """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
+    return any(fnmatchcase(conda, pattern) for pattern in name_table().cuda_libraries)
 
 
 def conda_to_specifier(version: str) -> str | None:

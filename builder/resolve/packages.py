@@ -13,7 +13,7 @@ from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
 from builder.model.target import Place as Where
 from builder.resolve.base import python_pin
-from builder.resolve.names import conda_to_specifier, name_table, python_name
+from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
 from builder.resolve.stack import FAMILY, AskedTorch, asked_family, brings_torch, release
 
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
@@ -165,6 +165,8 @@ class Packer:
             self.tell(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
             return  # told by _torch_family
+        elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.where != "conda"):
+            self.tell(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.where == "conda":
             self.conda.append(text)
             self.tell(text, text, "conda")
@@ -185,8 +187,9 @@ class Packer:
             self.tell(line.text, "-", "comes with torch, in the version it was built for")
         elif self.where == "base" and name in PROTECTED and name in self.base.provides:
             self.tell(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
-        elif self.site.vendor != "nvidia" and name.startswith("nvidia-"):
-            self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings its own")
+        elif name.startswith("nvidia-") and (self.torch is not None or self.site.vendor != "nvidia"):
+            # `pip freeze` writes them down; each build of torch pins its own.
+            self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
         else:
             self.pip.append(line.text)
             self.tell(line.text, line.text, "pip")

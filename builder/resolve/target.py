@@ -11,7 +11,7 @@ from builder.model.target import Context, Target, Torch
 from builder.model.target import Place as Where
 from builder.resolve.base import choose_base, python_pin
 from builder.resolve.checks import findings_of
-from builder.resolve.names import name_table, python_name
+from builder.resolve.names import is_cuda_library, name_table, python_name
 from builder.resolve.packages import Packer
 from builder.resolve.stack import asked_family, brings_torch, choose_torch, release
 
@@ -26,7 +26,7 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     base, obstacles = choose_base(recipe, site=site, context=context)
     if backend in OWN_CONDA and not own:
         base = site.base_images[0]
-    where = choose_place(recipe, base=base, backend=backend, obstacles=obstacles, own=own)
+    where = choose_place(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
     if recipe.container.python == "base":
         findings += [_no_base_python(recipe, backend=backend, site=site)] if backend in OWN_CONDA else obstacles
@@ -68,7 +68,7 @@ def choose_backend(site: Site, *, wanted: str) -> BackendName:
 
 
 def choose_place(
-    recipe: Recipe, *, base: BaseImage, backend: BackendName, obstacles: tuple[Finding, ...], own: bool
+    recipe: Recipe, *, site: Site, base: BaseImage, backend: BackendName, obstacles: tuple[Finding, ...], own: bool
 ) -> Where:
     """Where packages go: the base image's Python, a fresh environment on it, or a conda environment."""
     if backend in OWN_CONDA:
@@ -81,6 +81,7 @@ def choose_place(
         spec
         for spec in recipe.conda
         if spec.name not in ("python", "pip")
+        and not (is_cuda_library(spec.name) and site.vendor != "nvidia")
         and spec.name not in table.torch_choosers
         and python_name(spec.name) != "torch"
     ]

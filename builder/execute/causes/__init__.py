@@ -8,6 +8,10 @@ their issue threads.
 from builder.execute.causes.cause import Cause
 from builder.execute.causes.engines import ENGINES
 from builder.execute.causes.machine import MACHINE
+from builder.execute.causes.own import OWN
 from builder.execute.causes.packages import PACKAGES
 
-CAUSES: tuple[Cause, ...] = MACHINE + ENGINES + PACKAGES
+PROVEN_WRONG, SAID_BY_US = OWN[:2], OWN[2:]
+
+# What our own scripts say in general terms comes last: an engine may have said why.
+CAUSES: tuple[Cause, ...] = PROVEN_WRONG + MACHINE + ENGINES + PACKAGES + SAID_BY_US

@@ -44,4 +44,5 @@ def _why_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Fi
     if target.backend in ("cotainr", "tykky") or obstacles[0].code == "base-no-torch":
         return
     message = f"a fresh environment is made, because {obstacles[0].message}"
-    yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=obstacles[0].fix, level="note")
+    fix = "nothing, if that is what you want"
+    yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=fix, level="note")

@@ -216,6 +216,9 @@ KNOWN = [
     ("mkdir: cannot create directory '/appl/x': Permission denied", "no-rights", "/appl/x"),
     ("PermissionError: [Errno 13] Permission denied: '/appl/x'", "no-rights", "/appl/x"),
     ("1-build.sh: line 7: cotainr: command not found", "no-program", "'cotainr'"),
+    ("verify: error: torch 2.8.0 is not built for amd GPUs\nFATAL: failed", "not-as-planned", "not built for amd GPUs"),
+    ("recipe: error: torch of the base image was replaced: 2.8.0a0 before, 2.9.0 now", "base-replaced", "2.9.0 now"),
+    ("recipe: error: the base image has no python3: add 'python=3.12'", "own-script", "has no python3"),
 ]
 
 

@@ -1,0 +1,27 @@
+"""Failures that our own scripts report: in the image while it is built, and around the engine."""
+
+from builder.execute.causes.cause import cause
+
+# A build that ended with one of these made, or would have made, an image that is not what was planned.
+PROOF = ("not-as-planned", "base-replaced")
+
+OWN = (
+    cause(
+        "not-as-planned",
+        r"verify: error: (?P<what>.+)",
+        message="the image is not what was planned: {what}",
+        fix="see which package brought that torch in its log; pin it, or leave out what requires another one",
+    ),
+    cause(
+        "base-replaced",
+        r"recipe: error: (?P<what>\S+ of the base image was replaced: .+)",
+        message="{what}",
+        fix="find the package or command that installs another one in its log, and leave it out",
+    ),
+    cause(
+        "own-script",
+        r"recipe: error: (?P<what>.+)",
+        message="{what}",
+        fix="do as it says, then build again",
+    ),
+)
