@@ -29,7 +29,11 @@ from builder.model.report import Report
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
 @click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")
 @click.option(
-    "--tmpdir", type=click.Path(path_type=Path), help="Temporary folder of the build; needs the unpacked image's size."
+    "--tmpdir",
+    type=click.Path(path_type=Path),
+    help="Temporary folder of the build; needs the unpacked image's size.",
+    envvar="RECIPE_TMPDIR",
+    show_envvar=True,
 )
 @click.option(
     "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
@@ -46,19 +50,16 @@ def command(
     no_smoke: bool,
     tmpdir: Path | None,
     accept_licenses: bool,
-    account: str | None,
-    backend: str | None,
-    base: str | None,
-    torch_index: str | None,
     verbose: int,
     quiet: bool,
     no_color: bool,
+    **chosen: str | None,
 ) -> None:
     """Build the image of the environment file ENV for SITE, and train in it.
 
     The plan folder (scripts, logs, report.json) lies beside the image and is named after it.
     """
-    context = context_of(account=account, backend=backend, base=base, torch_index=torch_index)
+    context = context_of(**chosen)
     loaded, recipe = load_inputs(site, env)
     plan = make_plan(loaded, recipe, context=context)
     image = output or Path(plan.image)
@@ -121,7 +122,8 @@ def verdict(report: Report) -> str:
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
     word = {"smoke-failed": "the smoke test failed"}.get(report.status, report.status)
-    lines.append(f"{word}: {report.image}{size}, {report.seconds:.0f} s")
+    what = f"{report.image}{size}" if report.image else "no image"
+    lines.append(f"{word}: {what}, {report.seconds:.0f} s")
     return "\n".join(lines)
 
 

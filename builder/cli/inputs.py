@@ -42,6 +42,9 @@ def choices(command: F) -> F:
             envvar="SBATCH_ACCOUNT",
             show_envvar=True,
         ),
+        click.option(
+            "--driver", metavar="VERSION", help="GPU driver of the site, where it is not the one of its file."
+        ),
         click.option("--base", metavar="IMAGE", help="Base image instead of the recipe's and the site's."),
         click.option(
             "--backend", metavar="NAME", help="Way to build, where a site has several (see `recipe sites SITE`)."
@@ -76,17 +79,12 @@ def load_inputs(site: str, env: Path) -> tuple[Site, Recipe]:
     return load_site(site, folder=sites_folder()), recipe
 
 
-def context_of(*, account: str | None, backend: str | None, base: str | None, torch_index: str | None) -> Context:
+def context_of(**chosen: str | None) -> Context:
     """The world's part, from options and the environment; a relative path of a base image is made absolute."""
-    if base and "://" not in base:
-        base = str(Path(base).expanduser().absolute())
-    return Context(
-        account=account or "",
-        backend=backend or "",
-        base=base or "",
-        torch_index=torch_index or "",
-        tool=f"recipe {__version__}",
-    )
+    words = {name: value or "" for name, value in chosen.items()}
+    if words["base"] and "://" not in words["base"]:
+        words["base"] = str(Path(words["base"]).expanduser().absolute())
+    return Context(**words, tool=f"recipe {__version__}")
 
 
 def make_plan(site: Site, recipe: Recipe, *, context: Context) -> Plan:

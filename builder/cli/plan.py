@@ -31,28 +31,25 @@ def command(
     output: Path | None,
     show: bool,
     name: str | None,
-    account: str | None,
-    backend: str | None,
-    base: str | None,
-    torch_index: str | None,
+    **chosen: str | None,
 ) -> None:
     """Write everything that building ENV for SITE needs into a folder.
 
     The folder runs by hand, also where this tool is not installed and nothing can be downloaded.
     """
-    context = context_of(account=account, backend=backend, base=base, torch_index=torch_index)
+    context = context_of(**chosen)
     loaded, recipe = load_inputs(site, env)
     plan = make_plan(loaded, recipe, context=context)
     folder = output or Path(f"{plan.image.removesuffix('.sif')}.plan")
     if name is not None:
         texts = {file.path: file.text for file in plan.files}
-        chosen = (
-            name if name in texts else next((path for path in texts if path.endswith((f"/{name}", f".{name}"))), "")
+        path = (
+            name if name in texts else next((found for found in texts if found.endswith((f"/{name}", f".{name}"))), "")
         )
-        if not chosen:
+        if not path:
             fix = did_you_mean(name, known=texts, noun="its files")
             raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
-        click.echo(texts[chosen], nl=False)
+        click.echo(texts[path], nl=False)
         return
     show_findings(plan.findings)
     if show:

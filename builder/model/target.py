@@ -25,6 +25,7 @@ class Context:
     base: str = ""
     torch_index: str = ""  # a mirror of the PyTorch wheels, or `default`: look where pip and uv are told to look
     tool: str = ""
+    driver: str = ""  # the GPU driver of the site, where it is not the one of its file
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from builder.model.target import Context, Target, Torch
 from builder.model.target import Place as Where
 from builder.resolve.base import choose_base, python_pin
 from builder.resolve.checks import findings_of
+from builder.resolve.driver import with_driver
 from builder.resolve.names import is_cuda_library, name_table, python_name
 from builder.resolve.packages import Packer
 from builder.resolve.stack import asked_family, brings_torch, choose_torch, release
@@ -21,6 +22,7 @@ DEFAULT_PYTHON = "3.12"
 
 def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons against it."""
+    site = with_driver(site, context.driver)
     backend = choose_backend(site, wanted=context.backend)
     own = bool(context.base or recipe.container.base)
     base, obstacles = choose_base(recipe, site=site, context=context)

@@ -57,7 +57,8 @@ def plan(target: Target) -> Build:
         why=f"build {image} with cotainr on {target.base.reference}",
         script=script,
         produces=(image,),
-        programs=("cotainr", "singularity"),
+        # What a module brings is not there before the script has loaded it.
+        programs=() if modules_of(target) else ("cotainr", "singularity"),
         space_gib=size_gib(target) * 2,
         batch=batch,
     )

@@ -52,7 +52,7 @@ def plan(target: Target) -> Build:
         why=f"build the installation {name} with conda-containerize",
         script=script,
         produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
-        programs=("conda-containerize",),
+        programs=() if target.site.build.backend_modules.get("tykky") else ("conda-containerize",),
         space_gib=size_gib(target) * 2,
         batch=batch,
     )
