@@ -15,6 +15,7 @@ from builder.execute.current import current_report
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import write_plan
 from builder.execute.options import Options
+from builder.execute.preflight import check_output
 from builder.execute.progress import choose_progress
 from builder.model.plan import Plan
 from builder.model.report import Report
@@ -80,6 +81,9 @@ def command(
             click.echo(f"nothing to do: {image} was built from this and {done}; --force builds it again", err=True)
         click.echo(str(image))
         return
+    if not start:
+        # Before the plan folder changes: it belongs to the image that is there.
+        check_output(plan, image.resolve(), force=force, kept=None)
     write_plan(plan, folder, recipe_folder=home)
     environment = dict(os.environ)
     if accept_licenses:
