@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from builder.cli.findings_output import plain, sarif
 from builder.cli.inputs import choices, context_of, make_plan, sites_folder
+from builder.cli.outcome import Outcome
 from builder.cli.show import columns, show_findings
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
 from builder.model.load import load_recipe
-from builder.model.plan import Package
 from builder.model.recipe import Recipe
 from builder.model.target import Context
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a recipe becomes on a site."""
-
-    site: str
-    torch: str = "-"
-    base: str = "-"
-    packages: tuple[Package, ...] = ()
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def word(self) -> str:
-        """One word for a table."""
-        refused = errors(self.findings)
-        if refused:
-            return f"refused: {refused[0].code}"
-        return "warnings" if any(finding.level == "warning" for finding in self.findings) else "ok"
 
 
 @click.command("check")
@@ -117,6 +97,8 @@ def _text(outcomes: Sequence[Outcome], *, named: bool, explain: bool) -> None:
         if item.findings and named:
             click.echo(f"\n{item.site}:", err=True)
             show_findings(item.findings)
+    if not named and any(item.findings for item in outcomes):
+        click.echo("name a site to read its findings: recipe check SITE ENV", err=True)
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder import __version__
+from builder.cli.outcome import Outcome
 from builder.model.finding import Finding, errors
-
-if TYPE_CHECKING:
-    from builder.cli.check import Outcome
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

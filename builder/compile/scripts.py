@@ -14,6 +14,11 @@ HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
 SUBMITTED = 'cd -- "${RECIPE_FOLDER:-${SLURM_SUBMIT_DIR:-.}}"'
 
 
+def proxy_lines(target: Target) -> list[str]:
+    """The site's proxy for a build on its nodes, where the user's environment names none."""
+    return [shell.command(["default_proxy", name, value]) for name, value in target.site.network.proxy.items()]
+
+
 def step_script(target: Target, *, title: str, modules: Iterable[str], lines: Iterable[str]) -> str:
     """A script of one step, run as `bash NAME` from anywhere."""
     head = [

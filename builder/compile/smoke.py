@@ -30,7 +30,7 @@ def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
         File(path="recipe.json", text=record(target)),
     ]
     job = target.site.scheduler.jobs.get("gpu")
-    if job is not None and target.backend != "tykky":
+    if job is not None:
         lines = [
             ". ./engine.sh",
             *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
@@ -49,9 +49,7 @@ def smoke_step(target: Target, *, script: str) -> Step:
     if target.recipe.container.smoke.imports:
         results.append("smoke-imports.json")
     results += [f"smoke-{name}.json" for name in workloads(target)]
-    batch = (
-        script.replace(".sh", ".sbatch") if "gpu" in target.site.scheduler.jobs and target.backend != "tykky" else ""
-    )
+    batch = script.replace(".sh", ".sbatch") if "gpu" in target.site.scheduler.jobs else ""
     return Step(
         name="smoke",
         kind="smoke",

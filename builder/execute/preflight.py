@@ -18,7 +18,7 @@ PACKED = 0.5
 HOW_TO_GET = {
     "apptainer": "load its module, or install Apptainer (apptainer.org)",
     "singularity": "load its module, or install Apptainer (apptainer.org)",
-    "cotainr": "load its module (LUMI: `module load LUMI cotainr`), or `pip install cotainr`",
+    "cotainr": "load its module (LUMI: `module load CrayEnv cotainr`), or `pip install cotainr`",
     "docker": "install the Docker engine, or build on a workstation that has it",
     "conda-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
     "pip-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",

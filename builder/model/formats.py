@@ -22,13 +22,13 @@ NAMES = {
     "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
 }
 SUFFIXES = {
-    ".sif": ("an image", "an image is given to `recipe smoke`, `recipe run` or `recipe inspect`"),
-    ".simg": ("an image", "an image is given to `recipe smoke`, `recipe run` or `recipe inspect`"),
+    ".sif": ("an image", "an image is given to `recipe smoke`"),
+    ".simg": ("an image", "an image is given to `recipe smoke`"),
     ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
     ".toml": ("a TOML file", READ),
     ".json": ("a JSON file", READ),
     ".lock": ("a lock file", "give the file that it was made from"),
-    ".tar": ("an archive", "an image archive is given to `recipe convert`"),
+    ".tar": ("an archive", "an image archive is no recipe"),
     ".ipynb": ("a notebook", "write the packages it uses into an environment.yml"),
 }
 PIP_SUFFIXES = (".txt", ".in")

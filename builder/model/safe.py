@@ -41,7 +41,7 @@ def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
     """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
     if "$" in url:
         message = f"the address '{shown(url)}' holds a variable, and a recipe is read as it stands"
-        fix = "write the address out; give secrets by PIP_INDEX_URL or netrc when building"
+        fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
         raise refusal("url-variable", message, at=at, fix=fix)
     if not URL.fullmatch(url):
         message = f"the address '{shown(url)}' is not a URL, or holds characters that a URL cannot have"
@@ -57,7 +57,7 @@ def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
     user_is_secret = parts.username is not None and not scheme.endswith("ssh")
     if parts.password is not None or user_is_secret or TOKEN.search(parts.path + "/"):
         message = f"the address of '{parts.hostname}' has credentials in it, and they would end up in the image"
-        fix = "remove them; give them by netrc or by the environment (PIP_INDEX_URL) when building"
+        fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
         raise refusal("url-secret", message, at=at, fix=fix)
     if not parts.hostname and scheme != "file":
         raise refusal("url-form", f"the address '{shown(url)}' names no host", at=at, fix="write https://HOST/...")

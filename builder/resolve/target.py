@@ -28,6 +28,8 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     base, obstacles = choose_base(recipe, site=site, context=context)
     if backend in OWN_CONDA and not own:
         base = site.base_images[0]
+    if backend == "tykky":
+        base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
     where = choose_place(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
     if recipe.container.python == "base":

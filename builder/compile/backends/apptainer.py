@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.compile.build import Build, size_gib
 from builder.compile.content import FOLDER, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
-from builder.compile.scripts import batch_script, call, runtime_command, step_script
+from builder.compile.scripts import batch_script, call, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -82,6 +82,7 @@ def build_script(target: Target, *, image: str) -> str:
     definition_file = f"{image_name(target)}.def"
     lines = [
         call("pick_runtime", *runtime_command(target)),
+        *proxy_lines(target),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         *(["zstd_if_possible"] if target.site.runtime.zstd == "yes" else []),

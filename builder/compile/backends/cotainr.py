@@ -6,7 +6,7 @@ from builder.compile import shell
 from builder.compile.build import Build, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import batch_script, call, step_script
+from builder.compile.scripts import batch_script, call, proxy_lines, step_script
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -76,6 +76,7 @@ def build_script(target: Target, *, image: str) -> str:
     part = f"{image}.part.sif"
     lines = [
         'cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"',
+        *proxy_lines(target),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.compile.build import Build, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import batch_script, call, step_script
+from builder.compile.scripts import batch_script, call, proxy_lines, step_script
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -16,6 +16,13 @@ FIX = "use another backend for it, or leave it out"
 def findings(target: Target) -> tuple[Finding, ...]:
     """tykky installs into a container that looks like the host: no distribution packages, files or labels."""
     found = list(unserved(target, keys=("system", "files", "labels", "base"), backend="tykky", fix=FIX))
+    own = {**target.recipe.variables, **target.recipe.container.env}
+    if own:
+        line = target.recipe.lines.get("container.env") or target.recipe.lines.get("variables")
+        message = "the wrappers of tykky carry no variables of the recipe: the run scripts set them"
+        fix = f"with other ways to start them, export {', '.join(sorted(own))} yourself"
+        at = Place(file=target.recipe.file, line=line)
+        found.append(Finding(code="tykky-env", message=message, at=at, fix=fix, level="note"))
     if target.site.build.wrapper_path == "":
         message = f"the site '{target.site.name}' does not say where tykky puts its environment"
         found.append(
@@ -71,6 +78,7 @@ def build_script(target: Target, *, name: str) -> str:
     post = ["--post-install", "post-install.sh"] if target.recipe.container.run else []
     lines = [
         'command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"',
+        *proxy_lines(target),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         'export CW_BUILD_TMPDIR="$work"',

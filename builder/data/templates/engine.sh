@@ -31,6 +31,11 @@ pick_runtime() {
     esac
 }
 
+# default_proxy NAME VALUE: the site's proxy, unless the environment has its own.
+default_proxy() {
+    if [ -z "${!1:-}" ]; then export "$1=$2"; fi
+}
+
 # Binds that are meant for running break a build: their targets are not in the image yet.
 clear_binds() {
     unset SINGULARITY_BIND SINGULARITY_BINDPATH APPTAINER_BIND APPTAINER_BINDPATH \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Level
 from builder.model.target import Target
 from builder.resolve.checks import packages, site
 
@@ -44,5 +44,7 @@ def _why_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Fi
     if target.backend in ("cotainr", "tykky") or obstacles[0].code == "base-no-torch":
         return
     message = f"a fresh environment is made, because {obstacles[0].message}"
-    fix = "nothing, if that is what you want"
-    yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=fix, level="note")
+    own = bool(target.context.base or target.recipe.container.base)
+    fix = "choose a base image without a torch of its own" if own else "nothing, if that is what you want"
+    level: Level = "warning" if own and "torch" in target.base.provides else "note"
+    yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=fix, level=level)

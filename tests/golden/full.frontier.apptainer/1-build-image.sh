@@ -7,6 +7,10 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 set -u
 
 pick_runtime apptainer singularity
+default_proxy all_proxy socks://proxy.ccs.ornl.gov:3128/
+default_proxy http_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy https_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 inside_build

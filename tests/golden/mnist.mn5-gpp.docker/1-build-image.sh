@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Docker image recipe/mnist-mn5-gpp:e612a0e537b4 and saves it as mnist-mn5-gpp.tar.
+# Builds the Docker image recipe/mnist-mn5-gpp:c68c5517eca4 and saves it as mnist-mn5-gpp.tar.
 # Written by recipe 0.0.0 for 'mnist' on mn5-gpp.
 set -eo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
@@ -14,12 +14,12 @@ inputs=$PWD/inputs.recipe
 copy_inputs=yes
 package_settings
 docker build \
-  --tag recipe/mnist-mn5-gpp:e612a0e537b4 \
+  --tag recipe/mnist-mn5-gpp:c68c5517eca4 \
   --label org.opencontainers.image.base.name=docker.io/library/python:3.12-slim-bookworm \
-  --label recipe.digest=e612a0e537b4872403509960a08b3a5369d11f3374a043e7c5ff7ffabffb5e4c \
+  --label recipe.digest=c68c5517eca4dfe9b29d19e7e4591e27dcc9a85ff08b2c59b9fda1c93ece5de7 \
   --label recipe.name=mnist \
   --label recipe.site=mn5-gpp \
   --label 'recipe.tool=recipe 0.0.0' \
   --secret "id=settings,src=$settings" .
-docker save recipe/mnist-mn5-gpp:e612a0e537b4 --output mnist-mn5-gpp.tar.part
+docker save recipe/mnist-mn5-gpp:c68c5517eca4 --output mnist-mn5-gpp.tar.part
 put_in_place mnist-mn5-gpp.tar.part mnist-mn5-gpp.tar

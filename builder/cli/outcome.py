@@ -1,0 +1,27 @@
+"""What a recipe becomes on a site, as `recipe check` tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from builder.model.finding import Finding, errors
+from builder.model.plan import Package
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a recipe becomes on a site."""
+
+    site: str
+    torch: str = "-"
+    base: str = "-"
+    packages: tuple[Package, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """One word for a table."""
+        refused = errors(self.findings)
+        if refused:
+            return f"refused: {refused[0].code}"
+        return "warnings" if any(finding.level == "warning" for finding in self.findings) else "ok"
