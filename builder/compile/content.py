@@ -130,6 +130,7 @@ def image_files(target: Target) -> tuple[File, ...]:
         "system.txt": _lines(container.system),
         "environment.yml": environment_file(target, with_pip=False) if environment.place == "conda" else "",
         "python-version": _python_line(target),
+        "cuda-version": _cuda_line(target),
         "requirements-torch.txt": torch_requirements(target),
         "requirements.txt": _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else "",
         "constraints.txt": _lines(environment.constraints) if environment.pip_lines else "",
@@ -145,6 +146,13 @@ def _python_line(target: Target) -> str:
     if environment.place == "venv" and target.base.python is None and environment.python:
         return environment.python + "\n"
     return ""
+
+
+def _cuda_line(target: Target) -> str:
+    """The CUDA that conda's solver is told: the site's driver's, not the build host's, which often has none."""
+    gpu = target.site.gpu
+    nvidia = gpu is not None and gpu.vendor == "nvidia" and target.environment.place == "conda"
+    return f"{gpu.cuda_native}\n" if nvidia and gpu and gpu.cuda_native else ""
 
 
 def image_copies(target: Target) -> tuple[Copy, ...]:

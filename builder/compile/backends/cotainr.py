@@ -78,6 +78,7 @@ def build_script(target: Target, *, image: str) -> str:
         'cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"',
         *proxy_lines(target),
         "clear_binds",
+        "export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes",
         "licences=()",

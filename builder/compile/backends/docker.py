@@ -95,7 +95,7 @@ def tag(target: Target) -> str:
 def dockerfile(target: Target) -> str:
     """The Dockerfile: each layer copies only what it reads, those that change often come last."""
     names = {file.path.removeprefix(f"{FOLDER}/") for file in image_files(target)}
-    always = ("install.sh", "protect.py", "place", "protected.txt", "python-version")
+    always = ("install.sh", "protect.py", "place", "protected.txt", "python-version", "cuda-version")
     parts = [
         ("system", ("system.txt",)),
         ("python", tuple(name for name in ("environment.yml",) if name in names)),

@@ -80,6 +80,7 @@ def build_script(target: Target, *, name: str) -> str:
         'command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"',
         *proxy_lines(target),
         "clear_binds",
+        "export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         'export CW_BUILD_TMPDIR="$work"',
         f"rm -rf {part} {name}.old",

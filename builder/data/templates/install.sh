@@ -71,7 +71,10 @@ python() {
             ;;
         conda)
             say "conda environment $prefix"
-            # Strict priority and no configuration of the build host: the recipe says it all.
+            # conda's __cuda is what the site's driver serves; empty: the solver sees no NVIDIA GPU, whatever is here.
+            CONDA_OVERRIDE_CUDA=$(cat "$here/cuda-version" 2>/dev/null || true)
+            export CONDA_OVERRIDE_CUDA
+            # No configuration of the build host: the recipe says it all.
             /opt/recipe/micromamba create -y -q --no-rc --root-prefix /opt/recipe/mamba -p "$prefix" -f "$here/environment.yml"
             rm -rf /opt/recipe/mamba
             find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true

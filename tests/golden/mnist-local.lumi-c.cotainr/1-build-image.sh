@@ -10,6 +10,7 @@ set -u
 
 cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
 clear_binds
+export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 # cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes
 licences=()

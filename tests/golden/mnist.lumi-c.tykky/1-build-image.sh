@@ -10,6 +10,7 @@ set -u
 
 command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
 clear_binds
+export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
 rm -rf mnist-lumi-c.part mnist-lumi-c.old
