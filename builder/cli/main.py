@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("builder.cli.check", "Say what would become of an environment on one site, several or all."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
     "sites": ("builder.cli.sites", "List the sites, or show what is known of one."),
+    "doctor": ("builder.cli.doctor", "Say what this machine has of what a build or a run needs."),
     "init": ("builder.cli.init", "Write an example environment file to start from."),
 }
 

@@ -1,0 +1,56 @@
+"""recipe doctor on made-up root folders: what it reads, and what it says of a site's driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.execute.doctor import Reading, drivers, kernel
+from builder.model.catalog import load_site
+
+NVIDIA = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.86.10  Wed Jul 26 23:20:03 UTC 2023\nGCC version: 11\n"
+NVIDIA_OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
+
+
+def root_with(folder: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(("text", "version"), [(NVIDIA, "535.86.10"), (NVIDIA_OPEN, "580.65.06")])
+def test_the_nvidia_driver_is_read_from_proc(tmp_path: Path, text: str, version: str) -> None:
+    (reading,) = drivers(None, root=root_with(tmp_path, proc__driver__nvidia__version=text))
+    assert reading == Reading(name="nvidia driver", state="ok", says=version)
+
+
+def test_a_driver_that_is_not_the_sites_is_said_with_the_option_that_takes_it(tmp_path: Path) -> None:
+    root = root_with(tmp_path, sys__module__amdgpu__version="6.10.5\n")
+    (reading,) = drivers(load_site("lumi-g"), root=root)
+    assert reading.state == "bad"
+    assert reading.says == "6.10.5 here, 6.3.60300-2084815 in the site's file"
+    assert "--driver 6.10.5" in reading.fix
+
+
+def test_the_sites_own_driver_is_fine(tmp_path: Path) -> None:
+    root = root_with(tmp_path, proc__driver__nvidia__version=NVIDIA)
+    (reading,) = drivers(load_site("mn5"), root=root)
+    assert (reading.state, reading.says) == ("ok", "535.86.10")
+
+
+def test_a_node_without_the_sites_gpus_cannot_tell(tmp_path: Path) -> None:
+    (reading,) = drivers(load_site("mn5"), root=tmp_path)
+    assert (reading.state, reading.fix) == ("none", "look on a GPU node")
+    assert drivers(load_site("local"), root=tmp_path) == []
+
+
+def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
+    root = root_with(tmp_path, proc__sys__user__max_user_namespaces="0\n", etc__subuid="anna:100000:65536\n")
+    states = {reading.name: reading.state for reading in kernel(root, environment={"USER": "anna"})}
+    assert states == {"user namespaces": "none", "sub-ids": "ok", "/dev/fuse": "none"}
+    root = root_with(tmp_path, proc__sys__user__max_user_namespaces="95000\n")
+    states = {reading.name: reading.state for reading in kernel(root, environment={"USER": "ann"})}
+    assert states == {"user namespaces": "ok", "sub-ids": "none", "/dev/fuse": "none"}
