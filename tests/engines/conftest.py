@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recipe_program import Room, program
+from recipe_program import Room, program, run
 
 
 def needed(name: str) -> str:
@@ -61,3 +61,14 @@ def base_tar() -> Path:
 def registry() -> str:
     """HOST:PORT of a registry on the loopback address."""
     return needed("RECIPE_TEST_REGISTRY")
+
+
+@pytest.fixture(scope="session")
+def docker_daemon() -> str:
+    """The address of a Docker daemon that answers."""
+    engine("docker")
+    address = needed("DOCKER_HOST")
+    answer = run(["docker", "version", "--format", "{{.Server.Version}}"])
+    if answer.code:
+        pytest.fail(f"no Docker daemon answers at {address}: setup/docker.sh start", pytrace=False)
+    return address

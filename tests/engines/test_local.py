@@ -214,6 +214,8 @@ def test_a_plan_runs_by_hand(room: Room, base_sif: Path) -> None:
     room.recipe("plan", "local", recipe, "--base", base_sif, "-o", plan).expect(0)
     environment = room.environment()
     run(["bash", plan / "1-build-image.sh"], env=environment).expect(0)
-    answer = run(["bash", "run/one.sh", "python3", "-c", "import six; print(six.__version__)"], env=environment, cwd=plan)
+    answer = run(
+        ["bash", "run/one.sh", "python3", "-c", "import six; print(six.__version__)"], env=environment, cwd=plan
+    )
     assert answer.expect(0).out == "1.16.0\n"
     assert room.left_behind() == []

@@ -1,0 +1,1 @@
+"""Stand-ins for what cannot be reached from a test machine; each says so in its name."""

@@ -1,0 +1,89 @@
+"""Base images shaped like those of NVIDIA and Intel, made of the Debian that the tests build on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from recipe_program import TORCH, find_links, run
+
+from stand_ins.wheels import write_wheel
+
+HERE = Path(__file__).parent
+SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST")
+
+
+def docker(*words: str | Path) -> str:
+    """Run the Docker client, with BuildKit; what it prints."""
+    return run(["docker", *words], env={**os.environ, "DOCKER_BUILDKIT": "1"}).expect(0).out
+
+
+def stand_in_debian(tar: Path) -> str:
+    """The tests' Debian as a Docker image: imported once a daemon."""
+    state = tar.stat()
+    name = f"stand-in-debian-python:{state.st_size}-{int(state.st_mtime)}"
+    if not docker("image", "ls", "-q", name).strip():
+        docker("import", tar, name)
+    return name
+
+
+def stand_in_ngc_pytorch(tar: Path, *, scratch: Path) -> str:
+    """An image shaped like NVIDIA's, with real torch for CPUs; its layers stay in the daemon for the next run."""
+    base = stand_in_debian(tar)
+    file = HERE / "stand-in-ngc-pytorch.Dockerfile"
+    digest = hashlib.sha256(f"{base} {TORCH}\n{file.read_text()}".encode()).hexdigest()[:12]
+    name = f"stand-in-ngc-pytorch:{digest}"
+    if docker("image", "ls", "-q", name).strip():
+        return name
+    inputs = scratch / "context" / "inputs"
+    (inputs / "wheels").mkdir(parents=True)
+    for folder in filter(os.path.isdir, find_links()):
+        for wheel in Path(folder).glob(f"torch-{TORCH}*.whl"):
+            shutil.copy(wheel, inputs / "wheels")
+    certificates = os.environ.get("PIP_CERT", "")
+    if Path(certificates).is_file():
+        shutil.copy(certificates, inputs / "ca.pem")
+    arguments = {"BASE": base, "TORCH": TORCH, **{key: os.environ[key] for key in SETTINGS if os.environ.get(key)}}
+    words = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    docker("build", "--quiet", "--tag", name, "--file", file, *words, scratch / "context")
+    shutil.rmtree(scratch / "context")
+    return name
+
+
+def stand_in_intel_pytorch(tar: Path, *, registry: str, scratch: Path) -> str:
+    """An image shaped like intel-extension-for-pytorch, pushed to a registry; its torch is a few lines."""
+    base = stand_in_debian(tar)
+    context = scratch / "intel"
+    (context / "wheels").mkdir(parents=True)
+    versions = {"torch": "2.8.0+xpu", "torchvision": "0.23.0+xpu", "intel-extension-for-pytorch": "2.8.10+xpu"}
+    for name, version in versions.items():
+        write_wheel(context / "wheels", name=name, version=version, text=STAND_IN_TORCH if name == "torch" else "")
+    (context / "Dockerfile").write_text(
+        f"FROM {base}\n"
+        "RUN --mount=type=bind,source=wheels,target=/wheels python3 -m pip install --break-system-packages "
+        "--no-index --no-cache-dir --root-user-action=ignore /wheels/*.whl\n"
+    )
+    name = f"{registry}/stand-in/intel-pytorch:2.8.10-xpu"
+    docker("build", "--quiet", "--tag", name, context)
+    docker("push", "--quiet", name)
+    return name
+
+
+STAND_IN_TORCH = '''
+"""A stand-in for a torch that is built for Intel's GPUs: it answers what an image is asked for, and trains nothing."""
+
+__version__ = "2.8.0+xpu"
+
+
+class version:
+    cuda = hip = None
+    xpu = "20250101"
+
+
+class cuda:
+    @staticmethod
+    def get_arch_list():
+        return []
+'''

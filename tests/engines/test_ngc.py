@@ -1,0 +1,142 @@
+"""A base image with its own torch, shaped like NVIDIA's: Docker adds packages, Apptainer converts, torch stays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from recipe_program import TORCH, Done, Room, inside, labels, report_of, run
+from stand_ins.images import docker, stand_in_ngc_pytorch
+from stand_ins.wheels import write_wheel
+
+pytestmark = pytest.mark.engines
+
+SITE = """
+    extends: mn5-gpp
+    runtime: {{zstd: "yes"}}
+    base_images:
+      - reference: docker://{base}
+        python: "3.11"
+        provides: {{torch: "{torch}"}}
+        glibc: "2.36"
+        source: [own]
+"""
+RECIPE = """
+    name: tune
+    dependencies:
+      - pip: [torch, needs-torch==1.0, tabulate==0.9.0, six]
+    container:
+      env: {COLOUR: deep blue, PRICE: "5 $HOME"}
+      smoke: {imports: [needs_torch, tabulate], workloads: [ddp]}
+"""
+# Digests of all files of the torch distribution but its compiled ones.
+DIGESTS = """
+import hashlib, importlib.metadata as metadata, json
+found = metadata.distribution("torch")
+files = [str(path) for path in found.files if not str(path).endswith(".pyc")]
+print(json.dumps({path: hashlib.sha256(found.locate_file(path).read_bytes()).hexdigest() for path in files}))
+"""
+
+
+class Ngc:
+    """A room with the site and a folder of wheels."""
+
+    def __init__(self, room: Room, base: str) -> None:
+        self.room, self.base = room, base
+        version = docker("run", "--rm", base, "python3", "-c", "import torch; print(torch.__version__)").split()[-1]
+        self.site = room.site("stand-in-mn5", SITE.format(base=base, torch=version))
+        self.wheels = room.folder / "wheels"
+        write_wheel(self.wheels, name="needs-torch", version="1.0", requires=["torch>=2"])
+
+    def recipe(self, *words: str | Path) -> Done:
+        folders = f"{os.environ.get('PIP_FIND_LINKS', '')} {self.wheels}".strip()
+        return self.room.recipe(*words, PIP_FIND_LINKS=folders)
+
+
+@pytest.fixture(scope="session")
+def ngc(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> Iterator[Ngc]:
+    del docker_daemon
+    room = rooms("ngc")
+    yield Ngc(room, stand_in_ngc_pytorch(base_tar, scratch=room.folder))
+    for name in docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "recipe/*-stand-in-mn5").split():
+        docker("image", "rm", name)
+
+
+@pytest.fixture(scope="session")
+def built(ngc: Ngc) -> Path:
+    """The image."""
+    image = ngc.room.folder / "tune.sif"
+    ngc.recipe("build", ngc.site, ngc.room.write("tune.yml", RECIPE), "-o", image).expect(0)
+    return image
+
+
+def test_packages_join_the_torch_of_the_base_image(ngc: Ngc, built: Path) -> None:
+    report = report_of(built.with_name("tune.plan"))
+    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok"] * 3)
+    assert len(report["smoke"]["ddp"]["ranks"]) == 2
+    script = "import needs_torch, tabulate, torch; print(torch.__version__, torch.__file__)"
+    version, file = inside(built, "python3", "-c", script).split()[-2:]
+    assert version.startswith(TORCH)
+    assert file.startswith("/usr/local/lib/python3.11/")
+    assert "/opt/env" not in inside(built, "sh", "-c", "echo $PATH; ls -d /opt/*")
+    assert ngc.room.left_behind() == []
+
+
+def test_its_torch_is_byte_for_byte_the_same(ngc: Ngc, built: Path) -> None:
+    before = json.loads(docker("run", "--rm", "--entrypoint", "python3", ngc.base, "-c", DIGESTS))
+    after = json.loads(inside(built, "python3", "-c", DIGESTS))
+    assert len(before) > 5000
+    assert after == before
+
+
+def test_the_constraints_of_the_base_image_hold(built: Path) -> None:
+    # For pip they hold by PIP_CONSTRAINT; uv, which installs, is told.
+    assert inside(built, "python3", "-c", "import six; print(six.__version__)").split()[-1] == "1.16.0"
+
+
+@pytest.mark.parametrize("way", ["exec", "run"])
+def test_variables_hold_in_an_image_that_docker_made(built: Path, way: str) -> None:
+    names = ("COLOUR", "PRICE", "PYTHONNOUSERSITE", "PIP_CONSTRAINT")
+    lines = run(["apptainer", way, built, "printenv", *names]).expect(0).out.splitlines()
+    banner = ["== stand-in for PyTorch of NGC =="] if way == "run" else []
+    assert lines == [*banner, "deep blue", "5 $HOME", "1", "/etc/pip/constraint.txt"]
+
+
+def test_labels_come_through_docker(built: Path, ngc: Ngc) -> None:
+    found = labels(built)
+    assert (found["recipe.name"], found["recipe.site"]) == ("tune", "stand-in-mn5")
+    assert found["org.opencontainers.image.base.name"] == ngc.base
+
+
+def test_another_torch_is_refused_before_anything_is_built(ngc: Ngc) -> None:
+    text = RECIPE.replace("[torch,", "[torch==2.12.0,").replace("container:", "container:\n      python: base")
+    done = ngc.recipe("build", ngc.site, ngc.room.write("other.yml", text), "-o", ngc.room.folder / "other.sif").expect(
+        3
+    )
+    assert "'torch==2.12.0' is asked for" in done.err
+    assert f"brings torch {TORCH}" in done.err
+    assert not (ngc.room.folder / "other.plan").exists()
+
+
+def test_a_command_that_damages_torch_ends_the_build(ngc: Ngc) -> None:
+    write_wheel(ngc.wheels, name="torch", version="9.9.9")
+    pip = "python3 -m pip install --break-system-packages --no-deps --force-reinstall --no-index"
+    recipe = ngc.room.write(
+        "damage.yml",
+        f"""
+        name: damage
+        dependencies:
+          - pip: [tabulate==0.9.0, torch]
+        container:
+          run: ["PIP_CONSTRAINT= {pip} torch==9.9.9"]
+        """,
+    )
+    # The image is not what was planned: the code of a failed proof.
+    done = ngc.recipe("build", ngc.site, recipe, "-o", ngc.room.folder / "damage.sif").expect(6)
+    assert "torch of the base image was replaced" in done.err
+    assert "9.9.9 now" in done.err
+    assert not (ngc.room.folder / "damage.sif").exists()
+    assert ngc.room.left_behind() == []
