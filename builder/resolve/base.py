@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
-from builder.model.stack import image_table
+from builder.model.stack import image_table, package_table
 from builder.model.target import Context
+from builder.resolve.asked import COMPANIONS, AskedTorch, asked_family
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
-from builder.resolve.stack import COMPANIONS, AskedTorch, asked_family, cuda_fits
+from builder.resolve.python import python_pin
+from builder.resolve.stack import cuda_fits, release
 
 UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
 NOT_INSTALLED = ("python", "pip", "nodefaults")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PythonPin:
-    """The Python a recipe asks for; `minor` is X.Y where the request fixes it."""
-
-    minor: str | None
-    spec: CondaSpec | None
-
-
-def python_pin(recipe: Recipe) -> PythonPin:
-    """Read the Python of a recipe's conda dependencies."""
-    spec = next((spec for spec in recipe.conda if spec.name == "python"), None)
-    if spec is None:
-        return PythonPin(minor=None, spec=None)
-    specifier = conda_to_specifier(spec.version) or ""
-    number = specifier.removeprefix("==").split(",")[0]
-    parts = number.split(".")
-    fixed = specifier.startswith("==") and len(parts) >= 2 and parts[1] != "*"
-    return PythonPin(minor=".".join(parts[:2]) if fixed else None, spec=spec)
 
 
 def candidates(site: Site) -> Iterator[BaseImage]:
@@ -133,12 +114,13 @@ def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Findi
     asked = asked_family(recipe)
     yield from _torch_obstacles(asked, image=image, site=site)
     pin = python_pin(recipe)
-    if pin.minor and image.python and pin.minor != image.python:
+    if image.python and not pin.allows(image.python):
         at = Place(file=recipe.file, line=pin.spec.line if pin.spec else None)
-        message = f"the recipe asks for Python {pin.minor}, the base image '{image.reference}' has {image.python}"
+        message = f"the recipe asks for Python {pin.text}, the base image '{image.reference}' has {image.python}"
         yield Finding(
             code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
         )
+    yield from _binary_obstacles(recipe, image=image)
     for spec in recipe.conda:
         yield from _conda_obstacles(spec, recipe=recipe, image=image)
 
@@ -151,26 +133,40 @@ def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Si
         serve = [other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none"))]
         fix = f"use container.base: {serve[0]}" if serve else "use container.python: env, or another torch"
         yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
-    if torch and torch.local and torch.local not in has:
+    if torch and (torch.unclear or (torch.local and torch.local not in has)):
         message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
         yield Finding(code="base-build", message=message, at=torch.place, fix=f"write torch=={torch.pinned or has}")
-    for name in COMPANIONS:
-        if name not in asked:
-            continue
-        brought = image.provides.get(name)
+    yield from _companion_obstacles(asked, image=image)
+
+
+def _companion_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage) -> Iterator[Finding]:
+    row = release(image.provides["torch"])
+    for name in [name for name in COMPANIONS if name in asked]:
+        item, brought = asked[name], image.provides.get(name)
+        # Where the image's own string was not read, it has the release that belongs to its torch.
+        known = getattr(row, name, "") if brought == "unknown" and row else brought
         if brought is None:
             message = f"the base image '{image.reference}' brings no {name}, and another build does not fit its torch"
-            yield Finding(
-                code="base-companion",
-                message=message,
-                at=asked[name].place,
-                fix=f"leave out {name}, or use container.python: env",
-            )
-        elif brought != "unknown" and not asked[name].allows(brought):
-            message = f"'{asked[name].text}' is asked for, the base image '{image.reference}' brings {name} {brought}"
-            yield Finding(
-                code="base-companion", message=message, at=asked[name].place, fix=f"write {name} without a version"
-            )
+            fix = f"leave out {name}, or use container.python: env"
+        elif item.unclear or (item.local and item.local not in brought):
+            message = f"'{item.text}' pins a build that the base image '{image.reference}' does not bring"
+            fix = f"write {name} without a build, or use container.python: env"
+        elif known and known != "unknown" and not item.allows(known):
+            message = f"'{item.text}' is asked for, the base image '{image.reference}' brings {name} {known}"
+            fix = f"write {name} without a version, or use container.python: env"
+        else:
+            continue
+        yield Finding(code="base-companion", message=message, at=item.place, fix=fix)
+
+
+def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
+    """Wheels compiled against one released torch do not load beside an image's own build of it."""
+    compiled = {pin.package for pin in package_table().torch_pins}
+    for line in recipe.pip:
+        if line.name in compiled and line.name not in image.provides:
+            at = Place(file=line.file or recipe.file, line=line.line)
+            message = f"'{line.text}' is compiled for a released torch, the base image '{image.reference}' has its own"
+            yield Finding(code="base-binary", message=message, at=at, fix="use container.python: env")
 
 
 def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:

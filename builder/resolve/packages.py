@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
@@ -12,9 +13,10 @@ from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
 from builder.model.target import Place as Where
-from builder.resolve.base import python_pin
+from builder.resolve.asked import FAMILY, AskedTorch, asked_family, brings_torch
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
-from builder.resolve.stack import FAMILY, AskedTorch, asked_family, brings_torch, release
+from builder.resolve.python import python_pin
+from builder.resolve.stack import release
 
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
 TORCH_HOST = "://download.pytorch.org/whl"
@@ -31,6 +33,13 @@ PROTECTED = (
     "pytorch-quantization",
     "torch-tensorrt",
     "transformer-engine",
+)
+
+
+# The libraries that CUDA builds of torch require; other packages of NVIDIA's are somebody's own wish.
+CUDA_RUNTIME = re.compile(
+    r"nvidia-(cublas|cuda-(cccl|crt|cupti|nvcc|nvrtc|runtime)|cudnn|cufft|cufile|curand|cusolver|cusparse(lt)?|nccl"
+    r"|nvjitlink|nvshmem|nvtx|nvvm)(-cu\d+)?|cuda-(bindings|pathfinder|toolkit)"
 )
 
 
@@ -88,9 +97,11 @@ class Packer:
         return Packed(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
     def _python(self, python: str | None) -> None:
-        spec = python_pin(self.recipe).spec
+        pin = python_pin(self.recipe)
+        spec = pin.spec
         if self.where == "conda":
-            text = spec.text if spec else f"python={python or '3.12'}"
+            # Without a minor version conda would take the newest Python, which torch may have no wheel for.
+            text = spec.text if spec and python is None else pin.fixed_to(python or "3.12")
             self.conda.append(text)
             self.tell(spec.text if spec else "-", text, "conda's Python")
         elif spec is not None:
@@ -150,6 +161,12 @@ class Packer:
                 Finding(code="torch-companion", message=message, at=asked.place, fix=f"leave out {name}")
             )
             return ""
+        token = self.torch.token if self.torch else ""
+        if asked.local and asked.local != token:
+            message = f"'{asked.text}' is another build than torch {torch}+{token}"
+            fix = f"write {name} without a build"
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix))
+            return ""
         if not asked.allows(row_version):
             message = f"'{asked.text}' does not belong to torch {torch}"
             fix = f"write {name}=={row_version}, or {name} without a version"
@@ -181,13 +198,13 @@ class Packer:
 
     def _pip(self, line: PipRequirement) -> None:
         name = line.name
-        if self.torch is not None and name in FAMILY and not line.url:
+        if self.torch is not None and name in self.asked:
             return  # told by _torch_family
         if self.torch is not None and name in TRITON:
             self.tell(line.text, "-", "comes with torch, in the version it was built for")
         elif self.where == "base" and name in PROTECTED and name in self.base.provides:
             self.tell(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
-        elif name.startswith("nvidia-") and (self.torch is not None or self.site.vendor != "nvidia"):
+        elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` writes them down; each build of torch pins its own.
             self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
         else:

@@ -2,102 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from builder.model.finding import Finding, Place
-from builder.model.recipe import Recipe
+from builder.model.finding import Finding
+from builder.model.recipe import PipRequirement
 from builder.model.site import Site
-from builder.model.stack import TorchRelease, driver_table, torch_table
+from builder.model.stack import TorchRelease, driver_table, package_table, torch_table
 from builder.model.target import DEFAULT_INDEX, Torch
-from builder.resolve.names import conda_to_specifier, name_table, python_name
+from builder.resolve.asked import COMPANIONS, FAMILY, AskedTorch
+from builder.resolve.python import PythonPin
 
-FAMILY = ("torch", "torchvision", "torchaudio")
-COMPANIONS = ("torchvision", "torchaudio")
 VENDOR_OF_TOKEN = {"cu": "nvidia", "rocm": "amd", "xpu": "intel", "cpu": "cpu"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class AskedTorch:
-    """What the recipe says of one package of the torch family; `local` is the local version it pins, if any."""
-
-    name: str
-    specifier: SpecifierSet
-    local: str = ""
-    text: str = ""
-    place: Place | None = None
-
-    @property
-    def pinned(self) -> str:
-        """The one public version it asks for, empty for a range."""
-        exact = [item.version for item in self.specifier if item.operator in ("==", "===") and "*" not in item.version]
-        return exact[0] if len(exact) == 1 else ""
-
-    def allows(self, version: str) -> bool:
-        """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
-        try:
-            return self.specifier.contains(Version(version).base_version, prereleases=True)
-        except InvalidVersion:
-            return False
-
-
-def asked_family(recipe: Recipe) -> dict[str, AskedTorch]:
-    """Collect what the recipe asks of torch, torchvision and torchaudio, from its pip and its conda dependencies."""
-    asked: dict[str, AskedTorch] = {}
-    for line in recipe.pip:
-        if line.name in FAMILY and not line.url:
-            place = Place(file=line.file or recipe.file, line=line.line)
-            public, local = _without_local(line.specifier)
-            asked[line.name] = AskedTorch(name=line.name, specifier=public, local=local, text=line.text, place=place)
-    for spec in recipe.conda:
-        name = python_name(spec.name) or ""
-        if name in FAMILY and name not in asked:
-            place = Place(file=recipe.file, line=spec.line)
-            specifier = conda_to_specifier(spec.version) or ""
-            asked[name] = AskedTorch(name=name, specifier=SpecifierSet(specifier), text=spec.text, place=place)
-    return asked
-
-
-def brings_torch(recipe: Recipe) -> str:
-    """Name the first package of the recipe that requires torch by itself, empty when there is none."""
-    names = [line.name for line in recipe.pip] + [python_name(spec.name) or "" for spec in recipe.conda]
-    return next((name for name in names if name in name_table().bring_torch), "")
-
-
-def _without_local(specifier: str) -> tuple[SpecifierSet, str]:
-    """Split `==2.6.0+rocm6.2.4` into `==2.6.0` and `rocm6.2.4`."""
-    local = ""
-    public: list[str] = []
-    for part in filter(None, (item.strip() for item in specifier.split(","))):
-        version, plus, tail = part.partition("+")
-        public.append(version)
-        local = tail if plus else local
-    try:
-        return SpecifierSet(",".join(public)), local
-    except InvalidSpecifier:
-        return SpecifierSet(), local
-
-
-def choose_torch(asked: AskedTorch | None, *, site: Site, python: str | None, index: str) -> Torch | Finding:
-    """Choose release and build for the site: the pinned release, else the newest that serves the site and Python."""
-    releases = [row for row in torch_table().releases if asked is None or asked.allows(row.torch)]
-    place = asked.place if asked else None
+def choose_torch(
+    asked: Mapping[str, AskedTorch],
+    *,
+    site: Site,
+    index: str,
+    python: PythonPin | None = None,
+    packages: Iterable[PipRequirement] = (),
+) -> Torch | Finding:
+    """Choose release and build for the site: the newest one that suits what is asked, the site and the Python."""
+    python = python or PythonPin()
+    first = next((asked[name] for name in FAMILY if name in asked), None)
+    unclear = next((item for item in asked.values() if item.unclear), None)
+    if unclear is not None:
+        message = f"'{unclear.text}' does not say which release of {unclear.name} it is"
+        fix = f"write {unclear.name}==X.Y.Z, or a range with >= and <: the right build is chosen for every site"
+        return Finding(code="torch-unclear", message=message, at=unclear.place, fix=fix)
+    releases = suiting(asked, packages=packages)
     if not releases:
-        newest = torch_table().releases[-1].torch
-        message = f"'{asked.text if asked else 'torch'}' fits no torch that the tables know"
-        fix = f"choose one from {torch_table().releases[0].torch} to {newest}"
-        return Finding(code="torch-unknown", message=message, at=place, fix=fix)
-    if asked and asked.local:
-        refusal = _local_refusal(asked, site=site, releases=releases)
-        if refusal:
-            return refusal
+        oldest, newest = torch_table().releases[0].torch, torch_table().releases[-1].torch
+        message = f"'{first.text if first else 'torch'}' fits no torch that the tables know"
+        fix = f"choose one from {oldest} to {newest}"
+        return Finding(code="torch-unknown", message=message, at=first.place if first else None, fix=fix)
+    pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
+    refusals = (_local_refusal(item, site=site, releases=releases) for item in pinning)
+    refusal = next((item for item in refusals if item is not None), None)
+    if refusal:
+        return refusal
     for row in _best_first(releases, site=site):
-        token = next(iter(_wanted(tokens(row, site=site), asked=asked)), "")
-        if token and (python is None or python in row.pythons):
+        found = tokens(row, site=site)
+        token = next((token for token in found if not pinning or token == pinning[0].local), "")
+        if token and any(python.allows(minor) for minor in row.pythons):
             return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
-    return _no_build(asked, releases=releases, site=site, python=python)
+    return _no_build(first, releases=releases, site=site, python=python)
+
+
+def suiting(asked: Mapping[str, AskedTorch], *, packages: Iterable[PipRequirement] = ()) -> list[TorchRelease]:
+    """The releases that the torch asked for allows; of them those whose companions and dependents fit, if there are."""
+    torch = asked.get("torch")
+    found = [row for row in torch_table().releases if torch is None or torch.allows(row.torch)]
+    for name in COMPANIONS:
+        if name in asked:
+            paired = [row for row in found if getattr(row, name) and asked[name].allows(getattr(row, name))]
+            found = paired or found
+    for line in packages:
+        pins = [pin for pin in package_table().torch_pins if pin.package == line.name]
+        allowed = [SpecifierSet(pin.torch) for pin in pins if SpecifierSet(line.specifier).contains(pin.version)]
+        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in allowed)]
+        found = pinned or found
+    return found
 
 
 def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
@@ -117,10 +86,6 @@ def has_trouble(token: str, *, site: Site) -> bool:
     return bool(safe) and token.startswith("rocm") and Version(rocm_of(token)) > Version(safe or "0")
 
 
-def _wanted(found: tuple[str, ...], *, asked: AskedTorch | None) -> tuple[str, ...]:
-    return found if not (asked and asked.local) else tuple(token for token in found if token == asked.local)
-
-
 def _index(token: str, *, mirror: str) -> str:
     if not mirror:
         return torch_table().index.replace("{token}", token)
@@ -128,8 +93,11 @@ def _index(token: str, *, mirror: str) -> str:
 
 
 def release(version: str) -> TorchRelease | None:
-    """The table's row of a torch version, NGC's pre-releases counting as their release."""
-    base = Version(version).base_version
+    """The table's row of a torch version, NGC's pre-releases counting as their release; None for `unknown`."""
+    try:
+        base = Version(version).base_version
+    except InvalidVersion:
+        return None
     return next((row for row in torch_table().releases if row.torch == base), None)
 
 
@@ -198,8 +166,14 @@ def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease
         return Finding(code="torch-vendor", message=message, at=asked.place, fix=fix)
     if any(asked.local in tokens(row, site=site) for row in releases):
         return None
-    window = ", ".join(site.gpu.rocm) if site.gpu and site.gpu.vendor == "amd" else ""
-    served = f": its driver serves ROCm {window}" if window else ""
+    if not any(asked.local in (*(row.cuda or ()), *(row.rocm or ()), "xpu" if row.xpu else "") for row in releases):
+        message = f"'{asked.text}' is a build that the tables do not know"
+        return Finding(code="torch-unknown", message=message, at=asked.place, fix=fix)
+    served = ""
+    if site.gpu and site.gpu.vendor == "amd":
+        served = f": its driver serves ROCm {', '.join(site.gpu.rocm)}"
+    elif site.gpu and site.gpu.vendor == "nvidia":
+        served = f": its driver is {site.gpu.driver}"
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
     if not any(tokens(row, site=site) for row in releases):
         fix = f"use torch {_range(site)}, without a build"
@@ -210,14 +184,14 @@ def _named(vendor: str) -> str:
     return {"amd": "AMD GPUs", "nvidia": "NVIDIA GPUs", "intel": "Intel GPUs", "cpu": "CPUs only"}[vendor]
 
 
-def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: Site, python: str | None) -> Finding:
+def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: Site, python: PythonPin) -> Finding:
     """Say which of the two is in the way, the driver or the Python, and what would do."""
     text = asked.text if asked else "torch"
     place = asked.place if asked else None
     served = [row for row in releases if tokens(row, site=site)]
     if served:
         row = served[-1]
-        message = f"'{text}' has no wheel for Python {python}"
+        message = f"'{text}' has no wheel for Python {python.text}"
         return Finding(code="torch-python", message=message, at=place, fix=f"use Python {', '.join(row.pythons)}")
     row = releases[-1]
     builds = {"amd": row.rocm, "nvidia": row.cuda}.get(site.vendor)

@@ -9,12 +9,14 @@ from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 from builder.model.target import Context, Target, Torch
 from builder.model.target import Place as Where
-from builder.resolve.base import choose_base, python_pin
+from builder.resolve.asked import asked_family, brings_torch, for_linux
+from builder.resolve.base import choose_base
 from builder.resolve.checks import findings_of
 from builder.resolve.driver import with_driver
 from builder.resolve.names import is_cuda_library, name_table, python_name
 from builder.resolve.packages import Packer
-from builder.resolve.stack import asked_family, brings_torch, choose_torch, release
+from builder.resolve.python import PythonPin, python_pin
+from builder.resolve.stack import choose_torch, release, suiting, tokens
 
 OWN_CONDA: tuple[BackendName, ...] = ("cotainr", "tykky")  # these always make a conda environment of their own
 DEFAULT_PYTHON = "3.12"
@@ -22,6 +24,7 @@ DEFAULT_PYTHON = "3.12"
 
 def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons against it."""
+    recipe, left_out = for_linux(recipe)
     site = with_driver(site, context.driver)
     backend = choose_backend(site, wanted=context.backend)
     own = bool(context.base or recipe.container.base)
@@ -49,7 +52,7 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         base=base,
         environment=packed.environment,
         context=context,
-        packages=packed.packages,
+        packages=(*packed.packages, *left_out),
         findings=packed.findings,
     )
     found = (*packed.findings, *findings_of(target, obstacles=obstacles))
@@ -91,8 +94,19 @@ def choose_place(
     ]
     pin = python_pin(recipe)
     has_python = base.python is not None or own
-    fits = pin.spec is None or (pin.minor is not None and (pin.minor == base.python or (own and base.python is None)))
-    return "venv" if not only_conda and fits and has_python else "conda"
+    fits = pin.allows(base.python) if base.python else pin.spec is None or (own and pin.minor is not None)
+    return "venv" if not only_conda and fits and has_python and _torch_has(base.python, recipe, site=site) else "conda"
+
+
+def _torch_has(python: str | None, recipe: Recipe, *, site: Site) -> bool:
+    """Whether a torch for the recipe has wheels for the base image's Python; conda brings another where it has not."""
+    if python is None or python_pin(recipe).minor:
+        return True
+    asked = asked_family(recipe)
+    if not asked and not brings_torch(recipe):
+        return True
+    served = [row for row in suiting(asked, packages=recipe.pip) if tokens(row, site=site)]
+    return not served or any(python in row.pythons for row in served)
 
 
 def _torch(recipe: Recipe, *, site: Site, base: BaseImage, where: Where, context: Context) -> Torch | Finding | None:
@@ -101,19 +115,22 @@ def _torch(recipe: Recipe, *, site: Site, base: BaseImage, where: Where, context
         return None
     if where == "base":
         return Torch(version=base.provides.get("torch", ""), provided=True) if "torch" in base.provides else None
-    python = python_pin(recipe).minor or (base.python if where == "venv" else None)
-    return choose_torch(asked.get("torch"), site=site, python=python, index=context.torch_index)
+    python = PythonPin(minor=base.python) if where == "venv" and base.python else python_pin(recipe)
+    return choose_torch(asked, site=site, python=python, index=context.torch_index, packages=recipe.pip)
 
 
 def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | None) -> str | None:
-    """X.Y of the environment: the recipe's, the base image's, or the newest common one that torch has wheels for."""
-    pinned = python_pin(recipe).minor
-    if pinned or where != "conda":
-        return pinned or base.python
+    """X.Y of the environment: the recipe's, the base image's, or one that the recipe allows and torch has wheels for.
+
+    None where conda chooses: the recipe allows several, and none of ours is among them.
+    """
+    pin = python_pin(recipe)
+    if where != "conda":
+        return base.python or pin.minor
     row = release(torch.version) if torch else None
-    if row is None or DEFAULT_PYTHON in row.pythons:
-        return DEFAULT_PYTHON
-    return row.pythons[-1]
+    usual = (DEFAULT_PYTHON, *reversed(row.pythons if row else ()))
+    known = [minor for minor in usual if pin.allows(minor) and (row is None or minor in row.pythons)]
+    return pin.minor or next(iter(known), None)
 
 
 def _no_base_python(recipe: Recipe, *, backend: BackendName, site: Site) -> Finding:

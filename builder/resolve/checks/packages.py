@@ -13,9 +13,11 @@ from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import Vendor
 from builder.model.stack import VendorMarker, VendorPackage, package_table
 from builder.model.target import Target
-from builder.resolve.packages import PROTECTED, TORCH_HOST, TRITON, is_local
-from builder.resolve.stack import FAMILY, vendor_of
+from builder.resolve.asked import FAMILY
+from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
+from builder.resolve.stack import vendor_of
 
+HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
 NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
 
 
@@ -54,7 +56,7 @@ def _left_out(line: PipRequirement, *, target: Target) -> bool:
     """What is dropped or replaced on the way is no fault: CUDA's libraries, Triton, what the base image protects."""
     if line.name in TRITON and target.environment.torch is not None:
         return True
-    if line.name.startswith("nvidia-"):
+    if CUDA_RUNTIME.fullmatch(line.name) or line.name in HARMLESS:
         return True
     return target.environment.place == "base" and line.name in PROTECTED and line.name in target.base.provides
 
@@ -197,7 +199,8 @@ def _other_cuda_builds(target: Target) -> Iterator[Finding]:
     """A CUDA build of anything else would be installed as it stands."""
     for spec in target.recipe.conda:
         marked = any(_conda_marks(row, spec) for row in package_table().markers)
-        if "cuda" in spec.build and not marked and target.environment.place == "conda":
+        installed = target.environment.place == "conda" and spec.text in target.environment.conda
+        if "cuda" in spec.build and not marked and installed:
             at = Place(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {_devices(target.site.vendor)}"
             yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")

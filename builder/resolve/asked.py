@@ -1,0 +1,138 @@
+"""What a recipe asks of torch and its companions, wherever it says so: pip, conda, constraints, a wheel's address."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
+
+from packaging.markers import Marker
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from builder.model.finding import Place
+from builder.model.plan import Package
+from builder.model.recipe import PipRequirement, Recipe
+from builder.resolve.names import conda_to_specifier, name_table, python_name
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+COMPANIONS = ("torchvision", "torchaudio")
+
+# What every site has; a marker on anything else is left to the installer.
+LINUX = {
+    "os_name": "posix",
+    "sys_platform": "linux",
+    "platform_system": "Linux",
+    "platform_machine": "x86_64",
+    "implementation_name": "cpython",
+    "platform_python_implementation": "CPython",
+}
+_WHEEL = re.compile(r"(?:^|[/=])(?P<name>torch|torchvision|torchaudio)-(?P<version>[^-/]+)-[^/]*\.whl(?:[?#].*)?$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedTorch:
+    """What the recipe says of one package of the torch family; `local` is the local version it pins, if any.
+
+    `unclear`: it names a source or a version that cannot be compared with releases.
+    """
+
+    name: str
+    specifier: SpecifierSet
+    local: str = ""
+    text: str = ""
+    place: Place | None = None
+    unclear: bool = False
+
+    @property
+    def pinned(self) -> str:
+        """The one public version it asks for, empty for a range."""
+        exact = [item.version for item in self.specifier if item.operator in ("==", "===") and "*" not in item.version]
+        return exact[0] if len(exact) == 1 else ""
+
+    def allows(self, version: str) -> bool:
+        """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
+        try:
+            return self.specifier.contains(Version(version).base_version, prereleases=True)
+        except InvalidVersion:
+            return False
+
+    def also(self, other: AskedTorch) -> AskedTorch:
+        """Both requests at once, told by the first."""
+        local, unclear = self.local or other.local, self.unclear or other.unclear
+        return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
+
+
+def asked_family(recipe: Recipe) -> dict[str, AskedTorch]:
+    """Collect what the recipe asks of torch, torchvision and torchaudio; constraints count for what is asked."""
+    asked: dict[str, AskedTorch] = {}
+    for item in [*_of_pip(recipe.pip, recipe=recipe), *_of_conda(recipe)]:
+        asked[item.name] = asked[item.name].also(item) if item.name in asked else item
+    for item in _of_pip(recipe.pip_options.constraints, recipe=recipe):
+        if item.name in asked:
+            asked[item.name] = asked[item.name].also(item)
+        elif item.name == "torch" and (asked or brings_torch(recipe)):
+            asked[item.name] = item
+    return asked
+
+
+def _of_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[AskedTorch]:
+    found = []
+    for line in lines:
+        wheel = _WHEEL.search(unquote(line.url)) if line.url else None
+        name = wheel["name"] if wheel else line.name
+        if name not in FAMILY:
+            continue
+        place = Place(file=line.file or recipe.file, line=line.line)
+        public, local = _without_local(f"=={wheel['version']}" if wheel else line.specifier)
+        unclear = bool(line.url) and wheel is None
+        found.append(AskedTorch(name=name, specifier=public, local=local, text=line.text, place=place, unclear=unclear))
+    return found
+
+
+def _of_conda(recipe: Recipe) -> list[AskedTorch]:
+    found = []
+    for spec in recipe.conda:
+        name = python_name(spec.name) or ""
+        if name in FAMILY:
+            place = Place(file=recipe.file, line=spec.line)
+            specifier = conda_to_specifier(spec.version)
+            unclear = specifier is None or bool(spec.url)
+            wanted = SpecifierSet(specifier or "")
+            found.append(AskedTorch(name=name, specifier=wanted, text=spec.text, place=place, unclear=unclear))
+    return found
+
+
+def brings_torch(recipe: Recipe) -> str:
+    """Name the first package of the recipe that requires torch by itself, empty when there is none."""
+    names = [line.name for line in recipe.pip] + [python_name(spec.name) or "" for spec in recipe.conda]
+    return next((name for name in names if name in name_table().bring_torch), "")
+
+
+def for_linux(recipe: Recipe) -> tuple[Recipe, tuple[Package, ...]]:
+    """Leave out the requirements whose markers are for other systems, and tell which."""
+    kept = tuple(line for line in recipe.pip if _applies(line))
+    dropped = tuple(line.text for line in recipe.pip if not _applies(line))
+    why = "its marker is for another system or processor"
+    return replace(recipe, pip=kept), tuple(Package(asked=text, became="-", why=why) for text in dropped)
+
+
+def _applies(line: PipRequirement) -> bool:
+    """A marker on the system decides; one that also asks for the Python is left to the installer."""
+    if not line.marker or "python" in line.marker.replace("platform_python_implementation", ""):
+        return True
+    return Marker(line.marker).evaluate({**LINUX, "extra": ""})
+
+
+def _without_local(specifier: str) -> tuple[SpecifierSet, str]:
+    """Split `==2.6.0+rocm6.2.4` into `==2.6.0` and `rocm6.2.4`."""
+    local = ""
+    public: list[str] = []
+    for part in filter(None, (item.strip() for item in specifier.split(","))):
+        version, plus, tail = part.partition("+")
+        public.append(version)
+        local = tail if plus else local
+    try:
+        return SpecifierSet(",".join(public)), local
+    except InvalidSpecifier:
+        return SpecifierSet(), local
