@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,12 +14,20 @@ import click
 from builder import __version__
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
+from builder.model.container import IMAGE_FILE, REFERENCE
+from builder.model.finding import ConfigError, Finding, Place
 from builder.model.load import load_recipe
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
+from builder.model.safe import check_url, shown
 from builder.model.site import Site
-from builder.model.target import Context
+from builder.model.target import DEFAULT_INDEX, Context
 from builder.resolve.target import resolve
+
+OPTIONS = {
+    "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "check the account's name"),
+    "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
+}
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -80,13 +90,26 @@ def load_inputs(site: str, env: Path) -> tuple[Site, Recipe]:
 
 
 def context_of(**chosen: str | None) -> Context:
-    """The world's part, from options and the environment; a relative path of a base image is made absolute."""
+    """The world's part, from options and the environment; a relative path of a base image is made absolute.
+
+    Raises ConfigError for a value that could not stand in a script, a definition file or a requirements file.
+    """
     words = {name: value or "" for name, value in chosen.items()}
     if words["base"] and "://" not in words["base"]:
         words["base"] = str(Path(words["base"]).expanduser().absolute())
+    index = words["torch_index"].replace("{token}", "cpu")
+    if index and index != DEFAULT_INDEX:
+        check_url(index, at=Place(key="--torch-index"), schemes=("https", "http", "file"))
+    for name, (forms, fix) in OPTIONS.items():
+        if words[name] and not any(form.fullmatch(words[name]) for form in forms):
+            message = f"'{shown(words[name])}' cannot be the value of --{name}"
+            raise ConfigError(Finding(code="option-value", message=message, at=Place(key=f"--{name}"), fix=fix))
     return Context(**words, tool=f"recipe {__version__}")
 
 
 def make_plan(site: Site, recipe: Recipe, *, context: Context) -> Plan:
-    """Resolve and compile: the two pure steps."""
+    """Resolve and compile: the two pure steps. A base image's path in a recipe is read from the recipe's folder."""
+    own = recipe.container.base
+    if own and "://" not in own and not context.base:
+        context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
     return compile_plan(resolve(recipe, site, context=context))

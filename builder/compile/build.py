@@ -35,6 +35,17 @@ def unserved(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -
     return tuple(found)
 
 
+def constraints_unserved(target: Target, *, backend: str) -> tuple[Finding, ...]:
+    """An error where the recipe has constraints (`-c`) and a backend has one environment file and nothing else."""
+    own = target.recipe.pip_options.constraints
+    if not target.environment.constraints[len(target.environment.torch_lines) :]:
+        return ()
+    at = Place(file=own[0].file or target.recipe.file, line=own[0].line)
+    message = f"{backend}, the backend for '{target.site.name}', has no way to hold packages to constraints (-c)"
+    fix = "write the versions as requirements, or use another backend or site"
+    return (Finding(code=f"{backend}-constraints", message=message, at=at, fix=fix),)
+
+
 def size_gib(target: Target) -> float:
     """A cautious estimate of an unpacked image, in GiB: the base's kind plus torch; for the check of free space."""
     base = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.build import Build, size_gib, unserved
+from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import batch_script, call, proxy_lines, step_script
@@ -17,6 +17,7 @@ FIX = "use another backend or site for it, or leave it out"
 def findings(target: Target) -> tuple[Finding, ...]:
     """cotainr makes one conda environment: no distribution packages, files or commands."""
     found = list(unserved(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
+    found += constraints_unserved(target, backend="cotainr")
     recipe = target.recipe
     own = {**recipe.variables, **recipe.container.env}
     if own:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.compile.build import Build, size_gib, unserved
+from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import batch_script, call, proxy_lines, step_script
@@ -16,6 +16,7 @@ FIX = "use another backend for it, or leave it out"
 def findings(target: Target) -> tuple[Finding, ...]:
     """tykky installs into a container that looks like the host: no distribution packages, files or labels."""
     found = list(unserved(target, keys=("system", "files", "labels", "base"), backend="tykky", fix=FIX))
+    found += constraints_unserved(target, backend="tykky")
     own = {**target.recipe.variables, **target.recipe.container.env}
     if own:
         line = target.recipe.lines.get("container.env") or target.recipe.lines.get("variables")

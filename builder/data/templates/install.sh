@@ -10,7 +10,7 @@ umask 022
 UV_VERSION=0.13.8
 here=/opt/recipe/build
 prefix=/opt/env
-tools=${RECIPE_TOOLS:-/opt/recipe/tools}
+tools=${RECIPE_TOOLS:-/opt/recipe/tools}/uv-$UV_VERSION
 
 # Indexes, certificates and proxies of the build host, for this build only.
 settings=${RECIPE_SETTINGS:-/run/secrets/settings}
@@ -113,11 +113,15 @@ torch() {
 packages() {
     if has requirements.txt; then
         say "Python packages"
-        if has constraints.txt; then
-            uv_install -r "$here/requirements.txt" -c "$here/constraints.txt"
-        else
-            uv_install -r "$here/requirements.txt"
-        fi
+        set -- -r "$here/requirements.txt"
+        if has constraints.txt; then set -- "$@" -c "$here/constraints.txt"; fi
+        # uv passes over these options of pip's in a file, and takes them on its command line.
+        if grep -qxe --pre "$here/requirements.txt"; then set -- "$@" --prerelease allow; fi
+        # shellcheck disable=SC2013 # a host is one word
+        for host in $(sed -n 's/^--trusted-host //p' "$here/requirements.txt"); do
+            set -- "$@" --allow-insecure-host "$host"
+        done
+        uv_install "$@"
     fi
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
