@@ -15,6 +15,7 @@ from builder.model.site_rules import site_faults
 
 BUNDLED = Path(__file__).parents[1] / "data" / "sites"
 EXTENDS_LIMIT = 8
+FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
 
 Layers = tuple[tuple[str, Table], ...]  # the file and what it says itself, the extending one first
 
@@ -39,7 +40,7 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
     layers = _layers(path, known=known)
     tree = layers[-1][1]
     for _, own in reversed(layers[:-1]):
-        tree = _merged(tree, own)
+        tree = _merged(_without_old_driver(tree, own), own)
     decoder = Decoder(file=str(path))
     site: Site | None = decoder.table(tree, Site, key="")
     faults = decoder.findings
@@ -86,6 +87,19 @@ def _read(path: Path) -> Table:
     message = f"the site file holds {'nothing' if value is None else 'no table of keys'}"
     fix = "see `recipe sites local` for an example"
     raise ConfigError(Finding(code="site-empty", message=message, at=Place(file=str(path)), fix=fix))
+
+
+def _without_old_driver(base: Table, own: Table) -> Table:
+    """Drop what follows from a driver where another one is given: it is read from the tables then, or given anew."""
+    gpu, new = base.get("gpu"), own.get("gpu")
+    if not isinstance(gpu, Table) or not isinstance(new, Table) or new.get("driver") is None:
+        return base
+    kept = [entry for entry in gpu.entries if entry[0].raw not in FOLLOW_DRIVER]
+    kept.append((Text(raw="driver_checked", line=new.line), Text(raw="unknown", line=new.line)))
+    entries = tuple(
+        (name, Table(entries=tuple(kept), line=gpu.line) if value is gpu else value) for name, value in base.entries
+    )
+    return Table(entries=entries, line=base.line)
 
 
 def _merged(base: Table, own: Table) -> Table:

@@ -192,7 +192,7 @@ def _gpu_faults(site: Site) -> Iterator[Finding]:
     if gpu.rocm_safe is not None and gpu.rocm_safe not in gpu.rocm:
         message = f"the safe ROCm {gpu.rocm_safe} is not one that the driver serves"
         yield _fault("site-rocm", message, "gpu.rocm_safe", f"served: {', '.join(gpu.rocm) or 'none'}")
-    if gpu.vendor == "amd" and not gpu.rocm:
+    if gpu.vendor == "amd" and not gpu.rocm and gpu.driver is None:
         yield _fault("site-rocm", "no ROCm release is given that the driver serves", "gpu", "add 'rocm:' to 'gpu'")
 
 

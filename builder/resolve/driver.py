@@ -12,16 +12,25 @@ from builder.model.stack import driver_table
 
 
 def with_driver(site: Site, driver: str) -> Site:
-    """Return the site with the driver and what follows from it; raises ConfigError for one the tables do not know.
+    """Return the site with a driver and what follows from it; raises ConfigError for one the tables do not know.
 
+    Without `driver` the site's own counts: what its file does not say of it is read from the tables.
     AMD: a kernel driver of the ROCm tables (6.3, 30.10), or the version of the amdgpu module (6.10.5).
     NVIDIA: a driver version (535.86.10). Intel: noted, since no table says what a driver serves.
     """
-    if not driver:
+    gpu = site.gpu
+    if gpu is None:
+        if driver:
+            message = f"the site '{site.name}' has no GPU: there is no driver to replace"
+            raise ConfigError(Finding(code="driver", message=message, fix="leave out --driver"))
         return site
-    if site.gpu is None:
-        message = f"the site '{site.name}' has no GPU: there is no driver to replace"
-        raise ConfigError(Finding(code="driver", message=message, fix="leave out --driver"))
+    if driver in ("", gpu.driver):
+        missing = (gpu.vendor == "amd" and not gpu.rocm) or (gpu.vendor == "nvidia" and gpu.cuda_native is None)
+        return replace(site, gpu=_follow(gpu, gpu.driver)) if missing and gpu.driver else site
+    return replace(site, gpu=replace(_follow(gpu, driver), driver_checked=None))
+
+
+def _follow(gpu: Gpu, driver: str) -> Gpu:
     try:
         Version(driver.partition("-")[0])
     except InvalidVersion:
@@ -29,23 +38,34 @@ def with_driver(site: Site, driver: str) -> Site:
         raise ConfigError(
             Finding(code="driver", message=message, fix="write it as the node says it, e.g. 535.86.10")
         ) from None
-    change = {"amd": _amd, "nvidia": _nvidia}.get(site.gpu.vendor)
-    gpu = change(site.gpu, driver) if change else replace(site.gpu, driver=driver)
-    return replace(site, gpu=replace(gpu, driver_checked=None))
+    change = {"amd": _amd, "nvidia": _nvidia}.get(gpu.vendor)
+    return change(gpu, driver) if change else replace(gpu, driver=driver)
 
 
 def _amd(gpu: Gpu, driver: str) -> Gpu:
     """ROCm's user spaces are bound to the kernel driver in both directions."""
-    table = driver_table()
-    module = driver.partition("-")[0]
-    rocm = next((row.rocm for row in table.amdgpu_versions if row.amdgpu == module), "")
-    wanted = ".".join((rocm or module).split(".")[:2])
-    row = next((row for row in table.rocm_windows if row.kmd == wanted), None)
+    wanted = kernel_driver(driver)
+    row = next((row for row in driver_table().rocm_windows if row.kmd == wanted), None)
     if row is None:
-        known = ", ".join(row.kmd for row in table.rocm_windows)
+        known = ", ".join(row.kmd for row in driver_table().rocm_windows)
         message = f"no table says which ROCm the driver '{driver}' serves"
         raise ConfigError(Finding(code="driver", message=message, fix=f"known kernel drivers: {known}"))
     return replace(gpu, driver=driver, rocm=row.user_space, rocm_safe=None)
+
+
+def kernel_driver(driver: str) -> str:
+    """The kernel driver of ROCm's tables (6.3, 30.10) that a text stands for, empty where it is not certain.
+
+    The amdgpu module counts on its own: 6.3.6 came with ROCm 6.0. Only a long third part, as in 6.3.60300, repeats
+    ROCm's own number.
+    """
+    table = driver_table()
+    module = driver.partition("-")[0]
+    seen = next((row.kmd for row in table.site_drivers if row.amdgpu.partition("-")[0] == module), "")
+    came_with = next((row.rocm for row in table.amdgpu_versions if row.amdgpu == module), "")
+    parts = module.split(".")
+    ours = len(parts) == 2 or (len(parts) > 2 and (len(parts[2]) >= 5 or int(parts[0]) >= 30))
+    return seen or ".".join((came_with or (module if ours else "")).split(".")[:2])
 
 
 def _nvidia(gpu: Gpu, driver: str) -> Gpu:

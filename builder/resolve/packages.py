@@ -61,6 +61,7 @@ class Packer:
         self.conda: list[str] = []
         self.family: list[str] = []
         self.pip: list[str] = []
+        self.became: dict[str, str] = {}  # of the torch family
         self.packages: list[Package] = []
         self.findings: list[Finding] = []
 
@@ -122,6 +123,9 @@ class Packer:
         for channel in [channel for channel in channels if channel in unused and self.where == "conda"]:
             channels.remove(channel)
             self.tell(f"channel {channel}", "-", "its builds are not used on this site")
+        if channels == ["nodefaults"] and self.where == "conda":
+            channels = ["conda-forge", "nodefaults"]
+            self.tell("-", "channel conda-forge", "no other channel is left for Python and the rest")
         return tuple(channels)
 
     def _torch_family(self) -> None:
@@ -136,7 +140,8 @@ class Packer:
             if self.torch.provided:
                 brought = self.base.provides.get(name, "unknown")
                 version = "the base image's own" if brought == "unknown" else brought
-                self.tell(text, f"{name} {version}", "kept: the base image's own is built for its GPUs")
+                self.became[name] = f"{name} {version}"
+                self.tell(text, self.became[name], "kept: the base image's own is built for its GPUs")
                 continue
             version = (
                 self.torch.version
@@ -145,11 +150,22 @@ class Packer:
             )
             if not version:
                 continue
-            line = f"{name}=={version}+{self.torch.token}"
+            line = f"{name}{self._extras(name)}=={version}+{self.torch.token}"
             self.family.append(line)
+            self.became[name] = line
             index = "the default index" if self.torch.index == DEFAULT_INDEX else self.torch.index
-            brought_by = f"required by {brings_torch(self.recipe)}; " if asked is None else ""
+            dependent = brings_torch(self.recipe) or next(iter(self.asked), "")
+            brought_by = f"required by {dependent}; " if asked is None else ""
             self.tell(text, line, f"{brought_by}the build for {self.site.name}, from {index}")
+
+    def _extras(self, name: str) -> str:
+        extras = sorted({extra for line in self.recipe.pip if line.name == name for extra in line.extras})
+        return f"[{','.join(extras)}]" if extras else ""
+
+    def _tell_again(self, name: str, *, text: str) -> None:
+        """Tell of a second request for one of the torch family; the first was told with it."""
+        if name in self.became and text != self.asked[name].text:
+            self.tell(text, self.became[name], "one and the same package")
 
     def _companion(self, name: str, *, asked: AskedTorch | None, row_version: str) -> str:
         """The companion's version that belongs to the torch; another one that is asked for is a fault."""
@@ -181,7 +197,7 @@ class Packer:
         if name in name_table().torch_choosers and python_package not in FAMILY:
             self.tell(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
-            return  # told by _torch_family
+            self._tell_again(python_package, text=text)
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.where != "conda"):
             self.tell(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.where == "conda":
@@ -199,8 +215,8 @@ class Packer:
     def _pip(self, line: PipRequirement) -> None:
         name = line.name
         if self.torch is not None and name in self.asked:
-            return  # told by _torch_family
-        if self.torch is not None and name in TRITON:
+            self._tell_again(name, text=line.text)
+        elif self.torch is not None and name in TRITON:
             self.tell(line.text, "-", "comes with torch, in the version it was built for")
         elif self.where == "base" and name in PROTECTED and name in self.base.provides:
             self.tell(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
@@ -214,7 +230,8 @@ class Packer:
     def _constraints(self) -> tuple[str, ...]:
         """What later installs must leave alone: the torch family as it was installed, then the recipe's own."""
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
-        return (*self.family, *own)
+        # pip takes no extras in constraints.
+        return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
 
 
 def option_lines(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:

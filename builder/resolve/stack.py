@@ -10,11 +10,12 @@ from packaging.version import InvalidVersion, Version
 from builder.model.finding import Finding
 from builder.model.recipe import PipRequirement
 from builder.model.site import Site
-from builder.model.stack import TorchRelease, driver_table, package_table, torch_table
+from builder.model.stack import TorchRelease, driver_table, image_table, package_table, torch_table
 from builder.model.target import DEFAULT_INDEX, Torch
 from builder.resolve.asked import COMPANIONS, FAMILY, AskedTorch
 from builder.resolve.python import PythonPin
 
+IPEX = "intel-extension-for-pytorch"
 VENDOR_OF_TOKEN = {"cu": "nvidia", "rocm": "amd", "xpu": "intel", "cpu": "cpu"}
 
 
@@ -62,11 +63,19 @@ def suiting(asked: Mapping[str, AskedTorch], *, packages: Iterable[PipRequiremen
             paired = [row for row in found if getattr(row, name) and asked[name].allows(getattr(row, name))]
             found = paired or found
     for line in packages:
-        pins = [pin for pin in package_table().torch_pins if pin.package == line.name]
-        allowed = [SpecifierSet(pin.torch) for pin in pins if SpecifierSet(line.specifier).contains(pin.version)]
-        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in allowed)]
+        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in required_torch(line))]
         found = pinned or found
     return found
+
+
+def required_torch(line: PipRequirement) -> list[SpecifierSet]:
+    """What the releases of a package that a requirement allows are known to require of torch."""
+    wanted = SpecifierSet(line.specifier)
+    if line.name == IPEX:
+        rows = [row for row in image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
+        return [SpecifierSet(f"=={'.'.join(Version(row.torch).base_version.split('.')[:2])}.*") for row in rows]
+    pins = [pin for pin in package_table().torch_pins if pin.package == line.name]
+    return [SpecifierSet(pin.torch) for pin in pins if wanted.contains(pin.version)]
 
 
 def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
@@ -74,7 +83,7 @@ def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchReleas
 
     def doubts(row: TorchRelease) -> tuple[bool, bool]:
         found = tokens(row, site=site)
-        return bool(row.unsure), bool(found) and has_trouble(found[0], site=site)
+        return "rocm" in row.unsure or "cuda" in row.unsure, bool(found) and has_trouble(found[0], site=site)
 
     newest_first = list(reversed(releases))
     return sorted(newest_first, key=doubts)

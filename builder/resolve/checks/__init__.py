@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import packages, site
+from builder.resolve.checks import conda, packages, site
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -23,7 +23,9 @@ CHECKS: tuple[Check, ...] = (
     packages.default_wheel,
     packages.torch_pin,
     packages.build_needs,
-    packages.conda_builds,
+    packages.package_cuda,
+    conda.conda_builds,
+    conda.conda_default,
     packages.torch_index,
     packages.local_requirements,
     packages.unpinned,

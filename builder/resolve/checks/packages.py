@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.model.finding import Finding, Place
-from builder.model.recipe import CondaSpec, PipRequirement, Recipe
+from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
 from builder.model.stack import VendorMarker, VendorPackage, package_table
 from builder.model.target import Target
 from builder.resolve.asked import FAMILY
 from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
-from builder.resolve.stack import vendor_of
+from builder.resolve.stack import cuda_fits, required_torch, vendor_of
 
 HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
+_CUDA_MAJOR = re.compile(r"(?:^|-)cu(?:da)?(1[1-9])(?:\d|x)?(?:$|-)")
 NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
 
 
@@ -37,13 +38,19 @@ def wrong_vendor(target: Target) -> Iterator[Finding]:
         for marker in package_table().markers:
             if not _marks(marker, line) or marker.vendor == site.vendor or _left_out(line, target=target):
                 continue
+            if site.vendor in _on_default_index(line.name):
+                continue
             message = (
-                f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {_devices(site.vendor)}"
+                f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {devices(site.vendor)}"
             )
-            fix = _counterpart(line.name, vendor=site.vendor)
+            fix = counterpart(line.name, vendor=site.vendor)
             level = "warning" if site.vendor == "cpu" else "error"
             yield Finding(code="package-vendor", message=message, at=_at(target.recipe, line), fix=fix, level=level)  # type: ignore[arg-type]
             break
+
+
+def _on_default_index(name: str) -> tuple[Vendor, ...]:
+    return next((row.pypi for row in package_table().packages if row.name == name), ())
 
 
 def _marks(marker: VendorMarker, line: PipRequirement) -> bool:
@@ -85,7 +92,7 @@ def default_wheel(target: Target) -> Iterator[Finding]:
         message = (
             f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
         )
-        fix = _counterpart(line.name, vendor=site.vendor)
+        fix = counterpart(line.name, vendor=site.vendor)
         if row.pypi == ("cpu",):
             fix += ", or add 'cpu' to container.gpu if that is meant"
         yield Finding(code="default-wheel", message=message, at=_at(recipe, line), fix=fix)
@@ -97,6 +104,8 @@ def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target
         return True
     if row.name == "jaxlib":
         return "jax" in names
+    if vendor_of(line.specifier.partition("+")[2]) == target.site.vendor:
+        return True  # no file on a default index has a local version
     extras = any(
         marker.vendor == target.site.vendor and marker.extra and _marks(marker, line)
         for marker in package_table().markers
@@ -109,13 +118,13 @@ def _too_old(row: VendorPackage, line: PipRequirement, *, target: Target) -> Ite
     least = row.minimum.get(target.site.vendor)
     exact = line.specifier.removeprefix("==")
     if least and line.specifier.startswith("==") and "*" not in exact and Version(exact) < Version(least):
-        message = f"'{line.text}' has no build for {_devices(target.site.vendor)}: the first one known is {least}"
+        message = f"'{line.text}' has no build for {devices(target.site.vendor)}: the first one known is {least}"
         yield Finding(
             code="default-wheel", message=message, at=_at(target.recipe, line), fix=f"use {row.name}>={least}"
         )
 
 
-def _counterpart(name: str, *, vendor: Vendor) -> str:
+def counterpart(name: str, *, vendor: Vendor) -> str:
     """What serves a vendor in place of a package, from the table."""
     families = (row for row in package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
     row = next(families, None) or next((row for row in package_table().packages if row.name in name), None)
@@ -131,14 +140,26 @@ def torch_pin(target: Target) -> Iterator[Finding]:
     if torch is None or not torch.version:
         return
     for line in target.recipe.pip:
-        for pin in package_table().torch_pins:
-            wanted = SpecifierSet(pin.torch)
-            if line.name != pin.package or line.specifier != f"=={pin.version}":
-                continue
-            if not wanted.contains(Version(torch.version).base_version):
-                message = f"'{line.text}' requires torch{pin.torch}, the environment has torch {torch.version}"
-                fix = f"write torch{pin.torch}, or another {pin.package}"
-                yield Finding(code="torch-pin", message=message, at=_at(target.recipe, line), fix=fix)
+        wanted = [] if _left_out(line, target=target) else required_torch(line)
+        if wanted and not any(item.contains(Version(torch.version).base_version) for item in wanted):
+            texts = list(dict.fromkeys(str(item) for item in wanted))
+            message = f"'{line.text}' requires torch{' or '.join(texts)}, the environment has torch {torch.version}"
+            fix = f"write torch{texts[-1]}, or another {line.name}"
+            yield Finding(code="torch-pin", message=message, at=_at(target.recipe, line), fix=fix)
+
+
+def package_cuda(target: Target) -> Iterator[Finding]:
+    """A package whose name or extra says a CUDA that the site's driver does not run."""
+    site = target.site
+    if site.vendor != "nvidia" or site.gpu is None:
+        return
+    for line in target.recipe.pip:
+        found = next(filter(None, map(_CUDA_MAJOR.search, (line.name, *line.extras))), None)
+        if found is None or CUDA_RUNTIME.fullmatch(line.name) or cuda_fits(f"{found[1]}.0", site=site):
+            continue
+        message = f"'{line.text}' is built for CUDA {found[1]}, the driver of '{site.name}' is {site.gpu.driver}"
+        fix = f"use a build for CUDA {int(found[1]) - 1}"
+        yield Finding(code="package-cuda", message=message, at=_at(target.recipe, line), fix=fix)
 
 
 def build_needs(target: Target) -> Iterator[Finding]:
@@ -173,39 +194,6 @@ def torch_index(target: Target) -> Iterator[Finding]:
             yield Finding(code="torch-index", message=message, at=at, fix=chosen, level="note")
 
 
-def conda_builds(target: Target) -> Iterator[Finding]:
-    """Build strings and metapackages of conda that choose a vendor's build, or the CPU's."""
-    site = target.site
-    for spec in target.recipe.conda:
-        marker = next((row for row in package_table().markers if _conda_marks(row, spec)), None)
-        if marker is None or marker.vendor == site.vendor:
-            continue
-        at = Place(file=target.recipe.file, line=spec.line)
-        has = f"'{site.name}' has {_devices(site.vendor)}"
-        message = f"'{spec.text}' chooses a build for {NAMES[marker.vendor]}, {has}: it is not used"
-        fix = "leave it out: the build of torch is chosen for the site"
-        yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
-    if site.vendor in ("amd", "intel"):
-        yield from _other_cuda_builds(target)
-
-
-def _conda_marks(marker: VendorMarker, spec: CondaSpec) -> bool:
-    if marker.kind != "conda" or not fnmatchcase(spec.name, marker.pattern):
-        return False
-    return not marker.build or fnmatchcase(spec.build, marker.build)
-
-
-def _other_cuda_builds(target: Target) -> Iterator[Finding]:
-    """A CUDA build of anything else would be installed as it stands."""
-    for spec in target.recipe.conda:
-        marked = any(_conda_marks(row, spec) for row in package_table().markers)
-        installed = target.environment.place == "conda" and spec.text in target.environment.conda
-        if "cuda" in spec.build and not marked and installed:
-            at = Place(file=target.recipe.file, line=spec.line)
-            message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {_devices(target.site.vendor)}"
-            yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")
-
-
 def unpinned(target: Target) -> Iterator[Finding]:
     """Packages without a version are other packages tomorrow."""
     recipe = target.recipe
@@ -226,5 +214,6 @@ def _at(recipe: Recipe, line: PipRequirement) -> Place:
     return Place(file=line.file or recipe.file, line=line.line)
 
 
-def _devices(vendor: Vendor) -> str:
+def devices(vendor: Vendor) -> str:
+    """A vendor's devices, in a message."""
     return "CPUs only" if vendor == "cpu" else f"{NAMES[vendor]} GPUs"

@@ -90,11 +90,15 @@ def wheel_glibc(target: Target) -> Iterator[Finding]:
 
 
 def unsure_row(target: Target) -> Iterator[Finding]:
-    """What the tables hold second-hand is used, and said."""
+    """What the tables hold second-hand is used, and said; what is doubtful of another vendor's builds is not."""
     torch = target.environment.torch
     row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
-    if row is not None and row.unsure:
-        message = f"what is known of torch {row.torch} is not certain: {', '.join(row.unsure)}"
+    if torch is None or row is None:
+        return
+    kind = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "cpu": "cpu"}[target.site.vendor]
+    doubts = [text for text in row.unsure if text.split()[0] in (kind, torch.token)]
+    if doubts:
+        message = f"what is known of torch {row.torch} is not certain: {', '.join(doubts)}"
         fix = "the image is asked for its torch when it is built; choose an older torch to be certain before"
         yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
 

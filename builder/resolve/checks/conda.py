@@ -1,0 +1,73 @@
+"""Checks of a recipe's conda dependencies: builds of another vendor, and packages that have none for the site's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from builder.model.finding import Finding, Place
+from builder.model.recipe import CondaSpec
+from builder.model.stack import VendorMarker, package_table
+from builder.model.target import Target
+from builder.resolve.checks.packages import NAMES, counterpart, devices
+
+# What conda-forge has of them is for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
+NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")
+NVIDIA_OR_CPU = ("bitsandbytes", "jax", "jaxlib", "onnxruntime", "tensorflow")
+
+
+def conda_builds(target: Target) -> Iterator[Finding]:
+    """Build strings and metapackages of conda that choose a vendor's build, or the CPU's."""
+    site = target.site
+    for spec in target.recipe.conda:
+        marker = next((row for row in package_table().markers if _conda_marks(row, spec)), None)
+        if marker is None or marker.vendor == site.vendor:
+            continue
+        at = Place(file=target.recipe.file, line=spec.line)
+        has = f"'{site.name}' has {devices(site.vendor)}"
+        message = f"'{spec.text}' chooses a build for {NAMES[marker.vendor]}, {has}: it is not used"
+        fix = "leave it out: the build of torch is chosen for the site"
+        yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
+    if site.vendor in ("amd", "intel"):
+        yield from _other_cuda_builds(target)
+
+
+def _conda_marks(marker: VendorMarker, spec: CondaSpec) -> bool:
+    if marker.kind != "conda" or not fnmatchcase(spec.name, marker.pattern):
+        return False
+    return not marker.build or fnmatchcase(spec.build, marker.build)
+
+
+def _other_cuda_builds(target: Target) -> Iterator[Finding]:
+    """A CUDA build of anything else would be installed as it stands."""
+    for spec in target.recipe.conda:
+        marked = any(_conda_marks(row, spec) for row in package_table().markers)
+        installed = target.environment.place == "conda" and spec.text in target.environment.conda
+        if "cuda" in spec.build and not marked and installed:
+            at = Place(file=target.recipe.file, line=spec.line)
+            message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {devices(target.site.vendor)}"
+            yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")
+
+
+def conda_default(target: Target) -> Iterator[Finding]:
+    """conda-forge has no builds for AMD and Intel GPUs: a CPU build would be installed without a word."""
+    site, recipe = target.site, target.recipe
+    if site.vendor not in ("amd", "intel"):
+        return
+    for spec in recipe.conda:
+        cpu = spec.name in NVIDIA_OR_CPU
+        if spec.text not in target.environment.conda or not (cpu or spec.name in NVIDIA_ONLY):
+            continue
+        if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has(target, "jax"))):
+            continue
+        at = Place(file=recipe.file, line=spec.line)
+        ends = "would run without the GPU" if cpu else "would not work"
+        built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
+        message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
+        fix = counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
+        fix += ", or add 'cpu' to container.gpu if that is meant" if cpu else ""
+        yield Finding(code="conda-default", message=message, at=at, fix=fix)
+
+
+def _has(target: Target, name: str) -> bool:
+    return any(spec.name == name for spec in target.recipe.conda)
