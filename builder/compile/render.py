@@ -16,6 +16,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
+        auto_reload=False,  # a template is read once and never looked at again
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

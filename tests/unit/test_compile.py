@@ -1,0 +1,191 @@
+"""Compiling is pure: same inputs, same bytes, whatever the folder, the environment, the hash seed or the machine."""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import io
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from matrix import ROOT, Case, cases, compiled, outcome, plans, recipes, shown
+
+from builder.compile.scripts import batch_header
+from builder.execute.folder import write_plan
+from builder.model.catalog import load_site
+from builder.model.finding import UnsupportedError, errors
+from builder.model.plan import Plan
+from builder.model.plan_json import from_json, to_json
+from builder.model.target import Context
+from builder.resolve.target import resolve
+
+
+def text_of(found: Plan | tuple[Any, ...]) -> str:
+    return to_json(found) if isinstance(found, Plan) else shown(found)
+
+
+def digest(texts: list[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def everything() -> str:
+    """A digest of the whole matrix, compiled afresh."""
+    return digest([text_of(compiled(case)) for case in cases()])
+
+
+def test_twice_gives_the_same_bytes() -> None:
+    for case in cases():
+        assert text_of(compiled(case)) == text_of(outcome(case)), case.name
+
+
+def test_nothing_outside_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the files of the tool are read, compiling opens nothing, asks nothing and starts nothing."""
+    before = everything()
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("compiling reached outside")
+
+    class Refusing(dict[str, str]):
+        __getitem__ = __contains__ = get = __iter__ = refused  # type: ignore[assignment]
+
+    for module, name in (
+        (builtins, "open"), (io, "open"), (os, "open"), (os, "getenv"), (os, "listdir"), (os, "getcwd"), (os, "stat"),
+        (socket, "socket"), (subprocess, "Popen"), (Path, "read_text"), (Path, "exists"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, refused)
+    monkeypatch.setattr(os, "environ", Refusing())
+    try:
+        after = everything()
+    finally:
+        monkeypatch.undo()
+    assert after == before
+
+
+def test_folder_environment_and_hash_seed_change_nothing(tmp_path: Path) -> None:
+    program = "import sys; sys.path[:0] = sys.argv[1:]; import test_compile; print(test_compile.everything())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit")],
+        cwd=tmp_path,
+        env={
+            "PYTHONHASHSEED": "12345", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nowhere", "USER": "x",
+            "TZ": "Asia/Tokyo", "SBATCH_ACCOUNT": "a", "PIP_INDEX_URL": "https://pip.example.org",
+            "TMPDIR": str(tmp_path), "LANG": "tr_TR",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == everything()
+
+
+def test_a_plan_is_read_back_as_it_was() -> None:
+    for case, plan in plans():
+        assert from_json(to_json(plan)) == plan, case.name
+
+
+def test_a_plan_folder_holds_what_the_plan_says(tmp_path: Path) -> None:
+    case = Case(stem="full", site="local", backend="docker")
+    plan = outcome(case)
+    assert isinstance(plan, Plan)
+    write_plan(plan, tmp_path / "plan", recipe_folder=recipes()["full"][1])
+    for file in plan.files:
+        path = tmp_path / "plan" / file.path
+        assert path.read_text(encoding="utf-8") == file.text
+        assert os.access(path, os.X_OK) == file.executable or path.suffix != ".sh"
+    assert (tmp_path / "plan" / "image" / "root" / "opt" / "nested" / "README").is_file()
+    assert (tmp_path / "plan" / "image" / "root" / "opt" / "read" / "constraints.txt").is_file()
+    assert from_json((tmp_path / "plan" / "plan.json").read_text(encoding="utf-8")) == plan
+
+
+def test_every_step_can_be_run() -> None:
+    """A step's script and job are files of the plan, and its products are named once."""
+    for case, plan in plans():
+        paths = {file.path for file in plan.files}
+        for step in plan.steps:
+            assert step.script in paths, case.name
+            assert not step.batch or step.batch in paths, case.name
+            assert step.produces, case.name
+            assert step.why, case.name
+        names = [step.name for step in plan.steps]
+        assert len(set(names)) == len(names), case.name
+        assert plan.steps[-1].kind == "smoke", case.name
+        assert any(plan.image in step.produces or plan.image_kind == "folder" for step in plan.steps), case.name
+
+
+def test_scripts_that_are_sourced_or_run_are_there() -> None:
+    """What a script names by `. FILE`, `bash FILE` or `python3 FILE` lies in the same folder."""
+    for case, plan in plans():
+        paths = {file.path for file in plan.files} | {copy.path for copy in plan.copies}
+        for file in plan.files:
+            if file.path.startswith("image/") or not file.path.endswith((".sh", ".sbatch")):
+                continue
+            for line in file.text.splitlines():
+                words = line.split()
+                if words[:1] == ["."] and "$" not in line and file.path != "engine.sh":
+                    assert words[1].removeprefix("./") in paths, (case.name, file.path, line)
+                if words[:1] == ["bash"] and words[1:2] and "$" not in words[1]:
+                    assert words[1] in paths, (case.name, file.path, line)
+
+
+def test_modules_for_running_are_never_loaded_while_an_image_is_built() -> None:
+    """On Frontier and LUMI they set binds whose targets are not in an image that is being built."""
+    seen = 0
+    for case, plan in plans():
+        for module in load_site(case.site).runtime.run_modules:
+            seen += 1
+            for file in plan.files:
+                built = file.path.partition("-")[2].startswith(("build-image", "convert"))
+                assert not built or f"use_module {module}" not in file.text, (case.name, file.path)
+            assert any(f"use_module {module}" in file.text for file in plan.files if file.path == "run/job.sh")
+    assert seen
+
+
+def test_the_account_is_never_guessed() -> None:
+    recipe, _ = recipes()["mnist"]
+    for name in ("lumi-g", "frontier", "dawn", "mn5"):
+        site = load_site(name)
+        target = resolve(recipe, site, context=Context(tool="recipe 0.0.0"))
+        for job in site.scheduler.jobs.values():
+            assert not [line for line in batch_header(target, job, name="x") if "account" in line]
+        target = resolve(recipe, site, context=Context(tool="recipe 0.0.0", account="project_1"))
+        for job in site.scheduler.jobs.values():
+            assert "#SBATCH --account=project_1" in batch_header(target, job, name="x")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "time"), [(15, "00:15:00"), (60, "01:00:00"), (90, "01:30:00"), (3000, "50:00:00")]
+)
+def test_time_limits_are_hours_and_minutes(minutes: int, time: str) -> None:
+    from dataclasses import replace
+
+    site = load_site("lumi-g")
+    target = resolve(recipes()["mnist"][0], site, context=Context())
+    job = replace(site.scheduler.jobs["gpu"], minutes=minutes)
+    assert f"#SBATCH --time={time}" in batch_header(target, job, name="x")
+
+
+@pytest.mark.parametrize(
+    ("stem", "site", "codes"),
+    [
+        ("plots", "lumi-g", ["cotainr-system", "cotainr-files", "cotainr-labels"]),
+        ("full", "lumi-c", ["cotainr-system", "cotainr-files", "cotainr-run", "cotainr-labels", "cotainr-constraints"]),
+    ],
+)
+def test_a_backend_refuses_what_it_cannot_serve(stem: str, site: str, codes: list[str]) -> None:
+    found = compiled(Case(stem=stem, site=site, backend="cotainr"))
+    assert not isinstance(found, Plan)
+    assert [finding.code for finding in errors(found)] == codes
+    assert all(finding.at and finding.at.file == f"{stem}.yml" and finding.at.line for finding in errors(found)[:-1])
+
+
+def test_an_unknown_backend_is_refused_with_those_of_the_site() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="dockr"))
+    assert caught.value.findings[0].message == "the site 'lumi-g' has no backend 'dockr'"
+    assert caught.value.findings[0].fix == "its backends: cotainr, tykky"
