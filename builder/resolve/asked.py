@@ -79,15 +79,25 @@ def asked_family(recipe: Recipe) -> dict[str, AskedTorch]:
 def _of_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[AskedTorch]:
     found = []
     for line in lines:
-        wheel = _WHEEL.search(unquote(line.url)) if line.url else None
-        name = wheel["name"] if wheel else line.name
-        if name not in FAMILY:
+        wheel = _wheel(line)
+        name = family_name(line)
+        if not name:
             continue
         place = Place(file=line.file or recipe.file, line=line.line)
         public, local = _without_local(f"=={wheel['version']}" if wheel else line.specifier)
         unclear = bool(line.url) and wheel is None
         found.append(AskedTorch(name=name, specifier=public, local=local, text=line.text, place=place, unclear=unclear))
     return found
+
+
+def family_name(line: PipRequirement) -> str:
+    """The package of the torch family that a requirement is for, by its name or its wheel's; empty for another."""
+    wheel = _wheel(line)
+    return wheel["name"] if wheel else line.name if line.name in FAMILY else ""
+
+
+def _wheel(line: PipRequirement) -> re.Match[str] | None:
+    return _WHEEL.search(unquote(line.url)) if line.url else None
 
 
 def _of_conda(recipe: Recipe) -> list[AskedTorch]:

@@ -13,7 +13,7 @@ from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
 from builder.model.target import Place as Where
-from builder.resolve.asked import FAMILY, AskedTorch, asked_family, brings_torch
+from builder.resolve.asked import FAMILY, AskedTorch, asked_family, brings_torch, family_name
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
 from builder.resolve.python import python_pin
 from builder.resolve.stack import release
@@ -214,8 +214,8 @@ class Packer:
 
     def _pip(self, line: PipRequirement) -> None:
         name = line.name
-        if self.torch is not None and name in self.asked:
-            self._tell_again(name, text=line.text)
+        if self.torch is not None and family_name(line):
+            self._tell_again(family_name(line), text=line.text)
         elif self.torch is not None and name in TRITON:
             self.tell(line.text, "-", "comes with torch, in the version it was built for")
         elif self.where == "base" and name in PROTECTED and name in self.base.provides:

@@ -38,7 +38,7 @@ def wrong_vendor(target: Target) -> Iterator[Finding]:
         for marker in package_table().markers:
             if not _marks(marker, line) or marker.vendor == site.vendor or _left_out(line, target=target):
                 continue
-            if site.vendor in _on_default_index(line.name):
+            if site.vendor in _on_default_index(line):
                 continue
             message = (
                 f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {devices(site.vendor)}"
@@ -49,8 +49,11 @@ def wrong_vendor(target: Target) -> Iterator[Finding]:
             break
 
 
-def _on_default_index(name: str) -> tuple[Vendor, ...]:
-    return next((row.pypi for row in package_table().packages if row.name == name), ())
+def _on_default_index(line: PipRequirement) -> tuple[Vendor, ...]:
+    """Whom the file on the default index serves: Intel's extension is for CPUs there. It has no local version."""
+    if "+" in line.specifier:
+        return ()
+    return next((row.pypi for row in package_table().packages if row.name == line.name), ())
 
 
 def _marks(marker: VendorMarker, line: PipRequirement) -> bool:
