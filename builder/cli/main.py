@@ -77,9 +77,8 @@ def run(arguments: list[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
-    except click.Abort:
-        click.echo("interrupted", err=True)
-        return 130
+    except click.Abort as stop:
+        return _interrupted(stop.__cause__)  # click's answer to a KeyboardInterrupt
     except click.ClickException as error:
         return _usage(error)
     except BrokenPipeError:
@@ -89,8 +88,13 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         return _failure(error)
     except KeyboardInterrupt as stop:
-        click.echo("interrupted: nothing half-made is left", err=True)
-        return int(getattr(stop, "exit_code", 130))
+        return _interrupted(stop)
+
+
+def _interrupted(stop: BaseException | None) -> int:
+    """128 + the signal's number, as shells count; a build has cleaned up by now."""
+    click.echo("interrupted: nothing half-made is left", err=True)
+    return int(getattr(stop, "exit_code", 130))
 
 
 def _usage(error: click.ClickException) -> int:

@@ -69,26 +69,29 @@ def plan(target: Target) -> Build:
 def build_script(target: Target, *, image: str) -> str:
     """The call.
 
-    The base image is named: --system means another one with every release of the module. --accept-licenses is passed
-    on only where the user said so, and the prompt it saves can never be waited for. cotainr asks before it overwrites
-    and exits 0 when the answer is no: nothing may lie in its way (cotainr/cli.py of 2025.7.1).
+    The base image is named: --system means another one with every release of the module. --accept-licenses is given
+    only where the user said so, and asked for before minutes are spent: cotainr's own question comes late and ends in
+    a termios error without a terminal. cotainr asks before it overwrites and exits 0 when the answer is no: nothing
+    may lie in its way (cotainr/cli.py and util.py of 2025.7.1).
     """
     build = target.site.build
     part = f"{image}.part.sif"
     lines = [
         'cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"',
+        "# cotainr installs Miniforge: its licence is yours to accept, once.",
+        '[ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ] ||',
+        '    fail "the licence of Miniforge is not accepted: give --accept-licenses (by hand: RECIPE_ACCEPT_LICENSES=yes)"',
         *proxy_lines(target),
+        call("pick_runtime", "singularity", "apptainer"),
         "clear_binds",
         "export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        "# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes",
-        "licences=()",
-        'if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi',
         f"rm -f {part}",
+        "through_environment",
         "export PYTHONNOUSERSITE=1",
         f'"$cotainr" build {part} \\',
         f"  --base-image={shell.word(target.base.reference)} \\",
-        '  --conda-env=environment.yml "${licences[@]}" </dev/null',
+        "  --conda-env=environment.yml --accept-licenses </dev/null",
         call("put_in_place", part, image),
     ]
     title = f"Builds {image} with cotainr."

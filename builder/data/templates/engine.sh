@@ -74,6 +74,7 @@ zstd_if_possible() {
 setting() {
     [ -n "$2" ] || return 0
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"
+    all_settings+=("$1=$2")
 }
 
 # local_folder PATH: sets $inside to where a folder of this machine is seen by the build; empty when it is none.
@@ -120,6 +121,7 @@ package_settings() {
     folders=0
     inputs=${inputs:-$work/inputs}
     settings=$work/settings
+    all_settings=()
     mkdir -p "$inputs"
     : >"$settings"
     chmod 600 "$settings"
@@ -153,6 +155,20 @@ inside_build() {
     cp "$settings" "$inputs/settings"
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"
     if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then export "${flavour}ENV_SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"; fi
+}
+
+# through_environment: the same for a program that enters containers by itself (cotainr) and takes no binds.
+through_environment() {
+    local item binds
+    package_settings
+    [ "${#all_settings[@]}" -gt 0 ] || return 0
+    for item in "${all_settings[@]}"; do export "${flavour}ENV_$item"; done
+    # /mnt is in every image.
+    binds=$inputs:/mnt
+    for item in "${build_binds[@]}"; do
+        if [ "$item" != --bind ]; then binds=$binds,$item; fi
+    done
+    export "${flavour}_BIND=$binds"
 }
 
 # put_in_place PART FINAL: only a whole product gets its name.

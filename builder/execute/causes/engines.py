@@ -33,6 +33,8 @@ ENGINES = (
     cause(
         "licence",
         r"not accepted the Miniforge installer license",
+        r"licence of Miniforge is not accepted",
+        r"_display_miniforge_license_for_acceptance",  # without a terminal its question ends in a termios error
         r"Terms of Service have not been accepted",
         r"CondaToSNonInteractiveError",
         message="a licence has to be accepted first",

@@ -9,15 +9,17 @@ use_module load cotainr
 set -u
 
 cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
+# cotainr installs Miniforge: its licence is yours to accept, once.
+[ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ] ||
+    fail "the licence of Miniforge is not accepted: give --accept-licenses (by hand: RECIPE_ACCEPT_LICENSES=yes)"
+pick_runtime singularity apptainer
 clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
-# cotainr asks about the licence of Miniforge; the answer is yours to give, once: RECIPE_ACCEPT_LICENSES=yes
-licences=()
-if [ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ]; then licences=(--accept-licenses); fi
 rm -f digits-lumi-c.sif.part.sif
+through_environment
 export PYTHONNOUSERSITE=1
 "$cotainr" build digits-lumi-c.sif.part.sif \
   --base-image=docker://ubuntu:24.04 \
-  --conda-env=environment.yml "${licences[@]}" </dev/null
+  --conda-env=environment.yml --accept-licenses </dev/null
 put_in_place digits-lumi-c.sif.part.sif digits-lumi-c.sif
