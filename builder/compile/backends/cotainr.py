@@ -79,8 +79,9 @@ def build_script(target: Target, *, image: str) -> str:
     lines = [
         'cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"',
         "# cotainr installs Miniforge: its licence is yours to accept, once.",
-        '[ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ] ||',
-        '    fail "the licence of Miniforge is not accepted: give --accept-licenses (by hand: RECIPE_ACCEPT_LICENSES=yes)"',
+        'if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then',
+        '    fail "the licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"',
+        "fi",
         *proxy_lines(target),
         call("pick_runtime", "singularity", "apptainer"),
         "clear_binds",

@@ -10,8 +10,9 @@ set -u
 
 cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
 # cotainr installs Miniforge: its licence is yours to accept, once.
-[ "${RECIPE_ACCEPT_LICENSES:-no}" = yes ] ||
-    fail "the licence of Miniforge is not accepted: give --accept-licenses (by hand: RECIPE_ACCEPT_LICENSES=yes)"
+if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then
+    fail "the licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"
+fi
 pick_runtime singularity apptainer
 clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
