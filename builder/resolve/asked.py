@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 from urllib.parse import unquote
 
 from packaging.markers import Marker
@@ -52,15 +53,22 @@ class AskedTorch:
 
     def allows(self, version: str) -> bool:
         """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
-        try:
-            return self.specifier.contains(Version(version).base_version, prereleases=True)
-        except InvalidVersion:
-            return False
+        base = base_version(version)
+        return base is not None and self.specifier.contains(base, prereleases=True)
 
     def also(self, other: AskedTorch) -> AskedTorch:
         """Both requests at once, told by the first."""
         local, unclear = self.local or other.local, self.unclear or other.unclear
         return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
+
+
+@cache
+def base_version(version: str) -> Version | None:
+    """The release that a version leads to: 2.8.0 for 2.8.0a0+5228986c39; None for what is no version."""
+    try:
+        return Version(Version(version).base_version)
+    except InvalidVersion:
+        return None
 
 
 def asked_family(recipe: Recipe) -> dict[str, AskedTorch]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Literal
 
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec, Recipe
@@ -23,25 +25,30 @@ def candidates(site: Site) -> Iterator[BaseImage]:
     seen: set[str] = set()
     named = list(site.base_images)
     families = {image.family: image for image in reversed(named) if image.family}
-    rows = [row for family in families.values() for row in _family(family)]
+    rows = [
+        row
+        for family in families.values()
+        for row in _tags(family.family, name=family.reference.rpartition(":")[0], source=family.source)
+    ]
     for image in [*named, *rows]:
         if image.reference not in seen:
             seen.add(image.reference)
             yield image
 
 
-def _family(image: BaseImage) -> list[BaseImage]:
-    name = image.reference.rpartition(":")[0]
-    if image.family == "ngc-pytorch":
+@cache
+def _tags(family: Literal["", "ngc-pytorch", "intel-ipex"], *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
+    """The tags of a family's image that the tables are sure of."""
+    if family == "ngc-pytorch":
         return [
             BaseImage(
                 reference=f"{name}:{row.tag}",
-                source=image.source,
+                source=source,
                 python=".".join(row.python.split(".")[:2]),
                 provides={"torch": row.torch, "torchvision": "unknown"},
                 cuda=row.cuda,
                 glibc=UBUNTU_GLIBC.get(row.ubuntu),
-                family=image.family,
+                family=family,
             )
             for row in reversed(image_table().ngc_pytorch)
             if "torch" not in row.unsure and "cuda" not in row.unsure
@@ -61,10 +68,10 @@ def _family(image: BaseImage) -> list[BaseImage]:
             found.append(
                 BaseImage(
                     reference=reference,
-                    source=image.source,
+                    source=source,
                     python=ipex.python,
                     provides=kept,
-                    family=image.family,
+                    family=family,
                     glibc="2.35",
                 )
             )
@@ -130,8 +137,9 @@ def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Si
     has = image.provides["torch"]
     if torch and not torch.allows(has):
         message = f"'{torch.text}' is asked for, the base image '{image.reference}' brings torch {has}"
-        serve = [other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none"))]
-        fix = f"use container.base: {serve[0]}" if serve else "use container.python: env, or another torch"
+        serve = (other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none")))
+        other = next(serve, "")
+        fix = f"use container.base: {other}" if other else "use container.python: env, or another torch"
         yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
     if torch and (torch.unclear or (torch.local and torch.local not in has)):
         message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"

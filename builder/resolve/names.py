@@ -56,6 +56,7 @@ def python_name(conda: str) -> str | None:
     return _python_names().get(canonicalize_name(conda))
 
 
+@cache
 def is_cuda_library(conda: str) -> bool:
     """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
     return any(fnmatchcase(conda, pattern) for pattern in name_table().cuda_libraries)
