@@ -101,6 +101,9 @@ def _usage(error: click.ClickException) -> int:
     from builder.cli.show import show_findings
     from builder.model.finding import Finding
 
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
+        click.echo(error.format_message(), err=True)
+        return 2
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "recipe"
     message = error.format_message().rstrip(".")

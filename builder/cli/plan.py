@@ -22,7 +22,7 @@ from builder.model.finding import ConfigError, Finding, did_you_mean
     "--print",
     "name",
     metavar="FILE",
-    help="Print one file of the plan (Dockerfile, image.def, ...), and write nothing.",
+    help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
 @choices
 def command(
