@@ -11,7 +11,7 @@ set -u
 cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module is not loaded"
 # cotainr installs Miniforge: its licence is yours to accept, once.
 if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then
-    fail "the licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"
+    fail "licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"
 fi
 pick_runtime singularity apptainer
 clear_binds
