@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recipe_program import Room, program, run
+from recipe_program import EXAMPLE, TINY, Built, Room, build, program, run
 
 
 def needed(name: str) -> str:
@@ -72,3 +72,17 @@ def docker_daemon() -> str:
     if answer.code:
         pytest.fail(f"no Docker daemon answers at {address}: setup/docker.sh start", pytrace=False)
     return address
+
+
+@pytest.fixture(scope="session")
+def digits(rooms: Callable[[str], Room], base_sif: Path) -> Built:
+    """The example recipe, with torch, built and trained in."""
+    return build(rooms("digits"), EXAMPLE, base_sif)
+
+
+@pytest.fixture(scope="session")
+def tiny(rooms: Callable[[str], Room], base_sif: Path) -> Built:
+    """A recipe that uses every key and needs no torch, built by a user whose files nobody else may read."""
+    room = rooms("tiny")
+    room.write("notes.txt", "hello\n")
+    return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)

@@ -15,6 +15,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import builder
+
+EXAMPLE = Path(builder.__file__).parent / "data" / "recipes" / "mnist-local.yml"
+TINY = """
+    name: tiny
+    dependencies:
+      - pip: [six==1.16.0]
+    variables: {PRICE: "5 $HOME `id` 'x'"}
+    container:
+      system: [less]
+      env: {COLOUR: deep blue}
+      labels: {purpose: "a test, \\"quoted\\""}
+      files: {notes.txt: /opt/notes/notes.txt}
+      run:
+        - python -c "import six" && echo made >/opt/notes/made.txt
+      smoke: {imports: [six]}
+"""
 TORCH = "2.13.0"  # of the example recipe; the CPU build comes from pip's own settings or from PyTorch's index
 LIMIT = 540.0  # seconds that one build may take on a busy machine
 
@@ -111,6 +128,28 @@ class Room:
         left += [str(path) for path in self.folder.rglob(".state.json")]
         left += [str(path) for path in self.folder.rglob("inputs.recipe")]
         return left + processes(str(self.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """An image with the room it was built in."""
+
+    room: Room
+    recipe: Path
+    image: Path
+    plan: Path
+    done: Done
+
+    def build(self, *arguments: str | Path, **environment: str) -> Done:
+        """The same build once more."""
+        words = ("build", "local", self.recipe, "-o", self.image, *arguments)
+        return self.room.recipe(*words, **environment)
+
+
+def build(room: Room, recipe: Path, base: Path, *arguments: str, umask: int = -1) -> Built:
+    image = room.folder / "x.sif"
+    done = room.recipe("build", "local", recipe, "--base", base, "-o", image, *arguments, umask=umask).expect(0)
+    return Built(room=room, recipe=recipe, image=image, plan=room.folder / "x.plan", done=done)
 
 
 def find_links() -> list[str]:

@@ -5,67 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recipe_program import Done, Room, inside, labels, listing, report_of, run, superblock
-
-import builder
+from recipe_program import TINY, Built, Room, inside, labels, listing, report_of, run, superblock
 
 pytestmark = pytest.mark.engines
-
-EXAMPLE = Path(builder.__file__).parent / "data" / "recipes" / "mnist-local.yml"
-TINY = """
-    name: tiny
-    dependencies:
-      - pip: [six==1.16.0]
-    variables: {PRICE: "5 $HOME `id` 'x'"}
-    container:
-      system: [less]
-      env: {COLOUR: deep blue}
-      labels: {purpose: "a test, \\"quoted\\""}
-      files: {notes.txt: /opt/notes/notes.txt}
-      run:
-        - python -c "import six" && echo made >/opt/notes/made.txt
-      smoke: {imports: [six]}
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """An image with the room it was built in."""
-
-    room: Room
-    recipe: Path
-    image: Path
-    plan: Path
-    done: Done
-
-    def build(self, *arguments: str | Path, **environment: str) -> Done:
-        """The same build once more."""
-        words = ("build", "local", self.recipe, "-o", self.image, *arguments)
-        return self.room.recipe(*words, **environment)
-
-
-def build(room: Room, recipe: Path, base: Path, *arguments: str, umask: int = -1) -> Built:
-    image = room.folder / "x.sif"
-    done = room.recipe("build", "local", recipe, "--base", base, "-o", image, *arguments, umask=umask).expect(0)
-    return Built(room=room, recipe=recipe, image=image, plan=room.folder / "x.plan", done=done)
-
-
-@pytest.fixture(scope="session")
-def digits(rooms: Callable[[str], Room], base_sif: Path) -> Built:
-    """The example recipe, with torch, built and trained in."""
-    return build(rooms("digits"), EXAMPLE, base_sif)
-
-
-@pytest.fixture(scope="session")
-def tiny(rooms: Callable[[str], Room], base_sif: Path) -> Built:
-    """A recipe that uses every key and needs no torch, built by a user whose files nobody else may read."""
-    room = rooms("tiny")
-    room.write("notes.txt", "hello\n")
-    return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)
 
 
 # --- the example -----------------------------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ remove_work() {
         chmod -R u+rwX "$work" 2>/dev/null || true
         rm -rf "$work"
     fi
-    rm -rf inputs.recipe
+    # What is not whole stays under no name; this runs in the plan folder.
+    rm -rf inputs.recipe ./*.part ./*.part.sif
 }
 
 # temporary_folder DEFAULT CACHE: sets $work, which is removed at the end, and the engines' own variables.

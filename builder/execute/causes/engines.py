@@ -53,6 +53,12 @@ ENGINES = (
         fix="give --accept-licenses, and remove what the question is about",
     ),
     cause(
+        "wrapper-on-path",
+        r"Remove (?P<path>.+) from PATH before running the tool",  # construct.py of hpc-container-wrapper 0.4.2
+        message="an installation of Tykky is on PATH, and it makes no other one then: {path}",
+        fix="take its bin/ out of PATH and build again",
+    ),
+    cause(
         "docker-rights",
         r"permission denied while trying to connect to the [Dd]ocker",
         message="you may not use the Docker daemon of this machine",
