@@ -86,6 +86,7 @@ def play(plan: Plan, folder: Path, *, source: Path, programs: Path) -> list[list
         "LC_ALL": "C.UTF-8",
         "STAND_IN_LOG": str(log),
         "RECIPE_TMPDIR": str(folder.parent / "tmp"),
+        "RECIPE_ACCEPT_LICENSES": "yes",
         "SLURM_JOB_ID": "17",
         "SLURM_JOB_NODELIST": "node1",
         "SLURM_JOB_NUM_NODES": "1",
