@@ -92,10 +92,17 @@ class Packer:
             pip_lines=tuple(self.pip),
             pip_options=option_lines(self.recipe.pip_options, own_torch=self.torch is not None),
             constraints=self._constraints(),
-            protected=PROTECTED if self.where == "base" else (),
+            protected=self._protected(),
             torch=self.torch,
         )
         return Packed(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
+
+    def _protected(self) -> tuple[str, ...]:
+        """What the installer leaves out; what is asked for and not known to be in the image is installed."""
+        if self.where != "base":
+            return ()
+        asked = {line.name for line in self.recipe.pip} - {*FAMILY, *TRITON, *self.base.provides}
+        return tuple(name for name in PROTECTED if name not in asked)
 
     def _python(self, python: str | None) -> None:
         pin = python_pin(self.recipe)
@@ -123,9 +130,9 @@ class Packer:
         for channel in [channel for channel in channels if channel in unused and self.where == "conda"]:
             channels.remove(channel)
             self.tell(f"channel {channel}", "-", "its builds are not used on this site")
-        if channels == ["nodefaults"] and self.where == "conda":
-            channels = ["conda-forge", "nodefaults"]
-            self.tell("-", "channel conda-forge", "no other channel is left for Python and the rest")
+        if not {*channels} - {"nodefaults", "nvidia"} and self.where == "conda":
+            channels.insert(0, "conda-forge")
+            self.tell("-", "channel conda-forge", "no channel is left that has Python")
         return tuple(channels)
 
     def _torch_family(self) -> None:
