@@ -107,7 +107,15 @@ uv_install() {
 torch() {
     has requirements-torch.txt || return 0
     say "PyTorch, from its own index"
-    uv_install -r "$here/requirements-torch.txt"
+    # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
+    if grep -q '^--index-url ' "$here/requirements-torch.txt"; then
+        (
+            unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL
+            uv_install -r "$here/requirements-torch.txt"
+        )
+    else
+        uv_install -r "$here/requirements-torch.txt"
+    fi
 }
 
 packages() {
