@@ -3,7 +3,7 @@
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone, no engine
 #   lint     ruff, mypy, shellcheck
-#   golden   rewrites the golden files in the checkout
+#   golden   rewrites tests/golden and the answers in tests/resolve
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
 # Further arguments go to pytest. The exit code is that of the tests.
 set -euo pipefail
@@ -84,7 +84,7 @@ lint() { # all linters, also after one that finds something
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
     cd "$CHECKOUT"
     PYTHONPATH=$CHECKOUT PYTHONDONTWRITEBYTECODE=1 \
-        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_golden.py --update-golden "$@"
+        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_{golden,resolve}.py --update-golden "$@"
 }
 
 bench() {
