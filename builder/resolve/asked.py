@@ -98,6 +98,10 @@ def _of_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[AskedT
     return found
 
 
+def _short(line: PipRequirement) -> str:
+    return line.text.partition(" --hash")[0]
+
+
 def family_name(line: PipRequirement) -> str:
     """The package of the torch family that a requirement is for, by its name or its wheel's; empty for another."""
     wheel = _wheel(line)

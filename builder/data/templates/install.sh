@@ -122,7 +122,12 @@ packages() {
     if has requirements.txt; then
         say "Python packages"
         set -- -r "$here/requirements.txt"
-        if has constraints.txt; then set -- "$@" -c "$here/constraints.txt"; fi
+        if grep -qxe --require-hashes "$here/requirements.txt"; then
+            # Such a file lists everything. What is here already, the site's torch, has no hash in it.
+            set -- "$@" --no-deps
+        elif has constraints.txt; then
+            set -- "$@" -c "$here/constraints.txt"
+        fi
         # uv passes over these options of pip's in a file, and takes them on its command line.
         if grep -qxe --pre "$here/requirements.txt"; then set -- "$@" --prerelease allow; fi
         # shellcheck disable=SC2013 # a host is one word

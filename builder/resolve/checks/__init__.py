@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     packages.default_wheel,
     packages.torch_pin,
     packages.build_needs,
+    packages.hashes,
     packages.package_cuda,
     conda.conda_builds,
     conda.conda_default,

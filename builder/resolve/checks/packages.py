@@ -165,6 +165,18 @@ def package_cuda(target: Target) -> Iterator[Finding]:
         yield Finding(code="package-cuda", message=message, at=_at(target.recipe, line), fix=fix)
 
 
+def hashes(target: Target) -> Iterator[Finding]:
+    """One call of pip asks a hash of everything as soon as one line has a hash, and the site's torch has none."""
+    recipe = target.recipe
+    hashed = [line for line in recipe.pip if line.hashes]
+    if target.backend not in ("cotainr", "tykky") or not target.environment.torch_lines:
+        return
+    if hashed or recipe.pip_options.require_hashes:
+        at = _at(recipe, hashed[0]) if hashed else Place(file=recipe.file)
+        message = f"{target.backend} installs in one call of pip, and the file has no hash of the torch for this site"
+        yield Finding(code="pip-hashes", message=message, at=at, fix="leave the hashes out of the file")
+
+
 def build_needs(target: Target) -> Iterator[Finding]:
     """Packages that are compiled when they are installed, against a torch that must be there already."""
     for line in target.recipe.pip:
