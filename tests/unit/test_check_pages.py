@@ -1,0 +1,118 @@
+"""Every code that resolve and compile can give has a page, and the example of every page is what really happens."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.cli.show import finding_lines
+from builder.compile.plan import compile_plan
+from builder.model.catalog import load_site
+from builder.model.finding import BuilderError, Finding
+from builder.model.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "checks"
+NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "README")
+FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```(?:yaml|text)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"^```console\n\$ recipe check (?P<words>[^\n]+)\n(?P<shown>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# The site's file is refused before: see the page.
+WITHOUT_EXAMPLE = {"tykky-path"}
+
+
+def codes() -> set[str]:
+    """Every code in the source; a backend's name stands for itself and for every key that it cannot serve."""
+    found: set[str] = set()
+    for folder in ("resolve", "compile"):
+        for path in sorted((ROOT / "builder" / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                    code = next(word.value for word in node.keywords if word.arg == "code")
+                    found |= {code.value} if isinstance(code, ast.Constant) else set()
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("unserved"):
+                    found |= set(_unserved(node))
+    return found
+
+
+def _unserved(call: ast.Call) -> Iterator[str]:
+    words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("keys", "backend")}
+    for key in words.get("keys", ("constraints",)):
+        yield f"{words['backend']}-{key}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A page in its parts."""
+
+    level: str
+    files: dict[str, str]
+    words: tuple[str, ...]
+    shown: str
+
+
+def page_of(code: str) -> Page:
+    text = (PAGES / f"{code}.md").read_text(encoding="utf-8")
+    assert text.startswith(f"# {code}\n"), code
+    level = re.search(r"Level: (error|warning|note)\.$", text, re.MULTILINE)
+    assert level, code
+    call = CALL.search(text)
+    files = {match["name"]: match["text"] for match in FILE.finditer(text)}
+    words = tuple(shlex.split(call["words"])) if call else ()
+    return Page(level=level[1], files=files, words=words, shown=call["shown"] if call else "")
+
+
+def findings_of(page: Page) -> tuple[Finding, ...]:
+    """What the page's command finds; its files lie in the current folder."""
+    words = list(page.words)
+    options = {}
+    while words[0].startswith("--"):
+        name, value, *words = words
+        options[name.removeprefix("--")] = value
+    site, env = words
+    try:
+        return compile_plan(resolve(load_recipe(Path(env)), load_site(site), context=Context(**options))).findings
+    except BuilderError as error:
+        return error.findings
+
+
+def test_every_code_has_a_page_and_every_page_a_code() -> None:
+    assert set(NAMES) == codes()
+
+
+def test_the_list_has_every_page_under_its_level() -> None:
+    text = (PAGES / "README.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## (Errors|Warnings|Notes)$", text, flags=re.MULTILINE)[1:]
+    for title, part in zip(parts[::2], parts[1::2], strict=True):
+        listed = re.findall(r"^\| \[([a-z-]+)\]\(\1\.md\) \| [^|]+ \|$", part, re.MULTILINE)
+        assert listed == [code for code in NAMES if f"{page_of(code).level.title()}s" == title]
+
+
+@pytest.mark.parametrize("code", [code for code in NAMES if code not in WITHOUT_EXAMPLE])
+def test_the_example_is_what_happens(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = page_of(code)
+    assert page.files, code
+    monkeypatch.chdir(tmp_path)
+    for name, text in page.files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    for folder_or_file in ("mypackage", "notes.txt"):  # what recipes of pages name beside themselves
+        if any(folder_or_file in text for text in page.files.values()):
+            Path(folder_or_file).mkdir()
+            (Path(folder_or_file) / "pyproject.toml").touch()
+    found = [finding for finding in findings_of(page) if finding.code == code]
+    assert page.shown == "".join(f"{line}\n" for finding in found for line in finding_lines(finding))
+    assert found
+    assert found[0].level == page.level
+
+
+def test_the_addresses_of_machine_output_are_pages() -> None:
+    source = (ROOT / "builder" / "cli" / "findings_output.py").read_text(encoding="utf-8")
+    assert 'f"docs/checks/{code}.md"' in source
