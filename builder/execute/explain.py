@@ -15,7 +15,12 @@ _KILLED = 137
 _LOUD = re.compile(r"\s*(?:FATAL|CRITICAL|ERROR|[Ee]rror|[A-Z]\w*(?:Error|Exception))\b")
 _FILLER = re.compile(
     r"\s*(?:note:|hint:|INFO:|WARNING:|\[end of output\]|See above|Traceback|During handling|\^+$|[-=~ ]+$|#)"
+    # What engines say of any command that fails in a build; the command's own words stand before it.
+    r"|FATAL:.* while running %post section: exit status \d+$"
+    r"|(?:ERROR: failed to solve: process|executor failed running) .*exit code: \d+$"
+    r"|> \[.*\]|Dockerfile:\d+$|\d+ \| "  # where in the Dockerfile it was
 )
+_BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a line of a command
 
 
 def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "") -> Finding:
@@ -53,7 +58,8 @@ def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | Non
 
 def last_word(tail: Sequence[str]) -> str:
     """Find the line that most likely says what happened: the last loud one, else the last one that is no filler."""
-    lines = [line.strip() for line in tail[-60:] if line.strip() and not _FILLER.match(line)]
+    said_by_commands = (_BUILDKIT.sub("", line.strip(), count=1) for line in tail[-60:])
+    lines = [line.strip() for line in said_by_commands if line.strip() and not _FILLER.match(line)]
     loud = [line for line in lines[-25:] if _LOUD.match(line)]
     said = (loud or lines or [""])[-1]
     return said if len(said) <= 200 else said[:197] + "..."

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recipe_program import TORCH, Done, Room, inside, labels, report_of, run
-from stand_ins.images import docker, stand_in_ngc_pytorch
+from recipe_program import TORCH, Done, Room, inside, labels, report_of, run, superblock
+from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
 from stand_ins.wheels import write_wheel
 
 pytestmark = pytest.mark.engines
@@ -140,3 +140,34 @@ def test_a_command_that_damages_torch_ends_the_build(ngc: Ngc) -> None:
     assert "9.9.9 now" in done.err
     assert not (ngc.room.folder / "damage.sif").exists()
     assert ngc.room.left_behind() == []
+
+
+def test_a_command_that_fails_under_docker_is_cited(ngc: Ngc) -> None:
+    text = RECIPE.replace("container:", "container:\n      run: [cp /no/such/file /opt]")
+    recipe = ngc.room.write("failing.yml", text)
+    done = ngc.recipe("build", ngc.site, recipe, "-o", ngc.room.folder / "failing.sif").expect(5)
+    assert "cp: cannot stat '/no/such/file'" in done.err
+    assert ngc.room.left_behind() == []
+
+
+def test_an_archive_is_converted_by_hand_elsewhere(
+    rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path
+) -> None:
+    """As for MareNostrum 5: built where Docker is, copied, converted where Docker is not."""
+    del docker_daemon
+    room = rooms("by-hand")
+    site = room.site(
+        "stand-in-gpp", SITE.format(base=stand_in_debian(base_tar), torch="0").replace('provides: {torch: "0"}', "")
+    )
+    plan, there = room.folder / "kit", room.folder / "there"
+    recipe = room.write("hand.yml", "name: hand\ndependencies: [{pip: [six==1.16.0]}]\n")
+    room.recipe("plan", site, recipe, "-o", plan).expect(0)
+    run(["bash", plan / "1-build-image.sh"], env=room.environment()).expect(0)
+    plan.rename(there)
+    without_docker = room.environment(DOCKER_HOST="unix:///nowhere", RECIPE_TMPDIR=str(room.tmp))
+    run(["bash", there / "2-convert.sh"], env=without_docker, cwd=room.folder).expect(0)
+    image = there / "hand-stand-in-gpp.sif"
+    assert inside(image, "python3", "-c", "import six; print(six.__version__)") == "1.16.0\n"
+    assert "Compression zstd" in superblock(image)
+    assert room.left_behind() == []
+    docker("image", "rm", *docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "recipe/hand-*").split())

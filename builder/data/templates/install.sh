@@ -152,7 +152,8 @@ files() {
 run() {
     has run.sh || return 0
     say "the recipe's own commands"
-    PATH="$prefix/bin:$PATH" sh -e "$here/run.sh"
+    # -x: the log says which command failed.
+    PATH="$prefix/bin:$PATH" sh -ex "$here/run.sh"
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
     fi

@@ -155,6 +155,21 @@ KNOWN = [
         "conda",
     ),
     ("CondaInstall:-: You have not accepted the Miniforge installer license. Aborting!", "licence", "licence"),
+    (
+        "recipe: error: licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES",
+        "licence",
+        "licence",
+    ),
+    (
+        "in _display_miniforge_license_for_acceptance\ntermios.error: (25, 'Inappropriate ioctl for device')",
+        "licence",
+        "licence",
+    ),
+    (
+        "[ ERROR ] Remove ['/projappl/x/env'] from PATH before running the tool, otherwise the tool might not work",
+        "wrapper-on-path",
+        "/projappl/x/env",
+    ),
     (COTAINR_OVERWRITE, "overwrite-refused", "'/scratch/x.sif'"),
     ("EOFError: EOF when reading a line", "prompt", "question"),
     (
@@ -303,3 +318,39 @@ def test_braces_in_a_log_do_no_harm() -> None:
 )
 def test_last_word(tail: list[str], expected: str) -> None:
     assert last_word(tail) == expected
+
+
+BUILDKIT_OLD = """\
+#5 0.344 one
+#5 0.368 cp: cannot stat '/no/such/file': No such file or directory
+#5 ERROR: executor failed running [/bin/sh -c sh run.sh]: exit code: 1
+------
+ > [2/2] RUN sh run.sh:
+------
+executor failed running [/bin/sh -c sh run.sh]: exit code: 1
+"""
+BUILDKIT_NEW = """\
+#5 0.368 cp: cannot stat '/no/such/file': No such file or directory
+#5 ERROR: process "/bin/sh -c sh run.sh" did not complete successfully: exit code: 1
+------
+ > [2/2] RUN sh run.sh:
+0.368 cp: cannot stat '/no/such/file': No such file or directory
+------
+Dockerfile:2
+--------------------
+   1 |     FROM x
+   2 | >>> RUN sh run.sh
+--------------------
+ERROR: failed to solve: process "/bin/sh -c sh run.sh" did not complete successfully: exit code: 1
+"""
+APPTAINER = """\
++ cp /no/such/file /opt
+cp: cannot stat '/no/such/file': No such file or directory
+FATAL:   While performing build: while running engine: while running %post section: exit status 1
+"""
+
+
+@pytest.mark.parametrize("text", [BUILDKIT_OLD, BUILDKIT_NEW, APPTAINER], ids=["buildkit-20", "buildkit", "apptainer"])
+def test_a_command_of_the_build_is_cited_and_not_its_engine(text: str) -> None:
+    finding = explain(STEP, text.splitlines(), 1)
+    assert finding.message.endswith(": cp: cannot stat '/no/such/file': No such file or directory")
