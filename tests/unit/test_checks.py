@@ -1,0 +1,398 @@
+"""The checks one by one: what each says and where, and that ordinary recipes are left in peace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.cli.show import finding_lines
+from builder.compile.plan import compile_plan
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import BuilderError, Finding, errors
+from builder.model.load import load_recipe
+from builder.model.site import Vendor
+from builder.model.target import Context, Target
+from builder.resolve.driver import kernel_driver
+from builder.resolve.target import resolve
+
+GPU_SITES = {"lumi-g": "amd", "frontier": "amd", "dawn": "intel", "mn5": "nvidia"}
+
+
+class Bench:
+    """Writes a recipe and says what becomes of it on a site."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def recipe(self, *lines: str, conda: tuple[str, ...] = (), more: str = "", **files: str) -> Path:
+        for name, text in files.items():
+            (self.folder / f"{name}.txt").write_text(text)
+        if not conda and not more:
+            path = self.folder / "requirements.txt"
+            path.write_text("".join(f"{line}\n" for line in lines))
+            return path
+        path = self.folder / "environment.yml"
+        head = "name: demo\nchannels: [conda-forge]\ndependencies:\n"
+        body = [f"  - {text}\n" for text in conda or ("python=3.12",)]
+        body += ["  - pip:\n", *[f"    - {line}\n" for line in lines]] if lines else []
+        path.write_text(head + "".join(body) + more)
+        return path
+
+    def target(self, site: str, *lines: str, conda: tuple[str, ...] = (), more: str = "", **files: str) -> Target:
+        return resolve(
+            load_recipe(self.recipe(*lines, conda=conda, more=more, **files)), load_site(site), context=Context()
+        )
+
+    def found(
+        self, site: str, *lines: str, conda: tuple[str, ...] = (), more: str = "", **context: str
+    ) -> tuple[Finding, ...]:
+        recipe = load_recipe(self.recipe(*lines, conda=conda, more=more), shown="demo")
+        try:
+            return compile_plan(resolve(recipe, load_site(site), context=Context(**context))).findings
+        except BuilderError as error:
+            return error.findings
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def said(found: tuple[Finding, ...], code: str) -> list[str]:
+    return ["\n".join(finding_lines(finding)) for finding in found if finding.code == code]
+
+
+def codes(found: tuple[Finding, ...], *levels: str) -> set[str]:
+    return {finding.code for finding in found if finding.level in (levels or ("error", "warning"))}
+
+
+def family(target: Target) -> tuple[str, ...]:
+    return target.environment.torch_lines
+
+
+# --- ordinary recipes are left in peace -------------------------------------------------------------------------------
+
+ORDINARY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "numbers": ((), ("python=3.12", "numpy=2.2", "scipy=1.15", "pandas=2.2")),
+    "plots": ((), ("python=3.11", "matplotlib=3.10", "cartopy=0.24", "ffmpeg=7")),
+    "torch": (("torch==2.8.0", "torchvision==0.23.0"), ("python=3.12",)),
+    "torch-any-python": (("torch==2.8.0",), ("python",)),
+    "training": (("torch==2.8.0", "accelerate==1.10.0", "transformers==4.55.0", "datasets==4.0.0"), ()),
+    "lightning": (("torch>=2.6,<2.9", "lightning==2.5.2", "torchmetrics==1.8.0"), ()),
+    "graph": (("torch==2.8.0", "torch-geometric==2.6.1", "nvidia-ml-py==12.560.30"), ()),
+    "cpu-words": (("cudatools-not==1.0", "curated-transformers==2.0", "cu-cal==1.1", "xpublish==0.4"), ()),
+    "freeze": (("torch==2.8.0", "nvidia-cublas-cu12==12.8.4.1", "nvidia-nccl-cu12==2.27.3", "triton==3.4.0"), ()),
+    "markers": (("torch==2.8.0", "onnxruntime-gpu==1.22.0; sys_platform == 'win32'", "pywin32; os_name == 'nt'"), ()),
+}
+# What the site's own state says about any recipe: the old driver of MareNostrum 5.
+INHERENT = {"mn5": {"cuda-minor"}}
+
+
+@pytest.mark.parametrize("site", list(site_files()))
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_recipe_is_not_warned_of(name: str, site: str, bench: Bench) -> None:
+    lines, conda = ORDINARY[name]
+    assert codes(bench.found(site, *lines, conda=conda)) <= INHERENT.get(site, set())
+
+
+@pytest.mark.parametrize(
+    "line", ["jax[cuda12]==0.6.2", "onnxruntime-gpu==1.22.0", "cupy-cuda12x==13.6.0", "vllm==0.10.2"]
+)
+def test_a_vendors_own_packages_are_at_home(line: str, bench: Bench) -> None:
+    assert codes(bench.found("mn5", line, conda=("python=3.12",))) <= {"cuda-minor"}
+
+
+@pytest.mark.parametrize(
+    "line", ["jax[rocm]==0.6.2", "cupy-rocm-7-0==14.0.0", "onnxruntime-rocm==1.22.2", "bitsandbytes==0.50.2"]
+)
+def test_amds_packages_are_at_home(line: str, bench: Bench) -> None:
+    assert codes(bench.found("lumi-g", line)) == set()
+
+
+def test_intels_extension_of_its_own_index_is_at_home(bench: Bench) -> None:
+    lines = (
+        "--extra-index-url https://pytorch-extension.intel.com/release-whl/stable/xpu/us/",
+        "torch==2.8.0",
+        "intel-extension-for-pytorch==2.8.10+xpu",
+    )
+    assert codes(bench.found("dawn", *lines, conda=("python=3.11",))) == set()
+
+
+# --- packages of another vendor ---------------------------------------------------------------------------------------
+
+FOREIGN = [
+    ("lumi-g", "onnxruntime-gpu==1.22.0", "NVIDIA", "AMD GPUs", "for AMD there is: onnxruntime-rocm 1.22.2.post*, "
+     "onnxruntime-migraphx from 1.23 on (glibc 2.34)"),
+    ("dawn", "onnxruntime-gpu==1.22.0", "NVIDIA", "Intel GPUs", "for Intel there is: onnxruntime-openvino"),
+    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm (on PyPI up to "
+     "2.14.0.600, newer at repo.radeon.com/rocm/manylinux)"),
+    ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
+    ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "leave it out: no build for Intel is known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("site", "line", "made_for", "has", "fix"), FOREIGN)
+def test_a_package_of_another_vendor(site: str, line: str, made_for: str, has: str, fix: str, bench: Bench) -> None:
+    found = bench.found(site, "numpy==2.2.0", line)
+    message = f"error: '{line}' works on {made_for} devices only, '{site}' has {has}\n  at:  demo:2\n  fix: {fix}"
+    assert said(found, "package-vendor") == [message]
+
+
+def test_on_cpus_another_vendors_package_is_a_warning(bench: Bench) -> None:
+    found = bench.found("local", "cupy-cuda12x==13.6.0")
+    assert said(found, "package-vendor")[0].startswith("warning: 'cupy-cuda12x==13.6.0' works on NVIDIA devices only, ")
+    assert codes(bench.found("local", "intel-extension-for-pytorch==2.8.0")) == set()
+
+
+DEFAULT_WHEELS = [
+    ("lumi-g", "jax==0.6.2", "CPU"),
+    ("mn5", "jax==0.6.2", "CPU"),
+    ("mn5", "tensorflow==2.19.0", "CPU"),
+    ("dawn", "onnxruntime==1.22.0", "CPU"),
+    ("frontier", "xformers==0.0.32.post2", "NVIDIA"),
+    ("dawn", "intel-extension-for-pytorch==2.8.0", "CPU"),
+]
+
+
+@pytest.mark.parametrize(("site", "line", "built"), DEFAULT_WHEELS)
+def test_the_default_wheel_would_lose_the_gpu(site: str, line: str, built: str, bench: Bench) -> None:
+    found = said(bench.found(site, line, conda=("python=3.12",)), "default-wheel")
+    assert len(found) == 1
+    message = f"error: '{line}' from the default index is built for {built}: on '{site}' it would run without the GPU"
+    assert found[0].startswith(f"{message}\n  at:  demo:6\n  fix: ")
+
+
+def test_cpu_may_be_meant(bench: Bench) -> None:
+    more = "container:\n  gpu: [amd, cpu]\n"
+    assert codes(bench.found("lumi-g", "jax==0.6.2", more=more)) == set()
+    assert codes(bench.found("lumi-g", conda=("python=3.12", "jax=0.6.2", "jaxlib=0.6.2"), more=more)) == set()
+
+
+def test_a_plugin_beside_it_serves_jax(bench: Bench) -> None:
+    assert codes(bench.found("mn5", "jax==0.6.2", "jax-cuda12-plugin==0.6.2", conda=("python=3.12",)), "error") == set()
+
+
+def test_a_release_before_the_first_for_the_vendor(bench: Bench) -> None:
+    (text,) = said(bench.found("lumi-g", "bitsandbytes==0.45.0"), "default-wheel")
+    assert text == (
+        "error: 'bitsandbytes==0.45.0' has no build for AMD GPUs: the first one known is 0.49.2\n"
+        "  at:  demo:1\n  fix: use bitsandbytes>=0.49.2"
+    )
+
+
+CUDA_NAMES = [
+    ("cupy-cuda13x==13.6.0", "13"),
+    ("jax[cuda13]==0.7.2", "13"),
+    ("nvidia-dali-cuda130==1.52.0", "13"),
+]
+
+
+@pytest.mark.parametrize(("line", "major"), CUDA_NAMES)
+def test_a_package_for_a_newer_cuda_than_the_driver(line: str, major: str, bench: Bench) -> None:
+    (text,) = said(bench.found("mn5", line, conda=("python=3.12",)), "package-cuda")
+    assert text == (
+        f"error: '{line}' is built for CUDA {major}, the driver of 'mn5' is 535.86.10\n"
+        f"  at:  demo:6\n  fix: use a build for CUDA {int(major) - 1}"
+    )
+    newer = bench.found("mn5", line, conda=("python=3.12",), driver="580.65.06")
+    assert said(newer, "package-cuda") == []
+
+
+# --- conda ------------------------------------------------------------------------------------------------------------
+
+CONDA = [
+    ("lumi-g", "cupy=13.4", "built for NVIDIA GPUs: on 'lumi-g' it would not work"),
+    ("dawn", "jax=0.6", "built for NVIDIA GPUs and for CPUs: on 'dawn' it would run without the GPU"),
+    ("frontier", "tensorflow-gpu=2.18", None),
+    ("lumi-g", "tensorflow=2.18", "built for NVIDIA GPUs and for CPUs: on 'lumi-g' it would run without the GPU"),
+]
+
+
+@pytest.mark.parametrize(("site", "spec", "ends"), CONDA)
+def test_conda_has_no_build_for_the_gpus(site: str, spec: str, ends: str | None, bench: Bench) -> None:
+    (text,) = said(bench.found(site, conda=("python=3.12", spec)), "conda-default")
+    assert text.startswith(f"error: '{spec}' from conda is {ends or 'built for NVIDIA GPUs'}")
+    assert "\n  at:  demo:5\n  fix: for " in text
+
+
+def test_conda_builds_for_nvidia_are_at_home_there(bench: Bench) -> None:
+    assert codes(bench.found("mn5", conda=("python=3.12", "cupy=13.4", "jax=0.6.2=cuda126py312_0"))) == set()
+
+
+def test_a_cuda_build_that_would_be_installed_is_an_error(bench: Bench) -> None:
+    (text,) = said(bench.found("lumi-g", conda=("python=3.12", "openmm=8.2=py312_cuda12_0")), "conda-build")
+    assert text == (
+        "error: 'openmm=8.2=py312_cuda12_0' is a CUDA build, 'lumi-g' has AMD GPUs\n"
+        "  at:  demo:5\n  fix: leave out the build string"
+    )
+
+
+def test_what_is_left_out_or_replaced_may_have_a_cuda_build(bench: Bench) -> None:
+    conda = ("python=3.12", "cudnn=8.9=cuda12_0", "torchvision=0.21.0=cuda126_py312_0", "libmagma=2.9=cuda126_0")
+    target = bench.target("lumi-g", "torch==2.6.0", conda=conda)
+    assert target.environment.conda == ("python=3.12", "pip")
+    assert family(target) == ("torch==2.6.0+rocm6.2.4", "torchvision==0.21.0+rocm6.2.4")
+    assert errors(target.findings) == ()
+
+
+# --- which torch ------------------------------------------------------------------------------------------------------
+
+CHOICES = [
+    (("torchvision==0.21.0",), "lumi-g", ("torch==2.6.0+rocm6.2.4", "torchvision==0.21.0+rocm6.2.4")),
+    (("torch", "torchvision==0.21.0"), "lumi-g", ("torch==2.6.0+rocm6.2.4", "torchvision==0.21.0+rocm6.2.4")),
+    (("torch", "torchaudio"), "frontier", ("torch==2.11.0+rocm7.1", "torchaudio==2.11.0+rocm7.1")),
+    (("vllm==0.10.2",), "mn5", ("torch==2.8.0+cu129",)),
+    (("torch<2.10", "xformers"), "mn5", ("torch==2.9.1+cu128",)),
+    (("torch==2.6.0+rocm6.1",), "lumi-g", ("torch==2.6.0+rocm6.1",)),
+    (("torch==2.6.0", "torchvision==0.21.0+rocm6.1"), "lumi-g",
+     ("torch==2.6.0+rocm6.1", "torchvision==0.21.0+rocm6.1")),
+    (("torch[opt-einsum]==2.8.0",), "lumi-g", ("torch[opt-einsum]==2.8.0+rocm6.4",)),
+    (("torch==2.8.0; sys_platform == 'linux'", "torch==2.2.2; sys_platform == 'darwin'"), "local",
+     ("torch==2.8.0+cpu",)),
+    (("torch @ https://download.pytorch.org/whl/rocm6.3/torch-2.8.0%2Brocm6.3-cp312-cp312-linux_x86_64.whl",),
+     "lumi-g", ("torch==2.8.0+rocm6.3",)),
+    (("torch @ https://example.org/torch-2.7.1-cp312-cp312-manylinux_2_28_x86_64.whl",), "local",
+     ("torch==2.7.1+cpu",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "site", "became"), CHOICES)
+def test_the_release_suits_everything_that_is_asked(
+    lines: tuple[str, ...], site: str, became: tuple[str, ...], bench: Bench
+) -> None:
+    target = bench.target(site, *lines, conda=("python=3.12",), more="container:\n  python: env\n")
+    assert family(target) == became
+    assert not [line for line in target.environment.pip_lines if "torch" in line]
+
+
+@pytest.mark.parametrize("first", ["torch", "accelerate==1.10.0"])
+def test_constraints_on_torch_count(first: str, bench: Bench) -> None:
+    target = bench.target("local", "-c limits.txt", first, limits="torch==2.4.1\nnumpy<3\n")
+    assert family(target) == ("torch==2.4.1+cpu",)
+    assert target.environment.constraints == ("torch==2.4.1+cpu", "numpy<3")
+
+
+def test_requests_of_conda_and_pip_hold_together(bench: Bench) -> None:
+    target = bench.target("lumi-g", "torch>=2.5", conda=("python=3.12", "pytorch<2.7"))
+    assert family(target) == ("torch==2.6.0+rocm6.2.4",)
+    (text,) = said(bench.found("lumi-g", "torch==2.8.0", conda=("python=3.12", "pytorch=2.6")), "torch-unknown")
+    assert text.startswith("error: 'torch==2.8.0' fits no torch that the tables know\n  at:  demo:7\n")
+
+
+PYTHON_RANGES = [
+    ("python", "torch==2.6.0", "python=3.12"),
+    ("python>=3.9", "torch==2.0.1", "python>=3.9,3.11.*"),
+    ("python>=3.10,<3.12", "torch==2.8.0", "python>=3.10,<3.12,3.11.*"),
+    ("python>=3.13", "torch==2.8.0", "python>=3.13,3.13.*"),
+    ("python=3.12.4", "torch==2.8.0", "python=3.12.4"),
+    ("python>=3.12.4", "torch==2.8.0", "python>=3.12.4,3.12.*"),
+]
+
+
+@pytest.mark.parametrize(("python", "torch", "became"), PYTHON_RANGES)
+def test_a_range_of_pythons_is_held_to_what_torch_has(python: str, torch: str, became: str, bench: Bench) -> None:
+    site = "local" if torch == "torch==2.0.1" else "lumi-g"
+    conda = (python, "ffmpeg") if site == "local" else (python,)
+    assert bench.target(site, torch, conda=conda).environment.conda[0] == became
+
+
+def test_a_python_that_torch_has_not_comes_by_conda(bench: Bench) -> None:
+    """The base image's Python is 3.12; torch 2.1 ends at 3.11, and the recipe does not say which it wants."""
+    target = bench.target("local", "torch==2.1.2")
+    assert (target.environment.place, target.environment.python) == ("conda", "3.11")
+    assert family(target) == ("torch==2.1.2+cpu",)
+
+
+def test_a_range_of_pythons_keeps_out_of_an_older_base_image(bench: Bench) -> None:
+    target = bench.target("mn5", "torch==2.3.0", conda=("python>=3.11",))
+    assert (target.environment.place, target.environment.python) == ("venv", "3.12")
+    assert family(target) == ("torch==2.3.0+cu121",)
+
+
+REFUSED = [
+    ("lumi-g", ("torch==2.6.0", "torchvision==0.21.0+cu124"), "torch-vendor"),
+    ("lumi-g", ("torch==2.6.0+rocm6.2.4", "torchvision==0.21.0+rocm6.1"), "torch-companion"),
+    ("lumi-g", ("torch==2.12.0", "torchaudio"), "torch-build"),
+    ("frontier", ("torch==2.12.0", "torchaudio"), "torch-companion"),
+    ("lumi-g", ("torch @ git+https://github.com/pytorch/pytorch.git@v2.8.0",), "torch-unclear"),
+    ("lumi-g", ("torch==2.6.0+rocm6.2.5",), "torch-unknown"),
+    ("mn5", ("torch==2.9.1+cu130",), "torch-driver"),
+    ("mn5", ("torch==2.6.0", "vllm==0.10.2"), "torch-pin"),
+    ("dawn", ("torch==2.7.0", "intel-extension-for-pytorch==2.8.10+xpu"), "torch-pin"),
+]
+
+
+@pytest.mark.parametrize(("site", "lines", "code"), REFUSED)
+def test_a_torch_that_cannot_be(site: str, lines: tuple[str, ...], code: str, bench: Bench) -> None:
+    assert codes(bench.found(site, *lines, conda=("python=3.12",)), "error") == {code}
+
+
+def test_the_driver_of_nvidia_is_named(bench: Bench) -> None:
+    (text,) = said(bench.found("mn5", "torch==2.9.1+cu130", conda=("python=3.12",)), "torch-driver")
+    assert text.startswith("error: 'torch==2.9.1+cu130' cannot run on the site 'mn5': its driver is 535.86.10\n")
+
+
+# --- doubts, hashes, drivers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("site", "doubted"), [("dawn", True), ("lumi-g", False), ("local", False), ("mn5", False)])
+def test_a_doubt_about_one_vendors_wheels_is_not_told_to_another(site: str, doubted: bool, bench: Bench) -> None:
+    more = "container:\n  python: env\n"
+    found = said(bench.found(site, "torch==2.5.0", conda=("python=3.12",), more=more), "table-unsure")
+    assert len(found) == doubted
+    assert not doubted or "xpu index for 2.5.x" in found[0]
+
+
+def test_hashes_where_all_is_one_call(bench: Bench) -> None:
+    lines = [f"{name} --hash=sha256:{'0' * 64}" for name in ("torch==2.8.0", "numpy==2.2.0")]
+    (text,) = said(bench.found("lumi-g", *lines), "pip-hashes")
+    assert text == (
+        "error: cotainr installs in one call of pip, and the file has no hash of the torch for this site\n"
+        "  at:  demo:1\n  fix: leave the hashes out of the file"
+    )
+    assert said(bench.found("lumi-g", lines[1]), "pip-hashes") == []
+    assert said(bench.found("local", *lines), "pip-hashes") == []
+
+
+DRIVERS = [
+    ("6.3", "6.3"),
+    ("30.10", "30.10"),
+    ("30.10.1", "30.10"),
+    ("6.3.60300-2084815", "6.3"),
+    ("6.4.60402", "6.4"),
+    ("6.3.6", "6.0"),  # the module's own count: it came with ROCm 6.0
+    ("6.16.13", "30.30"),
+    ("6.3.4", ""),  # ROCm's number or the module's? nobody can tell
+    ("6", ""),
+]
+
+
+@pytest.mark.parametrize(("driver", "kernel"), DRIVERS)
+def test_a_driver_of_amds_is_read_with_care(driver: str, kernel: str) -> None:
+    assert kernel_driver(driver) == kernel
+
+
+BAD_DRIVERS = [
+    ("lumi-g", "6.3.4", "no table says which ROCm the driver '6.3.4' serves"),
+    ("lumi-g", "5.1", "no table says which ROCm the driver '5.1' serves"),
+    ("mn5", "new", "'new' is no version of a driver"),
+    ("local", "535.86.10", "the site 'local' has no GPU: there is no driver to replace"),
+]
+
+
+@pytest.mark.parametrize(("site", "driver", "message"), BAD_DRIVERS)
+def test_a_driver_that_cannot_be_used(site: str, driver: str, message: str, bench: Bench) -> None:
+    (found,) = bench.found(site, "torch==2.8.0", driver=driver)
+    assert (found.code, found.message, found.level) == ("driver", message, "error")
+
+
+def test_a_driver_of_intels_is_noted(bench: Bench) -> None:
+    assert "site-driver-unknown" in codes(bench.found("dawn", "torch==2.8.0"), "note")
+    found = bench.found("dawn", "torch==2.8.0", driver="1099")
+    assert "site-driver-unknown" not in codes(found, "note")
+
+
+def test_every_gpu_site_is_of_the_vendor_that_the_tests_say() -> None:
+    vendors: dict[str, Vendor] = {name: load_site(name).vendor for name in site_files()}
+    assert {name: vendor for name, vendor in vendors.items() if vendor != "cpu"} == GPU_SITES
