@@ -60,6 +60,10 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
     return Table(entries=tuple(entries), line=value.line)
 
 
+# Assigning to one of these ends a bash script (bash manual, "Bash Variables").
+READ_ONLY = frozenset({"BASHOPTS", "BASHPID", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+
+
 def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
     """Note names that no shell takes and values that are more than one line."""
     for name, item in value.entries if isinstance(value, Table) else ():
@@ -68,6 +72,9 @@ def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
             message = f"'{shown(name.raw)}' is not a name that a variable can have"
             fix = "use letters, digits and _, no digit first"
             decoder.fault("variable-name", message, line=name.line, key=place, fix=fix)
+        elif name.raw in READ_ONLY:
+            message = f"'{name.raw}' belongs to the shell: it cannot be set"
+            decoder.fault("variable-name", message, line=name.line, key=place, fix="choose another name")
         if isinstance(item, Text):
             _check_line(item, decoder=decoder, key=place)
 

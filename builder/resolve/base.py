@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Literal
 
@@ -11,11 +11,16 @@ from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.stack import image_table, package_table
 from builder.model.target import Context
-from builder.resolve.asked import COMPANIONS, AskedTorch, asked_family
+from builder.resolve.asked import COMPANIONS, AskedTorch, asked_family, brings_torch
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
 from builder.resolve.python import python_pin
 from builder.resolve.stack import cuda_fits, release
 
+Family = Literal["", "ngc-pytorch", "intel-ipex"]
+FAMILIES: Mapping[str, Family] = {
+    "nvcr.io/nvidia/pytorch": "ngc-pytorch",
+    "intel/intel-extension-for-pytorch": "intel-ipex",
+}
 UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
 NOT_INSTALLED = ("python", "pip", "nodefaults")
 
@@ -37,7 +42,7 @@ def candidates(site: Site) -> Iterator[BaseImage]:
 
 
 @cache
-def _tags(family: Literal["", "ngc-pytorch", "intel-ipex"], *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
+def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
     """The tags of a family's image that the tables are sure of."""
     if family == "ngc-pytorch":
         return [
@@ -86,21 +91,35 @@ def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseIm
     """
     own = context.base or recipe.container.base
     if own:
-        image = next((image for image in candidates(site) if image.reference == own), None)
-        image = image or BaseImage(reference=own, source=())
+        image = next((image for image in candidates(site) if image.reference == own), None) or _known(own)
         return image, tuple(obstacles(recipe, image=image, site=site))
-    first: tuple[BaseImage, tuple[Finding, ...]] | None = None
-    for image in candidates(site):
-        if not (image.provides and "torch" in image.provides):
+    closest: tuple[BaseImage, tuple[Finding, ...]] | None = None
+    for image in candidates(site) if wants_torch(recipe) else ():
+        if "torch" not in image.provides:
             continue
         found = tuple(obstacles(recipe, image=image, site=site))
         if not found:
             return image, ()
-        first = first or (image, found)
-    if first is not None and recipe.container.python == "base":
-        return first
+        if closest is None or len(found) < len(closest[1]):
+            closest = (image, found)
+    if closest is not None and recipe.container.python == "base":
+        return closest
     plain = next((image for image in site.base_images if "torch" not in image.provides), site.base_images[0])
-    return plain, first[1] if first else tuple(obstacles(recipe, image=plain, site=site))
+    return plain, closest[1] if closest else tuple(obstacles(recipe, image=plain, site=site))
+
+
+def wants_torch(recipe: Recipe) -> bool:
+    """Whether an image with its own torch is looked for: twenty GiB for a recipe that has a use for it."""
+    mode = recipe.container.python
+    return mode == "base" or (mode == "auto" and bool(asked_family(recipe) or brings_torch(recipe)))
+
+
+def _known(reference: str) -> BaseImage:
+    """An image of the user's own choice, with what the tables hold of it."""
+    name = reference.rpartition(":")[0]
+    family = FAMILIES.get(name.removeprefix("docker://").removeprefix("docker.io/"), "")
+    rows = _tags(family, name=name, source=()) if family else []
+    return next((row for row in rows if row.reference == reference), BaseImage(reference=reference, source=()))
 
 
 def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:

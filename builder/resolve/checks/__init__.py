@@ -21,6 +21,7 @@ CHECKS: tuple[Check, ...] = (
     site.unknown_driver,
     packages.wrong_vendor,
     packages.default_wheel,
+    packages.many_builds,
     packages.torch_pin,
     packages.build_needs,
     packages.hashes,

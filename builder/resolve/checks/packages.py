@@ -11,9 +11,10 @@ from packaging.version import Version
 from builder.model.finding import Finding, Place
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
-from builder.model.stack import VendorMarker, VendorPackage, package_table
+from builder.model.stack import VendorMarker, VendorPackage, package_table, torch_table
 from builder.model.target import Target
-from builder.resolve.asked import FAMILY
+from builder.resolve.asked import COMPANIONS, FAMILY, base_version
+from builder.resolve.names import is_cuda_library, name_table, python_name
 from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
 from builder.resolve.stack import cuda_fits, required_torch, vendor_of
 
@@ -29,6 +30,12 @@ def local_requirements(target: Target) -> Iterator[Finding]:
             message = f"'{line.text}' is a folder on this machine: it is not in the image while packages are installed"
             fix = "copy it with container.files and install it with container.run"
             yield Finding(code="pip-local", message=message, at=_at(target.recipe, line), fix=fix)
+    options = target.recipe.pip_options
+    for place in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
+        if "://" not in place or place.startswith("file:"):
+            message = f"'{place}' is a folder on this machine: it is not in the image while packages are installed"
+            fix = "leave it out, and set PIP_FIND_LINKS or PIP_INDEX_URL when building: those folders are made visible"
+            yield Finding(code="pip-local", message=message, at=Place(file=target.recipe.file), fix=fix)
 
 
 def wrong_vendor(target: Target) -> Iterator[Finding]:
@@ -117,10 +124,27 @@ def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target
     return extras or (row.name == "jax" and plugin)
 
 
+def many_builds(target: Target) -> Iterator[Finding]:
+    """Packages beside torch that exist in several GPU builds under one name, of which the default index has one."""
+    site, known = target.site, {row.name for row in package_table().packages} | {*FAMILY, *TRITON}
+    names = set(torch_table().gpu_dependent) - known
+    for line in target.recipe.pip:
+        kept = target.environment.place == "base" and line.name in target.base.provides
+        pinned = vendor_of(line.specifier.partition("+")[2]) == site.vendor
+        if site.vendor in ("amd", "intel") and line.name in names and not (kept or pinned or line.url):
+            message = f"'{line.text}' has builds for several vendors under one name: the default index's is for NVIDIA"
+            fix = f"look whether it does what you need on {devices(site.vendor)}"
+            torch = target.environment.torch
+            if line.name in torch_table().indexed and torch and "://" in torch.index:
+                fix += f"; the index {torch.index} may have a build for them, with a local version to pin"
+            yield Finding(code="many-builds", message=message, at=_at(target.recipe, line), fix=fix, level="warning")
+
+
 def _too_old(row: VendorPackage, line: PipRequirement, *, target: Target) -> Iterator[Finding]:
     least = row.minimum.get(target.site.vendor)
-    exact = line.specifier.removeprefix("==")
-    if least and line.specifier.startswith("==") and "*" not in exact and Version(exact) < Version(least):
+    exact = re.fullmatch(r"={2,3}([^*,=]+)", line.specifier)
+    pinned = base_version(exact[1]) if exact else None
+    if least and pinned and pinned < Version(least):
         message = f"'{line.text}' has no build for {devices(target.site.vendor)}: the first one known is {least}"
         yield Finding(
             code="default-wheel", message=message, at=_at(target.recipe, line), fix=f"use {row.name}>={least}"
@@ -215,14 +239,22 @@ def unpinned(target: Target) -> Iterator[Finding]:
     loose = [
         spec.name
         for spec in recipe.conda
-        if not spec.version and not spec.url and spec.name not in ("pip", "nodefaults")
+        if not spec.version and not spec.url and spec.name not in ("pip", "nodefaults") and not _chosen(spec.name)
     ]
-    loose += [line.name for line in recipe.pip if line.name and not line.specifier and not line.url]
+    loose += [
+        line.name for line in recipe.pip if line.name and not line.specifier and not line.url and not _chosen(line.name)
+    ]
     if loose:
         shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
         message = f"without a version: {shown}; tomorrow's image may hold others"
         at = Place(file=recipe.file)
         yield Finding(code="unpinned", message=message, at=at, fix="pin what must stay the same", level="note")
+
+
+def _chosen(name: str) -> bool:
+    """Whether the compiler settles the version, or leaves the package out."""
+    companion = name in COMPANIONS or python_name(name) in COMPANIONS
+    return companion or name in name_table().torch_choosers or is_cuda_library(name) or name.startswith("nvidia-")
 
 
 def _at(recipe: Recipe, line: PipRequirement) -> Place:
