@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from builder.cli.show import finding_lines
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site, site_files
-from builder.model.finding import BuilderError, Finding, errors
+from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
 from builder.model.load import load_recipe
-from builder.model.site import Vendor
+from builder.model.recipe import Recipe
+from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
 from builder.resolve.driver import kernel_driver
 from builder.resolve.target import resolve
@@ -396,3 +399,61 @@ def test_a_driver_of_intels_is_noted(bench: Bench) -> None:
 def test_every_gpu_site_is_of_the_vendor_that_the_tests_say() -> None:
     vendors: dict[str, Vendor] = {name: load_site(name).vendor for name in site_files()}
     assert {name: vendor for name, vendor in vendors.items() if vendor != "cpu"} == GPU_SITES
+
+
+MANY_BUILDS = [("lumi-g", "torchao==0.13.0"), ("dawn", "torchcodec==0.7.0"), ("frontier", "natten==0.21.0")]
+
+
+@pytest.mark.parametrize(("site", "line"), MANY_BUILDS)
+def test_one_name_for_the_builds_of_all_vendors(site: str, line: str, bench: Bench) -> None:
+    (text,) = said(bench.found(site, "torch==2.8.0", line, conda=("python=3.12",)), "many-builds")
+    assert text.startswith(
+        f"warning: '{line}' has builds for several vendors under one name: the default index's is for NVIDIA\n"
+        "  at:  demo:7\n  fix: look whether it does what you need on "
+    )
+    assert ("may have a build for them" in text) == ("natten" not in line)
+    assert said(bench.found("mn5", "torch==2.8.0", line, conda=("python=3.12",)), "many-builds") == []
+
+
+# --- whatever is written, there is an answer --------------------------------------------------------------------------
+
+NAMES = ("torch", "torchvision", "torchaudio", "triton", "xformers", "vllm", "jax", "bitsandbytes", "nvidia-nccl-cu12",
+         "torchao", "cupy", "onnxruntime", "intel-extension-for-pytorch", "numpy")  # fmt: skip
+SPECIFIERS = ("", "==2.8.0", "==2.6.0+rocm6.2.4", "==2.8.*", ">=2.0,<2.9", "==0.45.0,<1", "===2.6.0", "~=2.6", "<1",
+              "==0.21.0+cu124", "==1.0a1", "==2.8.0.post1", "==0.10.2", ">2.15")  # fmt: skip
+MARKERS = ("", "", "", "; sys_platform == 'linux'", "; python_version < '3.10'", "; platform_machine == 'aarch64'")
+SPECS = ("python", "python>=3.13", "python>=3.9,<3.11", "python=3", "python!=3.12", "pytorch", "pytorch=2.6", "jax",
+         "pytorch>=2.5=*cuda*", "torchvision=0.21", "pytorch-cuda=12.4", "cudatoolkit", "numpy=1.26|2.0", "cpuonly",
+         "cudnn=8.9=cuda12_0", "conda-forge::scipy=1.15")  # fmt: skip
+MODES = ("", "container:\n  python: base\n", "container:\n  python: env\n", "container:\n  gpu: [amd, cpu]\n")
+
+
+def test_any_recipe_has_an_answer_on_every_site(bench: Bench) -> None:
+    """Refused or resolved, but never an exception, and never a torch beside the one that was chosen."""
+    dice = random.Random(20261121)
+    sites = [load_site(name) for name in site_files()]
+    read = 0
+    for _ in range(80):
+        names = dice.sample(NAMES, dice.randint(1, 4))
+        lines = [name + dice.choice(SPECIFIERS) + dice.choice(MARKERS) for name in names]
+        conda = tuple(dice.sample(SPECS, dice.randint(1, 3)))
+        try:
+            recipe = load_recipe(bench.recipe(*[f'"{line}"' for line in lines], conda=conda, more=dice.choice(MODES)))
+        except ConfigError:
+            continue  # two requests that contradict each other are a fault of the file
+        read += 1
+        for site in sites:
+            answer = answered(recipe, site)
+            if isinstance(answer, Target):
+                left = [line for line in answer.environment.pip_lines if re.match(r"torch(vision|audio)?\b(?!-)", line)]
+                assert answer.environment.torch is None or not left, (lines, conda, site.name)
+            else:
+                assert errors(answer), (lines, conda, site.name)
+    assert read > 40
+
+
+def answered(recipe: Recipe, site: Site) -> Target | tuple[Finding, ...]:
+    try:
+        return resolve(recipe, site, context=Context())
+    except UnsupportedError as error:
+        return error.findings
