@@ -1,6 +1,6 @@
 """Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
 
-    python benchmarks/run.py startup compile            needs nothing but the package
+    python benchmarks/run.py startup compile checks     needs nothing but the package
     python benchmarks/run.py overhead peers             needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench` sets it)
 
 Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
@@ -112,6 +112,36 @@ def compilation(runs: int) -> None:
     print(f"  {plans:.0f} plans and {refused:.0f} refusals                  {work:8.3f} s")
 
 
+def checks(runs: int) -> None:
+    """All checks of one recipe over all sites, in one process after the import; the first call reads the tables."""
+    code = """
+import sys, time
+from pathlib import Path
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import BuilderError
+from builder.model.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
+for _ in range(2):
+    started = time.perf_counter()
+    for site in sites:
+        try:
+            resolve(recipe, site, context=Context())
+        except BuilderError:
+            pass
+    print(time.perf_counter() - started)
+"""
+    for recipe in (RECIPES / "mnist.yml", RECIPES / "pytorch-rocm.yml", ROOT / "tests" / "recipes" / "full.yml"):
+        found = []
+        for _ in range(runs):
+            argv = [sys.executable, "-c", code, str(recipe)]
+            done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+            found.append([float(line) for line in done.stdout.split()])
+        first, second = (1000 * statistics.median(column) for column in zip(*found, strict=True))
+        print(f"{recipe.stem:14} first {first:6.1f} ms, then {second:6.1f} ms")
+
+
 def _base() -> str:
     base = os.environ.get("RECIPE_TEST_BASE_SIF", "")
     if not base:
@@ -211,6 +241,7 @@ def _imports(images: Mapping[str, Path], *, runs: int) -> None:
 PARTS: dict[str, Callable[[int], None]] = {
     "startup": startup,
     "compile": compilation,
+    "checks": checks,
     "overhead": overhead,
     "peers": peers,
 }
