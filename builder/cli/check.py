@@ -96,7 +96,7 @@ def _text(outcomes: Sequence[Outcome], *, named: bool, explain: bool) -> None:
             )
         if item.findings and named:
             click.echo(f"\n{item.site}:", err=True)
-            show_findings(item.findings)
+            show_findings(item.findings, codes=True)
     if not named and any(item.findings for item in outcomes):
         click.echo("name a site to read its findings: recipe check SITE ENV", err=True)
 

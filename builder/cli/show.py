@@ -18,9 +18,10 @@ def use_color(*, wanted: bool = True) -> bool:
     return wanted and not os.environ.get("NO_COLOR") and sys.stderr.isatty()
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    """The three lines of a finding: what, where, what to do."""
-    lines = [f"{finding.level}: {finding.message}"]
+def finding_lines(finding: Finding, *, codes: bool = False) -> list[str]:
+    """The three lines of a finding: what, where, what to do; with its code where one may be ignored by it."""
+    code = f"[{finding.code}]" if codes else ""
+    lines = [f"{finding.level}{code}: {finding.message}"]
     if finding.at is not None and str(finding.at):
         lines.append(f"  at:  {finding.at}")
     if finding.fix:
@@ -28,12 +29,12 @@ def finding_lines(finding: Finding) -> list[str]:
     return lines
 
 
-def show_findings(findings: Iterable[Finding], *, color: bool = True) -> None:
+def show_findings(findings: Iterable[Finding], *, color: bool = True, codes: bool = False) -> None:
     """Print findings to stderr, errors last so that they stay in sight."""
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     styled = use_color(wanted=color)
     for finding in ordered:
-        head, *rest = finding_lines(finding)
+        head, *rest = finding_lines(finding, codes=codes)
         if styled:
             level, _, text = head.partition(":")
             head = click.style(f"{level}:", fg=COLORS[level], bold=True) + text

@@ -52,6 +52,7 @@ class Gpu:
     source: tuple[str, ...]
     rocm: tuple[str, ...] = ()  # user spaces (X.Y) that the kernel driver serves
     rocm_safe: str | None = None  # the highest of them without known trouble
+    unsure: tuple[str, ...] = ()  # what of the above was seen second-hand or inferred
     cuda_native: str | None = None  # highest toolkit that the driver serves without minor-version compatibility
     note: str = ""
 

@@ -34,7 +34,7 @@ CPU_MASK = re.compile(r"0x[0-9a-f]{1,64}")
 
 # Prose, never in generated code: told to people only.
 PROSE = ("title", "description", "sources", "storage", "unknown", "node", "hostnames")
-PROSE_KEYS = ("note", "source", "account_form", "model", "fabric")
+PROSE_KEYS = ("note", "source", "account_form", "unsure", "model", "fabric")
 KEY_ITSELF = "(key)"
 SEVERAL_LINES = ("note", "storage", "what")
 EXPANDED_KEYS = ("tmpdir", "cachedir", "wrapper_path", "node_local_dirs", "proxy")

@@ -27,7 +27,7 @@ def with_driver(site: Site, driver: str) -> Site:
     if driver in ("", gpu.driver):
         missing = (gpu.vendor == "amd" and not gpu.rocm) or (gpu.vendor == "nvidia" and gpu.cuda_native is None)
         return replace(site, gpu=_follow(gpu, gpu.driver)) if missing and gpu.driver else site
-    return replace(site, gpu=replace(_follow(gpu, driver), driver_checked=None))
+    return replace(site, gpu=replace(_follow(gpu, driver), driver_checked=None, unsure=()))
 
 
 def _follow(gpu: Gpu, driver: str) -> Gpu:

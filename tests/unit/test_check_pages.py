@@ -108,7 +108,7 @@ def test_the_example_is_what_happens(code: str, tmp_path: Path, monkeypatch: pyt
             Path(folder_or_file).mkdir()
             (Path(folder_or_file) / "pyproject.toml").touch()
     found = [finding for finding in findings_of(page) if finding.code == code]
-    assert page.shown == "".join(f"{line}\n" for finding in found for line in finding_lines(finding))
+    assert page.shown == "".join(f"{line}\n" for finding in found for line in finding_lines(finding, codes=True))
     assert found
     assert found[0].level == page.level
 

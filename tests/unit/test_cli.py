@@ -174,8 +174,8 @@ def test_check_of_named_sites_leaves_with_3_when_one_refuses(recipe: Call, recip
     answer = recipe("check", "lumi-g", "dawn", recipes / "mnist-local.yml")
     assert answer.code == 3
     assert re.search(r"^lumi-g +refused: torch-build", answer.out, re.MULTILINE)
-    assert "error:" not in answer.out
-    assert "error: 'torch==2.13.0' cannot run there" in answer.err
+    assert "error[" not in answer.out
+    assert "error[torch-build]: 'torch==2.13.0' cannot run there" in answer.err
     assert recipe("check", "dawn", recipes / "mnist-local.yml").code == 0
     assert left(tmp_path) == []
 

@@ -19,6 +19,7 @@ CHECKS: tuple[Check, ...] = (
     site.unsure_row,
     site.floating_base,
     site.unknown_driver,
+    site.unsure_site,
     packages.wrong_vendor,
     packages.default_wheel,
     packages.many_builds,

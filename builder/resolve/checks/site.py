@@ -79,6 +79,15 @@ def unknown_driver(target: Target) -> Iterator[Finding]:
         yield Finding(code="site-driver-unknown", message=message, fix=fix, level="note")
 
 
+def unsure_site(target: Target) -> Iterator[Finding]:
+    """What a site's file holds second-hand is used, and said."""
+    gpu = target.site.gpu
+    if gpu is not None and gpu.unsure and target.environment.torch is not None:
+        message = f"what is known of the GPUs of '{target.site.name}' is not certain: {'; '.join(gpu.unsure)}"
+        fix = "read the driver on a GPU node with `recipe doctor`, and give it by --driver"
+        yield Finding(code="site-unsure", message=message, fix=fix, level="warning")
+
+
 def wheel_glibc(target: Target) -> Iterator[Finding]:
     """A wheel needs the C library it was built for, and an image has its own, whatever the site has."""
     torch, has = target.environment.torch, target.base.glibc
