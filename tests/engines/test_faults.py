@@ -65,11 +65,6 @@ def test_an_own_command_that_fails(bench: Bench) -> None:
     assert "cannot stat '/no/such/file'" in done.err
 
 
-def test_an_own_command_that_fails_without_a_word(bench: Bench) -> None:
-    done = bench.fails(running("test -e /no/such/file"))
-    assert "+ test -e /no/such/file" in done.err
-
-
 # --- the machine's faults --------------------------------------------------------------------------------------------
 
 
