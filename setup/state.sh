@@ -66,7 +66,7 @@ kept_environment() { # prints NAME=VALUE, NUL-terminated, of what a command of t
     while IFS= read -r name; do
         case $name in
             PIP_* | UV_* | RECIPE_* | LC_* | *_proxy | *_PROXY | LANG | TERM | CI | NO_COLOR | SOURCE_DATE_EPOCH | \
-                DOCKER_HOST | DOCKER_BUILDKIT | SLURM_CONF | PYTEST_ADDOPTS | MNIST_DIR | \
+                DOCKER_HOST | DOCKER_BUILDKIT | SLURM_CONF | PYTEST_ADDOPTS | \
                 SSL_CERT_FILE | SSL_CERT_DIR | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE)
                 printf '%s=%s\0' "$name" "${!name}"
                 ;;

@@ -13,6 +13,7 @@ from builder.model.report import SmokeCheck
 from builder.smoke.verdict import judge
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
+_PROOF = re.compile(r"verify: (\{.*\})\s*$")
 _TRAINING = ("mnist", "ddp")
 
 
@@ -34,6 +35,20 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
             measured, expected = str(check.measured), str(check.expected)
             checks.append(SmokeCheck(name=f"{name}: {check.name}", ok=check.ok, measured=measured, expected=expected))
     return tuple(checks)
+
+
+def proof_in(lines: Sequence[str]) -> dict[str, Any]:
+    """What the image answered when it was asked for its torch (verify.py), from the lines of a log; the last counts."""
+    for line in reversed(lines):
+        found = _PROOF.search(line)
+        if found is None:
+            continue
+        try:
+            answer = json.loads(found[1])
+        except ValueError:
+            continue
+        return answer if isinstance(answer, dict) else {}
+    return {}
 
 
 def failed(checks: Sequence[SmokeCheck]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from builder.execute.causes.own import PROOF
 from builder.execute.environment import step_environment
 from builder.execute.explain import UNKNOWN, explain
-from builder.execute.judgement import failed, judge_results, read_results
+from builder.execute.judgement import failed, judge_results, proof_in, read_results
 from builder.execute.names import LOGS
 from builder.execute.options import Interrupted, Options, Signals
 from builder.execute.process import Ended, run
@@ -51,6 +51,7 @@ class Run:
     results: list[StepResult] = field(default_factory=list)
     checks: list[SmokeCheck] = field(default_factory=list)
     smoke: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
@@ -93,6 +94,7 @@ class Run:
             versions=self.versions,
             smoke=self.smoke,
             findings=tuple(self.findings),
+            proof=self.proof,
         )
 
     def _step(self, step: Step) -> bool:
@@ -107,6 +109,7 @@ class Run:
             ended = self._script(step)
         except BuilderError as error:
             return self._ends(step, started=started, status="failed", finding=error.findings[0])
+        self.proof = proof_in(ended.tail) or self.proof
         missing = faults(self.folder, step.produces, before=before)
         finding = self._fault(step, ended, missing=missing)
         if step.kind == "smoke":

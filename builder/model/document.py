@@ -127,8 +127,12 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
     return text
 
 
-def parse_yaml(text: str, *, file: str) -> Value | None:
-    """Parse one YAML document, None when it is empty; raises ConfigError with all duplicate keys at once."""
+def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None) -> Value | None:
+    """Parse one YAML document, None when it is empty; raises ConfigError when it is none.
+
+    Duplicate keys are added to `faults`, so that they are told with the other faults of the file; without it they are
+    raised.
+    """
     try:
         _refuse_deep(text, file=file)
         loader = Loader(text)
@@ -148,7 +152,13 @@ def parse_yaml(text: str, *, file: str) -> Value | None:
         raise ConfigError(_too_deep(file)) from None
     if node is None:
         return None
-    return _Converter(file).convert(node)
+    converter = _Converter(file)
+    value = converter.convert(node)
+    if converter.duplicates and faults is None:
+        raise ConfigError(*converter.duplicates)
+    if faults is not None:
+        faults.extend(converter.duplicates)
+    return value
 
 
 def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Finding:
@@ -200,10 +210,7 @@ class _Converter:
         self.duplicates: list[Finding] = []
 
     def convert(self, node: yaml.Node) -> Value:
-        value = self._value(node, depth=0)
-        if self.duplicates:
-            raise ConfigError(*self.duplicates)
-        return value
+        return self._value(node, depth=0)
 
     def _value(self, node: yaml.Node, *, depth: int) -> Value:
         line = node.start_mark.line + 1

@@ -91,7 +91,7 @@ class Environment:
         self.decoder.fault(code, message, line=line, key=key, fix=fix)
 
     def _tree(self, text: str) -> Table:
-        tree = parse_yaml(text, file=self.file)
+        tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
         if tree is None or (isinstance(tree, Text) and tree.kind == "null"):
             message = "the recipe is empty"
             raise refusal("recipe-empty", message, at=Place(file=self.file), fix=NO_PACKAGE)

@@ -47,4 +47,5 @@ class Report:
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
+    proof: Mapping[str, Any] = field(default_factory=dict)  # what the image answered when it was asked for its torch
     findings: tuple[Finding, ...] = ()

@@ -130,6 +130,7 @@ class BaseImage:
     rocm: str | None = None
     cuda: str | None = None
     glibc: str | None = None
+    unsure: tuple[str, ...] = ()  # what of the above was seen second-hand or inferred
     family: Literal["", "ngc-pytorch", "intel-ipex"] = ""  # a family has one row per tag in the GPU tables
     note: str = ""
 

@@ -248,12 +248,23 @@ class TorchPin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Counterpart:
+    """The package that takes another's place for a vendor, with the same version; `extra` is left out with it."""
+
+    name: str
+    vendor: Vendor
+    becomes: str
+    extra: str = ""  # shell pattern; empty: whatever extras there are
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackageTable:
     """`packages.yaml`."""
 
     sources: tuple[Source, ...]
     packages: tuple[VendorPackage, ...]
     markers: tuple[VendorMarker, ...]
+    counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 
 

@@ -54,6 +54,7 @@ def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseIma
                 cuda=row.cuda,
                 glibc=UBUNTU_GLIBC.get(row.ubuntu),
                 family=family,
+                unsure=row.unsure,
             )
             for row in reversed(image_table().ngc_pytorch)
             if "torch" not in row.unsure and "cuda" not in row.unsure
@@ -78,6 +79,7 @@ def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseIma
                     provides=kept,
                     family=family,
                     glibc="2.35",
+                    unsure=tuple(item for item in ipex.unsure if item in kept),
                 )
             )
     return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from packaging.utils import canonicalize_name
 
 from builder.model.finding import Finding, Place
 from builder.model.plan import Package
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
-from builder.model.site import BaseImage, Site
+from builder.model.site import BaseImage, Site, Vendor
+from builder.model.stack import package_table
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
 from builder.model.target import Place as Where
 from builder.resolve.asked import FAMILY, AskedTorch, asked_family, brings_torch, family_name
@@ -230,6 +232,9 @@ class Packer:
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` writes them down; each build of torch pins its own.
             self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
+        elif other := replacement(line, vendor=self.site.vendor):
+            self.pip.append(other)
+            self.tell(line.text, other, "its counterpart where there is no GPU")
         else:
             self.pip.append(line.text)
             self.tell(line.text, line.text, "pip")
@@ -239,6 +244,18 @@ class Packer:
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
         # pip takes no extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
+
+
+def replacement(line: PipRequirement, *, vendor: Vendor) -> str:
+    """The requirement that takes another's place for a vendor, empty where there is none; hashes would not fit it."""
+    for row in package_table().counterparts:
+        extras = [extra for extra in line.extras if row.extra and fnmatchcase(extra, row.extra)]
+        if line.name != row.name or row.vendor != vendor or line.url or line.hashes or (row.extra and not extras):
+            continue
+        kept = [extra for extra in line.extras if extra not in extras]
+        marker = f" ; {line.marker}" if line.marker else ""
+        return f"{row.becomes}{'[' + ','.join(kept) + ']' if kept else ''}{line.specifier}{marker}"
+    return ""
 
 
 def option_lines(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:

@@ -133,9 +133,9 @@ def test_mnist_on_drawn_digits_passes_in_time(smoke: Smoke) -> None:
 
 
 def test_mnist_on_real_digits_reaches_95_percent(smoke: Smoke) -> None:
-    data = os.environ.get("MNIST_DIR", "")
+    data = os.environ.get("RECIPE_TEST_MNIST", "")
     if not data:
-        pytest.skip("MNIST_DIR names no folder with MNIST's IDX files")
+        pytest.skip("RECIPE_TEST_MNIST names no folder with MNIST's IDX files")
     status, output = smoke.run("mnist", "--data", data, "--result", "result.json", "--timeout", "180")
     assert status == 0, output
     assert smoke.result()["data"] == {"source": "mnist", "train": 8000, "test": 2000}

@@ -172,7 +172,7 @@ finish() {
         # `apptainer run IMAGE COMMAND` would only say that there is none.
         printf '#!/bin/sh\nexec "$@"\n' >/.singularity.d/runscript
     fi
-    if [ "$(place)" != base ]; then
+    if [ "$(place)" = conda ]; then
         # uv compiles what it installs; conda leaves some packages without.
         "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" >/dev/null 2>&1 || true
     fi

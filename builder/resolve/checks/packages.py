@@ -15,7 +15,7 @@ from builder.model.stack import VendorMarker, VendorPackage, package_table, torc
 from builder.model.target import Target
 from builder.resolve.asked import COMPANIONS, FAMILY, base_version
 from builder.resolve.names import is_cuda_library, name_table, python_name
-from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
+from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local, replacement
 from builder.resolve.stack import cuda_fits, required_torch, vendor_of
 
 HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
@@ -72,6 +72,8 @@ def _marks(marker: VendorMarker, line: PipRequirement) -> bool:
 def _left_out(line: PipRequirement, *, target: Target) -> bool:
     """What is dropped or replaced on the way is no fault: CUDA's libraries, Triton, what the base image protects."""
     if line.name in TRITON and target.environment.torch is not None:
+        return True
+    if replacement(line, vendor=target.site.vendor):
         return True
     if CUDA_RUNTIME.fullmatch(line.name) or line.name in HARMLESS:
         return True

@@ -101,6 +101,10 @@ def wheel_glibc(target: Target) -> Iterator[Finding]:
 def unsure_row(target: Target) -> Iterator[Finding]:
     """What the tables hold second-hand is used, and said; what is doubtful of another vendor's builds is not."""
     torch = target.environment.torch
+    if torch is not None and torch.provided and target.base.unsure:
+        message = f"what is known of '{target.base.reference}' is not certain: {', '.join(target.base.unsure)}"
+        fix = "the image is asked for its torch when it is built; choose another base image to be certain before"
+        yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
     row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
     if torch is None or row is None:
         return

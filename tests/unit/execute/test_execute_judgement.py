@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builder.execute.judgement import failed, judge_results, read_results
+from builder.execute.judgement import failed, judge_results, proof_in, read_results
 from builder.execute.report_file import report_json
 from builder.model.plan import Step
 from builder.model.report import Report
@@ -72,3 +72,21 @@ def test_a_report_is_json_whatever_an_image_said() -> None:
     assert content["smoke"] == {"mnist": {"loss": "nan", "3": [1]}}
     assert content["schema"] == 1
     assert report_json(report) == report_json(report)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ('verify: {"torch": "2.8.0+rocm6.4", "hip": "6.4"}', "2.8.0+rocm6.4"),
+        ('#12 3.201 verify: {"torch": "2.8.0a0+5228986c39.nv25.06"}', "2.8.0a0+5228986c39.nv25.06"),
+        ("verify: the recipe has no torch, nothing to ask", None),
+        ('verify: {"torch": ', None),
+        ("verify: [1]", None),
+    ],
+)
+def test_the_images_answer_is_found_in_a_log(line: str, version: str | None) -> None:
+    assert proof_in(["INFO: x", line, "INFO: y"]).get("torch") == version
+
+
+def test_the_last_answer_counts() -> None:
+    assert proof_in(['verify: {"torch": "1"}', 'verify: {"torch": "2"}']) == {"torch": "2"}
