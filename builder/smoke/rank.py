@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from . import dataset, snapshot, training
-from .ddp import RankRun
 from .failure import RunError
+from .rank_run import RankRun
 from .run import first_line
 
 _LOST = ("gloo", "nccl", "ccl", "connection", "peer", "timed out", "timeout", "socket", "store")

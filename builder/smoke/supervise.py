@@ -13,9 +13,9 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import gather
-from .ddp import STATUS_LOST
 from .failure import UsageError
 from .options import Options
+from .rank_run import STATUS_LOST
 from .run import Run
 
 _POLL = 0.05  # seconds
