@@ -155,7 +155,8 @@ def test_every_variable_is_documented_and_every_documented_one_is_read() -> None
     table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert set(SETTING.findall(table)) == code
     for path in PAGES:
-        assert set(SETTING.findall(path.read_text(encoding="utf-8"))) <= code, path
+        named = set(SETTING.findall(path.read_text(encoding="utf-8")))
+        assert {name for name in named if not name.startswith("RECIPE_TEST_")} <= code, path  # those are the tests' own
 
 
 def test_the_command_table_is_complete() -> None:
