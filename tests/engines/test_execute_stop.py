@@ -134,8 +134,8 @@ def test_a_step_does_not_inherit_the_lock(place: Place, word: str) -> None:
     with hold(place.kit):
         child = subprocess.Popen(["bash", "-c", f"while :; do sleep 0.2; done; : {word}"])
     try:
-        with hold(place.kit):
-            pass
+        with hold(place.kit):  # raises when somebody still has it
+            assert child.poll() is None
     finally:
         child.kill()
         child.wait()

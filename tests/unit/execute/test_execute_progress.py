@@ -65,8 +65,9 @@ def test_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     assert beats == [f"[2/2] build: {text}: Installing" for text in ("30.0 s", "1 min 00 s", "1 min 30 s")]
 
 
-def test_quiet() -> None:
+def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     play(QuietProgress())
+    assert capsys.readouterr() == ("", "")
 
 
 def test_live_scrolls_what_has_ended_and_keeps_to_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
