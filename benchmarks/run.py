@@ -1,7 +1,7 @@
 """Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
 
     python benchmarks/run.py startup compile checks     needs nothing but the package
-    python benchmarks/run.py overhead peers             needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench` sets it)
+    python benchmarks/run.py overhead peers layers      needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench` sets it)
 
 Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -17,7 +18,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from layers import layers
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "builder" / "data" / "recipes"
@@ -81,7 +85,7 @@ from pathlib import Path
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import UnsupportedError
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.target import Context
 from builder.resolve.target import resolve
 imported = time.perf_counter()
@@ -119,7 +123,7 @@ import sys, time
 from pathlib import Path
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.target import Context
 from builder.resolve.target import resolve
 recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
@@ -157,19 +161,44 @@ def _plan(folder: Path, text: str, base: str) -> Path:
 
 
 SHIM = """#!/usr/bin/env bash
-# Times every call of the engine: what is left of a build is ours.
-started=$(date +%s.%N)
+# Times the builds of the engine, wall and CPU; what else we ask it (its version, its options) is ours.
+started=$EPOCHREALTIME
 "{engine}" "$@" || code=$?
-echo "$started $(date +%s.%N)" >>"{log}"
+if [ "$1" = build ] && [ "${{2:-}}" != --help ]; then
+    echo "$started $EPOCHREALTIME" >>"{log}"
+    times >>"{log}" # this shell's, then the engine's
+fi
 exit "${{code:-0}}"
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One build: seconds of the engine and what was added to them, by the clock and of CPU."""
+
+    engine: float
+    engine_cpu: float
+    wall: float
+    cpu: float
+
+
+def _parts(call: Sequence[str], *, log: Path, env: Mapping[str, str]) -> Parts:
+    log.unlink(missing_ok=True)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = seconds(call, env=env)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    clock, _, times = log.read_text(encoding="utf-8").splitlines()
+    started, ended = map(float, clock.split())
+    engine_cpu = sum(60 * float(part.split("m")[0]) + float(part.split("m")[1].rstrip("s")) for part in times.split())
+    return Parts(engine=ended - started, engine_cpu=engine_cpu, wall=wall - (ended - started), cpu=cpu - engine_cpu)
+
+
 def overhead(runs: int) -> None:
-    """What `recipe build` adds to its engine: its wall time less the engine's own, in the same build."""
+    """What `recipe build` adds to its engine: what it takes less the engine's own, in the same build."""
     base = _base()
     engine = shutil.which("apptainer") or "apptainer"
-    print("\nwhat a build adds to its engine (downloads cached)")
+    print("\nwhat a build adds to its engine's (downloads cached, no smoke test)")
     for title, text in (("one small package", TINY), ("torch and numpy", TORCH)):
         with tempfile.TemporaryDirectory(prefix="recipe-bench-") as scratch:
             folder = Path(scratch)
@@ -180,28 +209,21 @@ def overhead(runs: int) -> None:
             shim.write_text(SHIM.format(engine=engine, log=log), encoding="utf-8")
             shim.chmod(0o755)
             environment = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
-            call = [
-                "recipe",
-                "build",
-                "local",
-                str(recipe),
-                "--base",
-                base,
-                "-o",
-                str(out),
-                "--force",
-                "--no-smoke",
-                "-q",
-            ]
-            figures = []
-            for _ in range(runs + 1):
-                log.unlink(missing_ok=True)
-                wall = seconds(call, env=environment)
-                lines = [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
-                figures.append((wall, sum(float(ended) - float(started) for started, ended in lines)))
-            added = [(wall - engines, engines) for wall, engines in figures[1:]]
-            ours, engines = statistics.median(item[0] for item in added), statistics.median(item[1] for item in added)
-            print(f"  {title:24} engine {engines:7.2f} s, ours {ours:5.2f} s, {100 * ours / engines:4.1f} %")
+            call = ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--force", "--no-smoke"]
+            found = [_parts([*call, "-q"], log=log, env=environment) for _ in range(runs + 1)][1:]
+            show_parts(title, found)
+
+
+def show_parts(title: str, found: Sequence[Parts]) -> None:
+    """Medians over builds, each ratio within its own build."""
+    middle = {name: statistics.median(getattr(parts, name) for parts in found) for name in Parts.__annotations__}
+    ratio = statistics.median(100 * parts.wall / parts.engine for parts in found)
+    ratio_cpu = statistics.median(100 * parts.cpu / parts.engine_cpu for parts in found)
+    print(f"  {title:20} wall: engine {middle['engine']:6.2f} s, ours {middle['wall']:5.2f} s, {ratio:4.1f} %")
+    print(
+        f"  {'':20} CPU:  engine {middle['engine_cpu']:6.2f} s, ours {middle['cpu']:5.2f} s, {ratio_cpu:4.1f} %",
+        flush=True,
+    )
 
 
 def peers(runs: int) -> None:
@@ -259,6 +281,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "checks": checks,
     "overhead": overhead,
     "peers": peers,
+    "layers": layers,
 }
 
 

@@ -10,5 +10,6 @@ if [ ! -e "$STATE" ]; then exit 0; fi
 for service in docker registry slurm; do
     if [ -x "$CHECKOUT/setup/$service.sh" ]; then "$CHECKOUT/setup/$service.sh" stop; fi
 done
+if [ -x "$CHECKOUT/setup/slurm.sh" ]; then "$CHECKOUT/setup/slurm.sh" forget; fi
 chmod -R u+rwX "$STATE"/{base,demo,registry} 2>/dev/null || true
 rm -rf "$STATE"

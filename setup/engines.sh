@@ -5,6 +5,8 @@
 #   registry   an image registry (setup/registry.sh)
 #   tools      mmdebstrap, squashfs-tools, Python's venv module: for the base image and the virtual environments
 #   slurm      Slurm and munge (setup/slurm.sh)
+#   launch     Hydra's mpiexec (MPICH) and Lmod: what sites start ranks and load modules with
+#   browser    chromium, for the pages of `recipe report`
 # As root on Debian it installs what is missing. Elsewhere it only checks; exit 4 and the command to run if one is missing.
 set -euo pipefail
 # shellcheck source=setup/state.sh
@@ -21,7 +23,9 @@ packages_of() { # what Debian's own archive offers for a component
         registry) echo docker-registry ;;
         tools) echo mmdebstrap squashfs-tools python3-venv ca-certificates ;;
         slurm) echo slurm-wlm munge ;;
-        *) die 2 "unknown component \"$1\"" "one of: apptainer, docker, registry, tools, slurm" ;;
+        launch) echo mpich lmod ;;
+        browser) echo chromium fonts-dejavu-core ;;
+        *) die 2 "unknown component \"$1\"" "one of: apptainer, docker, registry, tools, slurm, launch, browser" ;;
     esac
 }
 
@@ -32,6 +36,8 @@ programs_of() { # what must be callable for a component
         registry) echo docker-registry ;;
         tools) echo mmdebstrap mksquashfs python3 ;;
         slurm) echo sbatch srun slurmctld slurmd munged ;;
+        launch) echo mpiexec.hydra /usr/share/lmod/lmod/libexec/lmod ;;
+        browser) echo chromium ;;
     esac
 }
 
@@ -183,7 +189,7 @@ install_components() {
     done
 }
 
-[ $# -gt 0 ] || die 2 "no component given" "setup/engines.sh apptainer docker registry tools slurm"
+[ $# -gt 0 ] || die 2 "no component given" "setup/engines.sh apptainer docker registry tools slurm launch"
 for component in "$@"; do packages_of "$component" >/dev/null; done
 require_user
 if is_root && [ -n "$(debian_suite)" ]; then

@@ -48,7 +48,7 @@ start() { # start SERVICE: started unless it runs; its address becomes part of t
 }
 
 prepare_engines() {
-    "$CHECKOUT/setup/engines.sh" apptainer docker registry tools slurm
+    "$CHECKOUT/setup/engines.sh" apptainer docker registry tools slurm launch browser
     trap stop_started EXIT
     # First what may be missing, then what takes minutes.
     start docker

@@ -11,8 +11,8 @@ from builder.cli.show import finding_lines
 from builder.compile.plan import compile_plan
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import Finding, UnsupportedError
-from builder.model.load import load_recipe
 from builder.model.plan import Plan
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.target import Context
 from builder.resolve.target import resolve

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from builder.cli.inputs import choices, context_of, env_argument, load_inputs, make_plan, site_argument, verbosity
+from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, to_verdict
+from builder.cli.inputs import (
+    choices,
+    context_of,
+    env_argument,
+    load_inputs,
+    locked_option,
+    make_plan,
+    site_argument,
+    verbosity,
+)
+from builder.cli.login import check_here, here_option
 from builder.cli.show import show_findings, use_color
 from builder.execute.current import current_report
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import write_plan
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.submit import check_free
+from builder.execute.names import PROOF, plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import choose_progress
+from builder.execute.sign import find_signer, is_signed
+from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Plan
 from builder.model.report import Report
+from builder.model.site import Site
 
 
 @click.command("build")
@@ -39,6 +57,11 @@ from builder.model.report import Report
 @click.option(
     "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
 )
+@click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
+@locked_option
+@here_option
+@batch_options
+@shape_options
 @choices
 @verbosity
 def command(
@@ -51,18 +74,24 @@ def command(
     no_smoke: bool,
     tmpdir: Path | None,
     accept_licenses: bool,
+    sign: bool,
+    here: bool,
+    nodes: int | None,
+    gpus: int | None,
     verbose: int,
     quiet: bool,
     no_color: bool,
-    **chosen: str | None,
+    **options: Any,
 ) -> None:
     """Build the image of the environment file ENV for SITE, and train in it.
 
-    The plan folder (scripts, logs, report.json) lies beside the image and is named after it.
+    The plan folder (scripts, logs, report.json) lies beside the image and is named after it. With --submit every step
+    is a Slurm job, each after the one before it; with --nodes or --gpus the suite over so many is one job more.
     """
-    context = context_of(**chosen)
+    asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
+    context = context_of(**options)
     loaded, recipe = load_inputs(site, env)
-    plan = make_plan(loaded, recipe, context=context)
+    plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
     image = output or Path(plan.image)
     folder = plan_folder(image)
     if not quiet:
@@ -72,36 +101,61 @@ def command(
     if dry_run:
         click.echo(describe(plan, image=image, folder=folder))
         return
-    home = Path(recipe.folder)
-    done = None
-    if not (force or start):
-        done = current_report(plan, folder=folder, output=image, recipe_folder=home, no_smoke=no_smoke)
-    if done is not None:
-        if not quiet:
-            click.echo(f"nothing to do: {image} was built from this and {done}; --force builds it again", err=True)
-        click.echo(str(image))
-        return
-    if not start:
-        # Before the plan folder changes: it belongs to the image that is there.
-        check_output(plan, image.resolve(), force=force, kept=None)
-    write_plan(plan, folder, recipe_folder=home)
     environment = dict(os.environ)
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
-    options = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke)
+    wanted = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign)
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
-    report = execute(plan, folder=folder, output=image, options=options, progress=progress)
-    if not quiet:
-        click.echo(verdict(report), err=True)
-    raise_for(report)
+    _check_place(loaded, asked=asked, here=here, sign=sign)
+    if not _prepare(plan, folder=folder, image=image, home=Path(recipe.folder), options=wanted, quiet=quiet):
+        click.echo(str(image))
+        return
+    if asked.submit:
+        what = Submission(plan=plan, site=loaded, kind="build", folder=folder, output=image, options=wanted)
+        if not to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), quiet=quiet):
+            return
+    else:
+        report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
+        show_verdict(quiet=quiet)(report)
+        raise_for(report)
     click.echo(str(image))
 
 
-def plan_folder(image: Path) -> Path:
-    """The plan folder of an image: beside it, named after it."""
-    return image.with_name(f"{image.name.removesuffix('.sif')}.plan")
+def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
+    """What says the end of a build, or nothing."""
+    return lambda report: None if quiet else click.echo(verdict(report), err=True)
+
+
+def _check_place(site: Site, *, asked: Asked, here: bool, sign: bool) -> None:
+    """Refuse to submit where there is nothing to submit to, and to work where one should not."""
+    if not asked.submit:
+        check_here(site, here=here, what="a build")
+        return
+    if sign:
+        message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
+        fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
+        raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
+    check_site(site, asked=asked)
+
+
+def _prepare(plan: Plan, *, folder: Path, image: Path, home: Path, options: Options, quiet: bool) -> bool:
+    """Write the plan folder; False when there is nothing to do."""
+    if not (options.force or options.start):
+        done = current_report(plan, folder=folder, output=image, recipe_folder=home, no_smoke=options.no_smoke)
+        if done is not None and (not options.sign or is_signed(image)):
+            if not quiet:
+                click.echo(f"nothing to do: {image} was built from this and {done}; --force builds it again", err=True)
+            return False
+    if options.sign:
+        find_signer(plan, environment=options.environment)
+    check_free(folder, slurm=Slurm(options.environment))
+    if not options.start:
+        # Before the plan folder changes: it belongs to the image that is there.
+        check_output(plan, image.resolve(), force=options.force, kept=None)
+    write_plan(plan, folder, recipe_folder=home)
+    return True
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:
@@ -121,11 +175,14 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
 
 def verdict(report: Report) -> str:
     """The end of a build in a few lines: what was measured, what failed; the rest is in report.json."""
-    lines = [f"ok    {name:8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
+    lines = [f"ok    {name + ' ':8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
     bad = [check for check in report.checks if not check.ok]
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
-    word = {"smoke-failed": "the smoke test failed"}.get(report.status, report.status)
+    word: str = report.status
+    if report.status == "smoke-failed":
+        disproved = any(finding.code in PROOF for finding in report.findings)
+        word = "the image is not what was planned" if disproved else "the smoke test failed"
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
     return "\n".join(lines)

@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 
 from builder.cli.findings_output import plain, sarif
-from builder.cli.inputs import choices, context_of, make_plan, sites_folder
+from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder
 from builder.cli.outcome import Outcome
 from builder.cli.show import columns, show_findings
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.target import Context
 
@@ -32,8 +32,11 @@ from builder.model.target import Context
     help="Leave out findings of a code (no errors); may be repeated.",
 )
 @click.option("--explain", is_flag=True, help="Say of every package what it becomes, and why.")
+@locked_option
 @choices
-def command(words: tuple[str, ...], shape: str, ignored: tuple[str, ...], explain: bool, **chosen: str | None) -> None:
+def command(
+    words: tuple[str, ...], shape: str, ignored: tuple[str, ...], explain: bool, **chosen: str | bool | None
+) -> None:
     """Say what would become of ENV on each SITE; without a site, on all of them.
 
     Leaves with 3 when it cannot run on one of the sites that were named.

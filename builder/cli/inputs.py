@@ -14,14 +14,15 @@ import click
 from builder import __version__
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
-from builder.model.container import IMAGE_FILE, REFERENCE
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.load import load_recipe
+from builder.model.lock_files import index_path, read_lock
 from builder.model.plan import Plan
+from builder.model.reading.container import IMAGE_FILE, REFERENCE
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.safe import check_url, shown
 from builder.model.site import Site
-from builder.model.target import DEFAULT_INDEX, Context
+from builder.model.target import DEFAULT_INDEX, Context, Target
 from builder.resolve.target import resolve
 
 OPTIONS = {
@@ -29,10 +30,22 @@ OPTIONS = {
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
 }
 
+# An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
+UNPACKED_PART, GIB = 0.31, 1024**3
+
 F = TypeVar("F", bound=Callable[..., object])
 
 site_argument = click.argument("site")
 env_argument = click.argument("env", type=click.Path(path_type=Path))
+
+
+account_option = click.option(
+    "--account",
+    metavar="NAME",
+    help="Slurm account for the job scripts.",
+    envvar="SBATCH_ACCOUNT",
+    show_envvar=True,
+)
 
 
 def choices(command: F) -> F:
@@ -45,13 +58,7 @@ def choices(command: F) -> F:
             envvar="RECIPE_TORCH_INDEX",
             show_envvar=True,
         ),
-        click.option(
-            "--account",
-            metavar="NAME",
-            help="Slurm account for the job scripts.",
-            envvar="SBATCH_ACCOUNT",
-            show_envvar=True,
-        ),
+        account_option,
         click.option(
             "--driver", metavar="VERSION", help="GPU driver of the site, where it is not the one of its file."
         ),
@@ -62,6 +69,12 @@ def choices(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def locked_option(command: F) -> F:
+    """The option of commands that can use a lock."""
+    text = "Install the exact files of a lock that fits (see `recipe lock`), or nothing."
+    return click.option("--locked", is_flag=True, help=text)(command)
 
 
 def verbosity(command: F) -> F:
@@ -89,12 +102,14 @@ def load_inputs(site: str, env: Path) -> tuple[Site, Recipe]:
     return load_site(site, folder=sites_folder()), recipe
 
 
-def context_of(**chosen: str | None) -> Context:
+def context_of(**chosen: str | bool | None) -> Context:
     """The world's part, from options and the environment; a relative path of a base image is made absolute.
 
     Raises ConfigError for a value that could not stand in a script, a definition file or a requirements file.
     """
-    words = {name: value or "" for name, value in chosen.items()}
+    locked = bool(chosen.get("locked", False))
+    names = ("torch_index", "account", "driver", "base", "backend")
+    words = {name: str(chosen.get(name) or "") for name in names}
     if words["base"] and "://" not in words["base"]:
         words["base"] = str(Path(words["base"]).expanduser().absolute())
     index = words["torch_index"].replace("{token}", "cpu")
@@ -104,12 +119,53 @@ def context_of(**chosen: str | None) -> Context:
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
             message = f"'{shown(words[name])}' cannot be the value of --{name}"
             raise ConfigError(Finding(code="option-value", message=message, at=Place(key=f"--{name}"), fix=fix))
-    return Context(**words, tool=f"recipe {__version__}")
+    plain = Context(locked=locked, tool=f"recipe {__version__}")
+    return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
 
 
-def make_plan(site: Site, recipe: Recipe, *, context: Context) -> Plan:
-    """Resolve and compile: the two pure steps. A base image's path in a recipe is read from the recipe's folder."""
+def locks_of(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
+    """The context with the lock that lies beside the recipe; `use` False: as if there were none."""
+    index = index_path(Path(recipe.folder) / Path(recipe.file).name)
+    return replace(context, lock=read_lock(index, site) if use else None, lock_file=str(index))
+
+
+def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
+    """Resolve. A base image's path in a recipe is read from the recipe's folder."""
     own = recipe.container.base
     if own and "://" not in own and not context.base:
         context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
-    return compile_plan(resolve(recipe, site, context=context))
+    return resolve(recipe, site, context=context)
+
+
+def plain_context(account: str | None) -> Context:
+    """The world's part where an image is there already: an account, or none; raises ConfigError for what is none."""
+    return context_of(account=account)
+
+
+def existing(path: Path, *, what: str) -> Path:
+    """The absolute path of what the user names; raises ConfigError when it is not there."""
+    if not path.exists():
+        raise ConfigError(
+            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix="check the path")
+        )
+    return path.resolve()
+
+
+def make_plan(
+    site: Site, recipe: Recipe, *, context: Context, nodes: int | None = None, devices: int | None = None
+) -> Plan:
+    """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
+
+    With `nodes` or `devices` the plan has the suite over that shape of job as its last step.
+    """
+    target = measured(make_target(site, recipe, context=locks_of(context, recipe, site.name)))
+    return compile_plan(target, nodes=nodes, devices=devices)
+
+
+def measured(target: Target) -> Target:
+    """The target with the unpacked size of its base image, where that is a file of this machine."""
+    base = Path(target.base.reference)
+    if not (base.is_absolute() and base.is_file()):
+        return target
+    size = base.stat().st_size / UNPACKED_PART / GIB
+    return replace(target, context=replace(target.context, base_gib=round(size, 2)))

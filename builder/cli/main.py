@@ -15,9 +15,17 @@ import click
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("builder.cli.build", "Build an image for a site and prove it by training in it."),
     "plan": ("builder.cli.plan", "Write everything a build needs into a folder, and run nothing."),
-    "check": ("builder.cli.check", "Say what would become of an environment on one site, several or all."),
+    "check": ("builder.cli.check", "Say what becomes of an environment on one site, several or all."),
+    "lock": ("builder.cli.lock", "Write down the exact files of an environment for sites."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
+    "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
+    "run": ("builder.cli.run", "Run a command of yours in an image, as the site runs it."),
+    "convert": ("builder.cli.convert", "Convert a docker-archive to a SIF image."),
+    "status": ("builder.cli.status", "Say what became of submitted jobs, and judge them."),
+    "diff": ("builder.cli.diff", "Compare two images, two locks, or an image and its lock."),
+    "inspect": ("builder.cli.inspect", "Say what is inside an image, without running it."),
     "sites": ("builder.cli.sites", "List the sites, or show what is known of one."),
+    "cache": ("builder.cli.cache", "Show, check or shrink the cache of layers."),
     "doctor": ("builder.cli.doctor", "Say what this machine has of what a build or a run needs."),
     "init": ("builder.cli.init", "Write an example environment file to start from."),
 }
@@ -93,7 +101,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _interrupted(stop: BaseException | None) -> int:
     """128 + the signal's number, as shells count; a build has cleaned up by now."""
-    click.echo("interrupted: nothing half-made is left", err=True)
+    click.echo(getattr(stop, "message", "") or "interrupted: nothing half-made is left", err=True)
     return int(getattr(stop, "exit_code", 130))
 
 

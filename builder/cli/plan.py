@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from builder.cli.batch import shape_options
 from builder.cli.build import describe
-from builder.cli.inputs import choices, context_of, env_argument, load_inputs, make_plan, site_argument
+from builder.cli.inputs import choices, context_of, env_argument, load_inputs, locked_option, make_plan, site_argument
 from builder.cli.show import show_findings
 from builder.execute.folder import write_plan
 from builder.model.finding import ConfigError, Finding, did_you_mean
@@ -24,6 +25,8 @@ from builder.model.finding import ConfigError, Finding, did_you_mean
     metavar="FILE",
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
+@locked_option
+@shape_options
 @choices
 def command(
     site: str,
@@ -31,15 +34,18 @@ def command(
     output: Path | None,
     show: bool,
     name: str | None,
-    **chosen: str | None,
+    nodes: int | None,
+    gpus: int | None,
+    **chosen: str | bool | None,
 ) -> None:
     """Write everything that building ENV for SITE needs into a folder.
 
-    The folder runs by hand, also where this tool is not installed and nothing can be downloaded.
+    The folder runs by hand, also where this tool is not installed and nothing can be downloaded. With --nodes or
+    --gpus the suite over so many is one job script more.
     """
     context = context_of(**chosen)
     loaded, recipe = load_inputs(site, env)
-    plan = make_plan(loaded, recipe, context=context)
+    plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
     folder = output or Path(f"{plan.image.removesuffix('.sif')}.plan")
     if name is not None:
         texts = {file.path: file.text for file in plan.files}

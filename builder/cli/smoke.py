@@ -6,18 +6,25 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 
-from builder import __version__
-from builder.cli.inputs import sites_folder, verbosity
+from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, to_verdict
+from builder.cli.build import show_verdict
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
+from builder.cli.login import check_here, here_option
 from builder.cli.show import use_color
-from builder.compile.plan import smoke_plan
+from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import write_plan
-from builder.execute.progress import choose_progress
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.submit import check_free
+from builder.execute.options import Options
+from builder.execute.progress import Progress, choose_progress
 from builder.execute.smoke import test_image
 from builder.model.catalog import load_site
-from builder.model.finding import ConfigError, Finding, SmokeError
+from builder.model.finding import Finding, SmokeError
+from builder.model.plan import Plan
 from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
 
@@ -30,15 +37,19 @@ from builder.model.report import SmokeCheck
     "--workload",
     "workloads",
     multiple=True,
-    type=click.Choice(["mnist", "ddp"]),
+    type=click.Choice(get_args(Workload)),
     help="Only this one; may be repeated.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for scripts, logs and results; default: none is kept.",
+    help="Folder for scripts, logs and results; default: none is kept, of jobs NAME.smoke here.",
 )
+@here_option
+@batch_options
+@shape_options
+@account_option
 @verbosity
 def command(
     site: str,
@@ -46,33 +57,58 @@ def command(
     data: Path | None,
     workloads: tuple[Workload, ...],
     output: Path | None,
+    here: bool,
+    nodes: int | None,
+    gpus: int | None,
     verbose: int,
     quiet: bool,
     no_color: bool,
+    **options: Any,
 ) -> None:
-    """Train in IMAGE on this machine, as SITE would run it, and judge the numbers.
+    """Train in IMAGE as SITE would run it, and judge the numbers: on this machine, or with --submit as a job.
 
-    Leaves with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so.
+    Leaves with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so. With
+    --submit and --nodes or --gpus it is the whole suite over so many.
     """
+    asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
     loaded = load_site(site, folder=sites_folder())
-    environment = dict(os.environ)
-    environment["RECIPE_IMAGE"] = str(_existing(image, what="image"))
+    variables = {"RECIPE_IMAGE": str(existing(image, what="image"))}
     if data is not None:
-        environment["RECIPE_MNIST"] = str(_existing(data, what="data folder"))
-    plan = smoke_plan(
+        variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
+    target = image_target(
         loaded,
-        image=environment["RECIPE_IMAGE"],
-        tool=f"recipe {__version__}",
-        folder_image=image.is_dir() and (image / "bin").is_dir(),
-        workloads=workloads or ("mnist", "ddp"),
+        image=variables["RECIPE_IMAGE"],
+        context=plain_context(options["account"]),
+        folder=(image / "bin").is_dir(),
+        workloads=workloads or None,
     )
+    plan = smoke_plan(target, nodes=nodes, devices=gpus)
+    environment = dict(os.environ)
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
+    if not asked.submit:
+        check_here(loaded, here=here, what="a smoke test")
+        _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
+        return
+    check_site(loaded, asked=asked)
+    folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
+    check_free(folder, slurm=Slurm(environment))
+    write_plan(plan, folder, recipe_folder=folder)
+    what = Submission(
+        plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
+        options=Options(environment=environment), variables=variables,
+    )  # fmt: skip
+    if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), quiet=quiet):
+        click.echo("verdict: pass")
+
+
+def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
+    """Test on this machine; raises SmokeError."""
     with tempfile.TemporaryDirectory(prefix="recipe-smoke-") as scratch:
-        folder = output or Path(scratch) / "plan"
-        write_plan(plan, folder, recipe_folder=folder)
-        checks = test_image(plan, folder=folder, environment=environment, progress=progress)
+        place = folder or Path(scratch) / "plan"
+        write_plan(plan, place, recipe_folder=place)
+        checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
         click.echo(line)
     bad = [check for check in checks if not check.ok]
@@ -90,11 +126,3 @@ def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:
         f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"
         for check in checks
     ]
-
-
-def _existing(path: Path, *, what: str) -> Path:
-    if not path.exists():
-        raise ConfigError(
-            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix="check the path")
-        )
-    return path.resolve()

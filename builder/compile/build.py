@@ -48,7 +48,8 @@ def constraints_unserved(target: Target, *, backend: str) -> tuple[Finding, ...]
 
 def size_gib(target: Target) -> float:
     """A cautious estimate of an unpacked image, in GiB: the base's kind plus torch; for the check of free space."""
-    base = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
+    kind = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
+    base = target.context.base_gib or kind
     torch = target.environment.torch
     fresh = 0.0 if torch is None or torch.provided else 2.0 if torch.token == "cpu" else 14.0
     return base + fresh + 1.0

@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import unquote
 
 from builder.compile import shell
 from builder.compile.render import verbatim
 from builder.model.document import to_yaml
+from builder.model.lock import CondaPackage, commits, requirements
 from builder.model.plan import Copy, File
 from builder.model.target import Target
 
 FOLDER = "image"
 PREFIX = "/opt/env"
+HASHES = "--require-hashes"
+
+
+def base_reference(target: Target) -> str:
+    """The base image as an engine is told: by its digest where a lock has one."""
+    reference, lock = target.base.reference, target.lock
+    if lock is None or not lock.base.digest or lock.base.size or "@" in reference:
+        return reference
+    scheme, separator, name = reference.partition("://")
+    # Apptainer takes a tag or a digest, not both (containers/image).
+    host, slash, last = name.rpartition("/")
+    return f"{scheme}{separator}{host}{slash}{last.partition(':')[0]}@{lock.base.digest}"
+
+
+def base_digest(target: Target) -> str:
+    """The digest of the base image, sha256:<64 hex>, where the lock or the reference has it."""
+    own = target.lock.base.digest if target.lock is not None else ""
+    _, separator, named = target.base.reference.partition("@sha256:")
+    return own or (f"sha256:{named}" if separator else "")
+
+
+def base_check(target: Target) -> list[str]:
+    """A line that stops a build on a file that is not the locked base image."""
+    lock = target.lock
+    if lock is None or not lock.base.size:
+        return []
+    digest = lock.base.digest.removeprefix("sha256:")
+    return [shell.command(["same_file", target.base.reference, str(lock.base.size), digest])]
 
 
 def slug(name: str) -> str:
@@ -46,10 +76,14 @@ def environment_script(target: Target) -> str:
 
 def expected(target: Target) -> dict[str, str]:
     """What the image must answer when it is asked for its torch."""
-    torch = target.environment.torch
+    torch, gpu = target.environment.torch, target.site.gpu
+    answer: dict[str, str] = {"vendor": target.site.vendor}
+    # An XPU build compiles for the GPU it finds; its list says nothing of the others.
+    if gpu is not None and gpu.vendor != "intel":
+        answer["architecture"] = gpu.target
     if torch is None:
-        return {"vendor": target.site.vendor}
-    answer = {"vendor": target.site.vendor, "torch": torch.local}
+        return answer
+    answer["torch"] = torch.local
     if torch.provided and target.site.vendor == "cpu":
         answer["any_build"] = "yes"
     return answer
@@ -57,7 +91,7 @@ def expected(target: Target) -> dict[str, str]:
 
 def record(target: Target) -> str:
     """`recipe.json`: what the image was made from; it stays in the image as /opt/recipe/recipe.json."""
-    document = {
+    document: dict[str, object] = {
         "recipe": target.recipe.name,
         "digest": target.recipe.digest,
         "site": target.site.name,
@@ -67,6 +101,10 @@ def record(target: Target) -> str:
         "expect": expected(target),
         "packages": [[package.asked, package.became, package.why] for package in target.packages],
     }
+    if target.lock is not None:
+        document["lock"] = target.lock.digest
+    if base_digest(target):
+        document["base_digest"] = base_digest(target)
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
@@ -79,13 +117,23 @@ def labels(target: Target) -> dict[str, str]:
         "recipe.tool": target.context.tool,
         "org.opencontainers.image.base.name": target.base.reference.removeprefix("docker://"),
     }
+    if target.lock is not None:
+        ours["recipe.lock"] = target.lock.digest
+    if base_digest(target):
+        ours["org.opencontainers.image.base.digest"] = base_digest(target)
     return dict(target.recipe.container.labels) | ours
 
 
 def environment_file(target: Target, *, with_pip: bool) -> str:
-    """A conda environment file; with `pip`, everything of pip's too, in one section (cotainr, tykky)."""
-    environment = target.environment
-    dependencies: list[object] = [*environment.conda]
+    """A conda environment file; with `pip`, everything of pip's too, in one section (cotainr, tykky).
+
+    Of a lock it has version and build of every conda package: such a file has no room for hashes but pip's.
+    """
+    environment, lock = target.environment, target.lock
+    exact: list[object] = (
+        [f"{package.name}={package.version}={package.build}" for package in lock.conda] if lock else []
+    )
+    dependencies: list[object] = exact or [*environment.conda]
     if with_pip and (environment.torch_lines or environment.pip_lines):
         dependencies.append({"pip": pip_section(target)})
     document = {"name": slug(target.recipe.name), "channels": list(environment.channels), "dependencies": dependencies}
@@ -103,6 +151,9 @@ def pip_section(target: Target) -> list[str]:
     torch = environment.torch
     if torch and not torch.provided and "://" in torch.index:
         lines.append(f"--extra-index-url {torch.index}")
+    if target.lock is not None:
+        lines = [line for line in lines if line not in (HASHES, "--pre")]
+        return [*lines, HASHES, *requirements(target.lock, torch=True), *requirements(target.lock, torch=False)]
     return [*lines, *environment.torch_lines, *environment.pip_lines]
 
 
@@ -113,27 +164,78 @@ def torch_requirements(target: Target) -> str:
     if not environment.torch_lines:
         return ""
     index = [f"--index-url {torch.index}"] if torch and "://" in torch.index else []
+    if target.lock is not None:
+        return _lines((*index, HASHES, *requirements(target.lock, torch=True)))
     return _lines((*index, *environment.torch_lines))
+
+
+def other_requirements(target: Target) -> str:
+    """Everything of pip's but the torch family, from the indexes that the recipe and the environment name."""
+    environment, lock = target.environment, target.lock
+    if lock is None:
+        return _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
+    # Without torch lines there is no first call: whatever brought a torch along has it in the same index.
+    family = () if environment.torch_lines else requirements(lock, torch=True)
+    lines = (*family, *requirements(lock, torch=False))
+    kept = [line for line in environment.pip_options if line not in (HASHES, "--pre")]
+    return _lines((*kept, HASHES, *lines)) if lines else ""
+
+
+def explicit_packages(target: Target) -> str:
+    """conda's packages as a list of files (conda's @EXPLICIT); local ones lie where the build sees copies of them.
+
+    micromamba checks the sha256 of each before it unpacks it (libmamba 2.3.2, src/core/package_fetcher.cpp).
+    """
+    lock = target.lock
+    if lock is None or not lock.conda:
+        return ""
+    lines = [f"{_seen(package)}#sha256:{package.sha256}" for package in lock.conda]
+    return _lines((f"# platform: {lock.platform}", "@EXPLICIT", *lines))
+
+
+def _seen(package: CondaPackage) -> str:
+    local = package.url.startswith("file://")
+    return f"file:///mnt/conda/{package.subdir}/{package.file_name}" if local else package.url
+
+
+def _local_packages(target: Target) -> str:
+    """Packages of this machine's channels: sha256, where they go among the inputs of the build, where they are."""
+    packages = target.lock.conda if target.lock else ()
+    return _lines(
+        tuple(
+            f"{package.sha256}\t{package.subdir}/{package.file_name}\t{unquote(package.url.removeprefix('file://'))}"
+            for package in packages
+            if package.url.startswith("file://")
+        )
+    )
 
 
 def image_files(target: Target) -> tuple[File, ...]:
     """Every file of `image/`; one is there only when there is something in it."""
     environment, container = target.environment, target.recipe.container
+    solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
     texts = {
         "install.sh": verbatim("install.sh"),
         "verify.py": verbatim("verify.py"),
         "protect.py": verbatim("protect.py") if environment.place != "conda" else "",
         "place": environment.place + "\n",
+        "lock": f"{target.lock.digest}\n" if target.lock else "",
         "env.sh": environment_script(target),
         "labels.txt": "".join(f"{name} {value}\n" for name, value in sorted(labels(target).items())),
         "recipe.json": record(target),
         "system.txt": _lines(container.system),
-        "environment.yml": environment_file(target, with_pip=False) if environment.place == "conda" else "",
+        "environment.yml": environment_file(target, with_pip=False) if solved else "",
+        "conda-explicit.txt": explicit_packages(target),
+        "conda-local.txt": _local_packages(target),
         "python-version": _python_line(target),
-        "cuda-version": _cuda_line(target),
+        "cuda-version": f"{environment.cuda}\n" if environment.cuda else "",
         "requirements-torch.txt": torch_requirements(target),
-        "requirements.txt": _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else "",
-        "constraints.txt": _lines(environment.constraints) if environment.pip_lines else "",
+        "requirements.txt": other_requirements(target),
+        "requirements-commits.txt": _lines(commits(target.lock)) if target.lock else "",
+        "constraints.txt": _lines(environment.constraints) if environment.pip_lines and target.lock is None else "",
+        # A lock has a hash of everything, and none of tools.
+        "compiled.txt": _lines(environment.compiled) if target.lock is None else "",
+        "tools.txt": _lines(environment.tools) if target.lock is None else "",
         "protected.txt": _lines(environment.protected),
         "run.sh": "".join(f"{command.rstrip()}\n" for command in container.run),
     }
@@ -146,13 +248,6 @@ def _python_line(target: Target) -> str:
     if environment.place == "venv" and target.base.python is None and environment.python:
         return environment.python + "\n"
     return ""
-
-
-def _cuda_line(target: Target) -> str:
-    """The CUDA that conda's solver is told: the site's driver's, not the build host's, which often has none."""
-    gpu = target.site.gpu
-    nvidia = gpu is not None and gpu.vendor == "nvidia" and target.environment.place == "conda"
-    return f"{gpu.cuda_native}\n" if nvidia and gpu and gpu.cuda_native else ""
 
 
 def image_copies(target: Target) -> tuple[Copy, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 from builder.compile.backends import BACKENDS
 from builder.compile.build import Build
@@ -11,22 +10,25 @@ from builder.compile.content import expected
 from builder.compile.launch import run_files
 from builder.compile.render import render, verbatim
 from builder.compile.smoke import smoke_copies, smoke_files, smoke_step, workloads
+from builder.compile.suite_job import suite_job
 from builder.model.finding import UnsupportedError, errors
-from builder.model.plan import File, Plan
-from builder.model.recipe import Container, Recipe, Smoke, Workload
-from builder.model.site import Site
-from builder.model.target import Context, Environment, Target, Torch
+from builder.model.plan import File, Plan, Step
+from builder.model.target import Target
 
 
-def compile_plan(target: Target) -> Plan:
-    """Write every file and step of a target; raises UnsupportedError when its backend cannot serve it."""
+def compile_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
+    """Write every file and step of a target; raises UnsupportedError when its backend cannot serve it.
+
+    With `nodes` or `devices` (of each node) the suite over that shape of job is one step more.
+    """
     backend = BACKENDS[target.backend]
     findings = (*target.findings, *backend.findings(target))
     if errors(findings):
         raise UnsupportedError(*findings)
     build = backend.plan(target)
     script = f"{len(build.steps) + 1}-smoke.sh"
-    steps = (*build.steps, smoke_step(target, script=script))
+    steps: tuple[Step, ...] = (*build.steps, smoke_step(target, script=script))
+    suite, steps = _with_suite(target, steps, nodes=nodes, devices=devices)
     plan = Plan(
         target=target.name,
         recipe=target.recipe.name,
@@ -37,7 +39,7 @@ def compile_plan(target: Target) -> Plan:
         image_kind=build.image_kind,
         base=target.base.reference,
         steps=steps,
-        files=(*build.files, *smoke_files(target, script=script), *run_files(target)),
+        files=(*build.files, *smoke_files(target, script=script), *suite, *run_files(target), *job_files(target)),
         copies=(*build.copies, *smoke_copies()),
         packages=target.packages,
         findings=findings,
@@ -48,40 +50,19 @@ def compile_plan(target: Target) -> Plan:
     return replace(plan, files=(File(path="README.md", text=readme(target, plan=plan, build=build)), *plan.files))
 
 
-def smoke_plan(site: Site, *, image: str, tool: str, folder_image: bool, workloads: tuple[Workload, ...]) -> Plan:
-    """A plan that only tests an image which exists: `image` is its absolute path, a folder under tykky."""
-    smoke = Smoke(workloads=workloads)
-    name = PurePosixPath(image).stem
-    recipe = Recipe(name=name, file=image, digest="", folder="", kind="pip", container=Container(smoke=smoke))
-    target = Target(
-        recipe=recipe,
-        site=site,
-        backend="tykky" if folder_image else "apptainer",
-        base=site.base_images[0],
-        environment=Environment(place="venv", torch=Torch(version="")),
-        context=Context(tool=tool),
-    )
-    script = "1-smoke.sh"
-    files = (
-        *smoke_files(target, script=script),
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        *run_files(target),
-    )
-    return Plan(
-        target=f"{name}.{site.name}.smoke",
-        recipe=name,
-        site=site.name,
-        backend=target.backend,
-        vendor=site.vendor,
-        image=image,
-        image_kind="folder" if folder_image else "sif",
-        base="",
-        steps=(smoke_step(target, script=script),),
-        files=files,
-        copies=smoke_copies(),
-        expect=expected(target),
-        tool=tool,
-    )
+def _with_suite(
+    target: Target, steps: tuple[Step, ...], *, nodes: int | None, devices: int | None
+) -> tuple[tuple[File, ...], tuple[Step, ...]]:
+    """The file and the step of the suite over a shape of job, where one was asked for."""
+    if nodes is None and devices is None:
+        return (), steps
+    file, step = suite_job(target, number=len(steps) + 1, nodes=nodes, devices=devices)
+    return (file,), (*steps, step)
+
+
+def job_files(target: Target) -> tuple[File, ...]:
+    """What every job script of a plan sources."""
+    return (File(path="record.sh", text=verbatim("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
 
 
 def readme(target: Target, *, plan: Plan, build: Build) -> str:

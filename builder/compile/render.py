@@ -1,4 +1,7 @@
-"""Templates to text. The only import of jinja2; a name that a template does not know is an error."""
+"""Templates to text. The only import of jinja2; a name that a template does not know is an error.
+
+Scripts take no text of a user through a template; pages do, and everything that goes into them is escaped.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(*, escapes: bool) -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,
+        autoescape=escapes,
         auto_reload=False,  # a template is read once and never looked at again
         trim_blocks=True,
         lstrip_blocks=True,
@@ -25,7 +28,12 @@ def _environment() -> jinja2.Environment:
 
 def render(template: str, **names: object) -> str:
     """Render a template of `data/templates`."""
-    return _environment().get_template(template).render(**names)
+    return _environment(escapes=False).get_template(template).render(**names)
+
+
+def render_page(template: str, **names: object) -> str:
+    """Render a template of HTML: whatever goes into it is escaped."""
+    return _environment(escapes=True).get_template(template).render(**names)
 
 
 @cache

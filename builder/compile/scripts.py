@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from builder.compile import shell
-from builder.model.plan import Word
+from builder.compile.estimate import sized
+from builder.model.plan import File, Word
 from builder.model.site import Job
 from builder.model.target import Target
 
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
 # Slurm runs a copy of the script from its spool folder: the folder it was submitted from is the plan folder.
 SUBMITTED = 'cd -- "${RECIPE_FOLDER:-${SLURM_SUBMIT_DIR:-.}}"'
+NOTICE = 120  # seconds before the time limit at which a job is told; Slurm does it up to 60 s earlier
 
 
 def proxy_lines(target: Target) -> list[str]:
@@ -40,12 +43,24 @@ def module_lines(modules: Iterable[str]) -> list[str]:
     return [shell.command(["use_module", *module.split()]) for module in modules]
 
 
+def notice(minutes: int) -> int:
+    """Seconds before the time limit at which a job is told that its end is near: a short job lives for most of it."""
+    return min(NOTICE, minutes * 15)
+
+
+def signal_option(minutes: int) -> str:
+    """The value of --signal: Slurm tells the job script, which passes it on (see record.sh)."""
+    return f"B:TERM@{notice(minutes)}"
+
+
 def batch_header(target: Target, job: Job, *, name: str) -> list[str]:
     """The #SBATCH lines of a job; every value was checked to hold no white space when its file was read."""
     scheduler = target.site.scheduler
     options: dict[str, str] = {
         "job-name": name,
         "output": "%x-%j.log",
+        "open-mode": "append",  # a job that Slurm starts again keeps what its first run said
+        "signal": signal_option(job.minutes),
         "nodes": str(job.nodes),
         "ntasks-per-node": str(job.tasks_per_node),
     }
@@ -61,13 +76,57 @@ def batch_header(target: Target, job: Job, *, name: str) -> list[str]:
     return [f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}" for option, value in options.items()]
 
 
-def batch_script(target: Target, job: Job, *, name: str, title: str, lines: Iterable[str]) -> str:
-    """A Slurm job of the plan folder, submitted from that folder."""
+def batch_script(
+    target: Target,
+    job: Job,
+    *,
+    name: str,
+    title: str,
+    lines: Iterable[str],
+    purpose: str = "run",
+    shape: str = "",
+    script: str = "",
+    steps: bool = False,
+) -> str:
+    """A Slurm job of the plan folder, submitted from that folder; it leaves jobs/JOBID.json however it ends.
+
+    `lines` do the work, `script` is the path of the file in the plan folder; with `steps` the work is done by srun:
+    Slurm tells its tasks when the time limit is near.
+    """
     head = ["#!/usr/bin/env bash", *batch_header(target, job, name=name), shell.comment(title)]
     submit = " ".join(["sbatch", *target.site.scheduler.submit, *account_hint(target), "SCRIPT"])
-    head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail", SUBMITTED]
+    head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail"]
+    head += ['self=$(readlink -f -- "${BASH_SOURCE[0]}")', SUBMITTED]
     head += ['[ -f plan.json ] || { echo "submit this script from its plan folder" >&2; exit 2; }']
+    words = shell.command([purpose, shape, script, str(notice(job.minutes)), "srun" if steps else ""])
+    head += [". ./record.sh", f'record_job "$self" {words} "$@"']
     return "\n".join([*head, *lines]) + "\n"
+
+
+def build_job(target: Target, *, script: str, name: str, title: str, minutes: int = 0) -> tuple[File, ...]:
+    """The job that runs the script of a step on a node for builds; nothing where the site has no job for builds.
+
+    `title` says what it does; the file has the script's name, with the ending of a job. `minutes`: the most it takes,
+    where that is less than a build.
+    """
+    job = target.site.scheduler.jobs.get("build")
+    if job is None:
+        return ()
+    # What takes less than a build needs no more than the site's file says.
+    job = replace(job, minutes=min(minutes, job.minutes)) if minutes else sized(target, job)
+    step = script.split("-")[1].removesuffix(".sh")
+    title = f"{title} on a compute node."
+    path = f"{script.removesuffix('.sh')}.sbatch"
+    work = [f"bash {script}"]
+    text = batch_script(target, job, name=f"{name}-{step}", title=title, lines=work, purpose=step, script=path)
+    return (File(path=path, text=text),)
+
+
+def conda_cuda(target: Target) -> str:
+    """What conda's solver is told of NVIDIA's GPUs, where it runs outside our own install.sh."""
+    cuda = target.environment.cuda
+    told = "the solver is told what the site's driver serves" if cuda else "the solver sees no NVIDIA GPU"
+    return f"export CONDA_OVERRIDE_CUDA={shell.word(cuda) if cuda else ''}  # {told}, whatever this machine has"
 
 
 def account_hint(target: Target) -> list[str]:

@@ -6,12 +6,16 @@ from builder.compile import shell
 from builder.compile.content import record, slug
 from builder.compile.render import verbatim
 from builder.compile.scripts import batch_script, step_script
-from builder.model.plan import Copy, File, Step
+from builder.compile.verify import inside_line
+from builder.model.plan import Copy, Expanding, File, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
 
 # A device file says whether this machine has a GPU of the vendor; no library is needed to look.
 DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
+
+TRAINING = ("mnist", "ddp")  # workloads that read digits
+DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # workloads of many ranks; the others are one process
 
 
 def workloads(target: Target) -> tuple[str, ...]:
@@ -38,8 +42,10 @@ def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
             f"RECIPE_EXPECT_GPU=yes bash {script}",
         ]
         title = f"The smoke test on one device of {target.site.title}."
-        text = batch_script(target, job, name=f"{slug(target.recipe.name)}-smoke", title=title, lines=lines)
-        files.append(File(path=script.replace(".sh", ".sbatch"), text=text))
+        path = script.replace(".sh", ".sbatch")
+        name = f"{slug(target.recipe.name)}-smoke"
+        text = batch_script(target, job, name=name, title=title, lines=lines, purpose="smoke", script=path)
+        files.append(File(path=path, text=text))
     return tuple(files)
 
 
@@ -68,23 +74,26 @@ def smoke_copies() -> tuple[Copy, ...]:
 def smoke_script(target: Target) -> str:
     """Run every part even when one fails: the results say which."""
     lines = [
+        "results_folder .",
         ". run/container.sh",
         *_inside(target),
-        "rm -f verify.json smoke-*.json",
+        'rm -f "$results"/verify.json "$results"/smoke-*.json',
         "failed=0",
-        *(["ranks=2"] if "ddp" in workloads(target) else []),
+        *(["ranks=2"] if _distributed(target) else []),
         *_expectation(target),
     ]
-    lines.append("inside python3 -B verify.py recipe.json verify.json || failed=1")
+    lines.append('inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1')
     imports = target.recipe.container.smoke.imports
     if imports:
-        words = ["inside", "python3", "-B", "smoke", "imports", "--result", "smoke-imports.json", *imports]
+        result = Expanding("${results}/smoke-imports.json")
+        words: list[Word] = ["inside", "python3", "-B", "smoke", "imports", "--result", result, *imports]
         lines.append(shell.command(words) + " || failed=1")
     for name in workloads(target):
-        ranks = ' --ranks "$ranks"' if name == "ddp" else ""
-        lines.append(
-            f'inside python3 -B smoke {name}{ranks} --result smoke-{name}.json "${{arguments[@]}}" || failed=1'
-        )
+        more = ' --ranks "$ranks"' if name in DISTRIBUTED else ""
+        more += ' "${digits[@]}"' if name in TRAINING else ""
+        more += ' --started "$(date +%s.%N)"' if name == "startup" else ""
+        more += f' --result "$results/smoke-{name}.json"'
+        lines.append(f'inside python3 -B smoke {name}{more} "${{arguments[@]}}" || failed=1')
     lines.append('exit "$failed"')
     return step_script(target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines)
 
@@ -94,18 +103,24 @@ def _inside(target: Target) -> list[str]:
     if target.backend == "tykky":
         return [
             "arguments=()",
-            'if [ -n "${RECIPE_MNIST:-}" ]; then arguments+=(--data "$RECIPE_MNIST"); fi',
-            'inside() { in_image "$@"; }',
+            "digits=()",
+            'if [ -n "${RECIPE_MNIST:-}" ]; then digits+=(--data "$RECIPE_MNIST"); fi',
+            inside_line(target),
         ]
     return [
         "arguments=()",
+        "digits=()",
         'if [ -n "${RECIPE_MNIST:-}" ]; then',
         '    options+=(--bind "$RECIPE_MNIST:/media:ro")',
-        "    arguments+=(--data /media)",
+        "    digits+=(--data /media)",
         "fi",
         "# /mnt is in every image, whatever folder this is.",
-        'inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }',
+        inside_line(target),
     ]
+
+
+def _distributed(target: Target) -> bool:
+    return any(name in DISTRIBUTED for name in workloads(target))
 
 
 def _expectation(target: Target) -> list[str]:
@@ -121,7 +136,7 @@ def _expectation(target: Target) -> list[str]:
     return [
         f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
         f"    arguments+=(--expect-vendor {vendor})",
-        *(ranks if "ddp" in workloads(target) else []),
+        *(ranks if _distributed(target) else []),
         "else",
         f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
         "    arguments+=(--device cpu)",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 TMPDIR = "RECIPE_TMPDIR"
+RESULTS = "RECIPE_RESULTS"  # for kits that are run by hand: the tool reads results where the plan folder has them
 
 # Site modules set these for running. While an image is built, a bind to a path it does not have ends the build
 # (OLCF documentation, "Containers on Frontier"; LUMI training Q&A).
@@ -15,5 +18,7 @@ REMOVED = tuple(f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") 
 
 def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     """Give the environment that a step's script runs in."""
-    kept = {name: value for name, value in user.items() if name not in REMOVED}
-    return {**kept, TMPDIR: str(scratch)}
+    kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
+    # The programs that came with us, uv among them, where the user's PATH has none of that name; our own Python.
+    path = os.pathsep.join([kept.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    return {**kept, TMPDIR: str(scratch), "PATH": path, "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable}

@@ -7,15 +7,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.execute.lock import hold
+from builder.execute.carrier import Here
+from builder.execute.hold import hold
 from builder.execute.mask import Mask
 from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.preflight import ask_versions, check_output, check_space, find_programs
+from builder.execute.papers import write_papers
+from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
 from builder.execute.progress import Progress
 from builder.execute.publish import draft_of
 from builder.execute.report_file import write_report
 from builder.execute.run import Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
+from builder.execute.sign import find_signer
 from builder.model.finding import ConfigError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
@@ -34,27 +37,36 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
     signals = Signals()
     with signals.caught(), hold(folder):
         skipped, steps = choose_steps(plan, options)
-        _check_skipped(skipped, folder)
-        check_output(plan, output, force=options.force, kept=_kept(plan, steps, folder))
+        check_skipped(skipped, folder)
+        check_output(plan, output, force=options.force, kept=kept_image(plan, steps, folder))
+        signer = find_signer(plan, environment=options.environment) if options.sign else None
         programs = find_programs(steps, environment=options.environment)
         for path in remove_leftovers(folder):
             progress.note(f"removed what an earlier build had left: {path}")
         drafts = (draft_of(output), draft_of(failed_copy_of(output)))
         with scratch_folder(folder, parent=_tmpdir(plan, options), also=drafts) as scratch:
             check_space(steps, scratch=scratch, folder=folder, output=output)
-            versions = ask_versions(programs, environment=options.environment)
-            run = Run(
+            here = Here(
                 plan=plan,
                 folder=folder,
-                output=output,
                 options=options,
                 progress=progress,
-                signals=signals,
                 scratch=scratch,
-                versions=versions,
                 mask=Mask(options.environment),
             )
-            return _carry_out(run, steps)
+            with asking_versions(programs, environment=options.environment) as versions:
+                run = Run(
+                    plan=plan,
+                    folder=folder,
+                    output=output,
+                    carrier=here,
+                    progress=progress,
+                    signals=signals,
+                    versions=versions,
+                    environment=options.environment,
+                    signer=signer,
+                )
+                return _carry_out(run, steps)
 
 
 def raise_for(report: Report) -> None:
@@ -79,7 +91,8 @@ def choose_steps(plan: Plan, options: Options) -> tuple[tuple[Step, ...], tuple[
     return tuple(step for step in order if step not in runs), runs
 
 
-def _check_skipped(skipped: Sequence[Step], folder: Path) -> None:
+def check_skipped(skipped: Sequence[Step], folder: Path) -> None:
+    """Raise ConfigError when a step that is skipped has left no product."""
     findings = [
         Finding(
             code="no-product",
@@ -96,7 +109,7 @@ def _check_skipped(skipped: Sequence[Step], folder: Path) -> None:
         raise ConfigError(*findings)
 
 
-def _kept(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
+def kept_image(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
     """The image of an earlier build, when no step makes it anew."""
     return None if any(plan.image in step.produces for step in steps) else folder / plan.image
 
@@ -133,6 +146,8 @@ def _carry_out(run: Run, steps: Sequence[Step]) -> Report:
 
 def _write(run: Run, seconds: float) -> Report:
     report = run.report(seconds)
+    if fault := write_papers(run.plan, report, sbom=run.sbom):
+        run.progress.note(fault)
     try:
         write_report(report, run.folder)
     except OSError as error:

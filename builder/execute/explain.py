@@ -18,6 +18,8 @@ _FILLER = re.compile(
     # What engines say of any command that fails in a build; the command's own words stand before it.
     r"|FATAL:.* while running %post section: exit status \d+$"
     r"|(?:ERROR: failed to solve: process|executor failed running) .*exit code: \d+$"
+    r"|recipe: part '\w+' of the installation failed with exit code \d+$"
+    r"|recipe: the packages cannot be resolved$|recipe: the wheels of layer '[^']*' could not be unpacked$"
     r"|> \[.*\]|Dockerfile:\d+$|\d+ \| "  # where in the Dockerfile it was
 )
 _BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a line of a command

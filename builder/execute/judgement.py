@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from builder.execute.names import RESULTS
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
 from builder.smoke.verdict import judge
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
+_SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")
 _PROOF = re.compile(r"verify: (\{.*\})\s*$")
-_TRAINING = ("mnist", "ddp")
+_IN_TORCH = ("probe", "mnist", "ddp", "pi", "allreduce", "startup")
 
 
 def read_results(step: Step, folder: Path) -> dict[str, Any]:
@@ -25,6 +27,46 @@ def read_results(step: Step, folder: Path) -> dict[str, Any]:
         if found is not None:
             results[found["name"]] = _read(folder / product)
     return results
+
+
+def suite_shapes(step: Step) -> tuple[str, ...]:
+    """The shapes of job whose suite a step runs."""
+    return tuple(found["shape"] for product in step.produces if (found := _SUITE.fullmatch(product)))
+
+
+def judge_suite(shape: str, folder: Path) -> tuple[dict[str, Any], tuple[SmokeCheck, ...]]:
+    """Read what the suite over a shape has left, by `SHAPE/WORKLOAD`, with the checks of its verdict."""
+    place = folder / RESULTS / shape
+    verdict = _read(place / "verdict.json")
+    found = verdict if isinstance(verdict, dict) else {}
+    told = found.get("workloads")
+    workloads = told if isinstance(told, dict) else {}
+    results = {f"{shape}/{name}": _read(place / f"{Path(name).name}.json") for name in workloads}
+    checks = [check for name, item in workloads.items() for check in _told(f"{shape}/{name}", item)]
+    whole = found.get("verdict")
+    said = str(found.get("reason") or whole or "no verdict")
+    checks.append(SmokeCheck(name=f"{shape}: verdict", ok=whole == "pass", measured=said, expected="pass"))
+    return results, tuple(checks)
+
+
+def _told(name: str, item: Any) -> list[SmokeCheck]:
+    """The checks of one workload, as the verdict lists them; one that lists none is one that failed."""
+    found = item if isinstance(item, dict) else {}
+    listed = found.get("checks")
+    checks = [
+        SmokeCheck(
+            name=f"{name}: {check.get('name')}",
+            ok=check.get("ok") is True,
+            measured=str(check.get("measured")),
+            expected=str(check.get("expected")),
+        )
+        for check in (listed if isinstance(listed, list) else ())
+        if isinstance(check, dict)
+    ]
+    if not checks or (found.get("verdict") != "pass" and all(check.ok for check in checks)):
+        said = str(found.get("error") or found.get("verdict") or "no result")
+        checks.append(SmokeCheck(name=f"{name}: verdict", ok=False, measured=said, expected="pass"))
+    return checks
 
 
 def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> tuple[SmokeCheck, ...]:
@@ -59,7 +101,7 @@ def failed(checks: Sequence[SmokeCheck]) -> str:
 
 def _expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | None:
     own = result.get("expected") if isinstance(result, dict) else None
-    if not isinstance(own, dict) or result.get("workload") not in _TRAINING:
+    if not isinstance(own, dict) or result.get("workload") not in _IN_TORCH:
         return None
     # The vendor is expected of a run on its GPUs only: on a login node the same image trains on the CPU.
     torch = expect.get("torch", "")

@@ -1,7 +1,21 @@
-"""The names that a build gives things in the plan folder."""
+"""The names that a build and its jobs give things in the plan folder."""
+
+from pathlib import Path
 
 PLAN_FILE = "plan.json"
 REPORT_FILE = "report.json"
 LOGS = "logs"
 LOCK_FILE = ".lock"
 STATE_FILE = ".state.json"
+RESULTS = "results"  # results/SHAPE/WORKLOAD.json
+VERDICT_FILE = "verdict.json"  # of a shape, over its workloads
+JOBS = "jobs"  # jobs/JOBID.json
+SUBMITTED_FILE = "submitted.json"
+
+# A build that ended with one of these made, or would have made, an image that is not what was planned.
+PROOF = ("not-as-planned", "base-replaced")
+
+
+def plan_folder(image: Path) -> Path:
+    """The plan folder of an image: beside it, named after it."""
+    return image.with_name(f"{image.name.removesuffix('.sif')}.plan")

@@ -22,19 +22,21 @@ class Options:
     tmpdir: Path | None = None  # default: TMPDIR, else /tmp
     start: str = ""  # name of the first step to run; those before it have left their products
     no_smoke: bool = False
+    sign: bool = False
     step_seconds: float | None = None
 
 
 class Interrupted(KeyboardInterrupt):
     """The user or the batch system stops the build; `exit_code` is a shell's: 130 for SIGINT, 143 for SIGTERM.
 
-    `report` says how far it came, once there is something to say.
+    `report` says how far it came, once there is something to say; `message` is for the user, "" for the usual one.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
         self.report: Report | None = None
+        self.message = ""
 
     @property
     def exit_code(self) -> int:

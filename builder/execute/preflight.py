@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from builder.execute.process import capture, which
+from builder.execute.process import Question, which
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 
@@ -87,15 +88,34 @@ def _missing(names: Sequence[str], step: Step) -> Finding:
     return Finding(code="no-program", message=f"step '{step.name}' needs {shown}, which is not on PATH", fix=fix)
 
 
-def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
-    """Ask programs for their versions; one that does not say is left out."""
+@contextmanager
+def asking_versions(
+    programs: Mapping[str, Path], *, environment: Mapping[str, str]
+) -> Iterator[Callable[[float], dict[str, str]]]:
+    """Ask programs for their versions; the answers, waited for so many seconds each, while the `with` block lasts."""
+    questions = {name: Question([str(path), "--version"], env=environment) for name, path in sorted(programs.items())}
+    try:
+        yield lambda seconds: _versions(questions, seconds=seconds)
+    finally:
+        for question in questions.values():
+            question.drop()
+
+
+def _versions(questions: Mapping[str, Question], *, seconds: float) -> dict[str, str]:
+    """One that does not say its version is left out."""
     versions = {}
-    for name, path in sorted(programs.items()):
-        answer = capture([str(path), "--version"], env=environment)
+    for name, question in questions.items():
+        answer = question.answer(timeout=seconds)
         line = next((text.strip() for text in answer.text.splitlines() if text.strip()), "")
         if answer.exit_code == 0 and line.isprintable():
             versions[name] = line[:120]
     return versions
+
+
+def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
+    """Ask programs for their versions; one that does not say is left out."""
+    with asking_versions(programs, environment=environment) as answers:
+        return answers(10.0)
 
 
 def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path) -> None:

@@ -12,12 +12,12 @@ import shutil
 import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.family import members_of
 from builder.execute.log import StepLog
 from builder.model.finding import Finding, ToolError
 
@@ -85,22 +85,89 @@ def run(
         )
 
 
-def capture(argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 10.0) -> Captured:
+class Question:
+    """A short question to a program, which works on its answer while we do something else."""
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path = Path("/")) -> None:
+        self._kept = bytearray()
+        self._child = _Child(argv, cwd=cwd, env=env, receive=self._receive)
+        try:
+            self._child.start()
+            self._asked = True
+        except OSError:
+            self._asked = False
+        self._dropped = False
+
+    def answer(self, *, timeout: float = 10.0) -> Captured:
+        """Wait for the answer; never raises and never takes longer than `timeout` seconds by much."""
+        if not self._asked:
+            self.drop()
+            return Captured(exit_code=127, text="")
+        try:
+            in_time = self._child.follow(timeout=timeout, on_tick=lambda: None)
+        finally:
+            self.drop()
+        text = self._kept.decode("utf-8", errors="replace")
+        return Captured(exit_code=self._child.exit_code if in_time else 124, text=text)
+
+    def drop(self) -> None:
+        """End it, answered or not."""
+        if not self._dropped:
+            self._child.stop(0.5)
+            self._dropped = True
+
+    def _receive(self, data: bytes) -> None:
+        self._kept.extend(data[: CAPTURE_LIMIT - len(self._kept)])
+
+
+def capture(argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 10.0, cwd: Path = Path("/")) -> Captured:
     """Ask a program something short; never raises and never takes longer than `timeout` seconds by much."""
+    return Question(argv, env=env, cwd=cwd).answer(timeout=timeout)
+
+
+def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int | None = None) -> int:
+    """Run a program at the user's terminal, with our input and output, and return its exit code as a shell counts.
+
+    `output` is a handle for what it writes to its standard output, where that is not to go to ours.
+    Ctrl-C reaches it from the terminal itself; SIGTERM and SIGHUP are passed on. Raises ToolError when it cannot be
+    started.
+    """
+    try:
+        child = subprocess.Popen(list(argv), cwd=cwd, env=dict(env), stdout=output)
+    except OSError as error:
+        raise ToolError(_not_started(argv[0], error)) from None
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda sent, _: child.send_signal(sent)) for number in numbers}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, timeout: float) -> bytes | None:
+    """What a program writes to its output, its errors left out; None where it fails, or says more than `limit` bytes.
+
+    `timeout` in seconds. Never raises.
+    """
     kept = bytearray()
 
     def receive(data: bytes) -> None:
-        kept.extend(data[: CAPTURE_LIMIT - len(kept)])
+        kept.extend(data)
+        if len(kept) > limit:
+            raise OverflowError
 
-    child = _Child(argv, cwd=Path("/"), env=env, receive=receive)
+    child = _Child(argv, cwd=Path("/"), env=env, receive=receive, errors=subprocess.DEVNULL)
+    in_time = False
     try:
-        child.start()
-        in_time = child.follow(timeout=timeout, on_tick=lambda: None)
-    except OSError:
-        return Captured(exit_code=127, text="")
+        with suppress(OSError, ValueError, OverflowError):
+            child.start()
+            in_time = child.follow(timeout=timeout, on_tick=lambda: None)
     finally:
         child.stop(0.5)
-    return Captured(exit_code=child.exit_code if in_time else 124, text=kept.decode("utf-8", errors="replace"))
+    return bytes(kept) if in_time and not child.exit_code and len(kept) <= limit else None
 
 
 def which(program: str, *, env: Mapping[str, str]) -> Path | None:
@@ -130,13 +197,20 @@ class _Child:
     """A child in its own session, and all that it starts."""
 
     def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], receive: Callable[[bytes], None]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        receive: Callable[[bytes], None],
+        errors: int = subprocess.STDOUT,
     ) -> None:
-        self._argv, self._cwd, self._receive = argv, cwd, receive
-        self._mark = uuid.uuid4().hex
+        self._argv, self._cwd, self._receive, self._errors = argv, cwd, receive, errors
+        self._mark = os.urandom(16).hex()
         self._env = {**env, MARK: self._mark}
         self._popen: subprocess.Popen[bytes] | None = None
         self._pipe: int | None = None
+        self._end: int | None = None  # readable when the child has ended; only Linux has it
 
     @property
     def exit_code(self) -> int:
@@ -154,11 +228,13 @@ class _Child:
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
-                stderr=subprocess.STDOUT,
+                stderr=self._errors,
                 start_new_session=True,
             )
         finally:
             os.close(write_end)
+        with suppress(OSError, AttributeError):
+            self._end = os.pidfd_open(self._popen.pid)
 
     def follow(self, *, timeout: float | None, on_tick: Callable[[], None]) -> bool:
         """Read its output until it ends; False when the time was up first."""
@@ -186,16 +262,24 @@ class _Child:
             self._close()
 
     def _ended(self) -> bool:
-        return self._popen is not None and self._popen.poll() is not None
+        if self._popen is None or self._popen.poll() is None:
+            return False
+        if self._end is not None:
+            os.close(self._end)
+            self._end = None
+        return True
 
     def _read(self, seconds: float) -> bool:
-        """Read once; False when nothing came in this time."""
-        if self._pipe is None:
+        """Read once, or until the child's end; False when nothing came in this time."""
+        poll = select.poll()
+        awaited = [handle for handle in (self._pipe, self._end) if handle is not None]
+        for handle in awaited:
+            poll.register(handle, select.POLLIN)
+        if not awaited:
             time.sleep(min(seconds, 0.05))
             return False
-        poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
-        if not poll.poll(seconds * 1000):
+        ready = [handle for handle, _ in poll.poll(seconds * 1000)]
+        if self._pipe is None or self._pipe not in ready:
             return False
         data = os.read(self._pipe, 65_536)
         if data:
@@ -243,53 +327,4 @@ class _Child:
     def _members(self) -> set[int]:
         self._ended()  # reaps the child itself
         leader = self._popen.pid if self._popen else None
-        if not Path("/proc/self/stat").exists():  # no Linux: only what stayed in the group
-            return _group(leader)
-        return _family(leader, mark=f"{MARK}={self._mark}".encode())
-
-
-def _group(leader: int | None) -> set[int]:
-    if leader is None:
-        return set()
-    try:
-        os.killpg(leader, 0)
-    except (ProcessLookupError, PermissionError):
-        return set()
-    return {-leader}
-
-
-def _family(leader: int | None, *, mark: bytes) -> set[int]:
-    """The live processes of a session, those that carry the mark in their environment, and all their children."""
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    own = os.getpid()
-    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of entries on a login node
-        if not name.isdecimal() or int(name) == own:
-            continue
-        stat = _stat(name)
-        if stat is None:
-            continue
-        pid, (parent, group, session) = int(name), stat
-        parents[pid] = parent
-        if (leader is not None and leader in (pid, group, session)) or mark in _environ(name):
-            found.add(pid)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
-def _stat(pid: str) -> tuple[int, int, int] | None:
-    """Parent, group and session of a process, None when it is gone or only waits to be reaped."""
-    try:
-        text = Path("/proc", pid, "stat").read_bytes()
-    except OSError:
-        return None
-    state, parent, group, session = text.rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else (int(parent), int(group), int(session))
-
-
-def _environ(pid: str) -> bytes:
-    try:
-        return Path("/proc", pid, "environ").read_bytes()
-    except OSError:
-        return b""
+        return members_of(leader, mark=f"{MARK}={self._mark}".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, Protocol, TextIO
@@ -13,6 +14,19 @@ HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
 
 _ENDINGS = {"ok": "done", "failed": "FAILED", "skipped": "skipped", "interrupted": "stopped"}
+
+# What an engine says in every build and what tells nothing of where it is (Apptainer 1.4.5); logs have it all the same.
+_NOISE = re.compile(
+    r"\s*$"
+    r"|INFO:\s+To see mksquashfs output with progress bar enable verbose logging"
+    r"|INFO:\s+Non-gzip squashfs compression might not work with some installations"
+    r"|WARNING: While bind mounting '.*': destination is already in the mount point list"
+)
+
+
+def is_noise(text: str) -> bool:
+    """Whether a line of an engine tells nothing of what it is doing."""
+    return _NOISE.match(text) is not None
 
 
 class Progress(Protocol):
@@ -79,7 +93,8 @@ class PlainProgress:
         self._say(f"{self._step}: {step.why}")
 
     def line(self, text: str) -> None:
-        self._last = text
+        if not is_noise(text):
+            self._last = text
         if self._verbose:
             self._say(f"  {text}")
 
@@ -132,7 +147,8 @@ class LiveProgress:
         self._draw()
 
     def line(self, text: str) -> None:
-        self._last = text
+        if not is_noise(text):
+            self._last = text
         if self._verbose:
             self._print(f"  {text}", style="dim")
 

@@ -6,8 +6,10 @@ import errno
 import hashlib
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from io import FileIO
 from pathlib import Path
 
 from builder.execute.tree import remove_tree, removed_afterwards, sync
@@ -85,13 +87,46 @@ def _take_place(draft: Path, output: Path) -> None:
     remove_tree(old)
 
 
-def measure(image: Path) -> tuple[int, str | None]:
-    """Give an image's size in bytes and its SHA-256; a folder has only a size. Raises OSError."""
+class Digest:
+    """The SHA-256 of an image, made beside other work; a folder has none."""
+
+    def __init__(self, image: Path) -> None:
+        self._made: str | None = None
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+        try:
+            # Opened at once: its name is about to change.
+            file = None if image.is_dir() else image.open("rb", buffering=0)
+        except OSError as error:
+            self._error = error
+            return
+        if file is not None:
+            # A daemon: nobody who stops a build waits for it.
+            self._thread = threading.Thread(target=self._make, args=(file,), daemon=True)
+            self._thread.start()
+
+    def result(self) -> str | None:
+        """Wait for it; raises OSError when the image could not be read."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+    def _make(self, file: FileIO) -> None:
+        digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
+        try:
+            with file:
+                while count := file.readinto(block):
+                    digest.update(block[:count])
+            self._made = digest.hexdigest()
+        except OSError as error:
+            self._error = error
+
+
+def size_of(image: Path) -> int:
+    """Give the bytes of an image, a file or a folder; raises OSError."""
     if image.is_dir():
         files = (Path(root, name) for root, _, names in os.walk(image) for name in names)
-        return sum(file.lstat().st_size for file in files), None
-    digest = hashlib.sha256()
-    with image.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return image.stat().st_size, digest.hexdigest()
+        return sum(file.lstat().st_size for file in files)
+    return image.stat().st_size

@@ -10,7 +10,8 @@ from typing import Any
 
 from builder.execute.names import REPORT_FILE
 from builder.execute.tree import write_whole
-from builder.model.report import Report
+from builder.model.finding import Finding, Place
+from builder.model.report import Report, SmokeCheck, StepResult
 
 SCHEMA = 1
 
@@ -26,6 +27,31 @@ def write_report(report: Report, folder: Path) -> Path:
     path = folder / REPORT_FILE
     write_whole(path, report_json(report))
     return path
+
+
+def read_report(folder: Path) -> Report | None:
+    """Read report.json again, None when there is none that this version wrote."""
+    try:
+        found = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        if found.pop("schema") != SCHEMA:
+            return None
+        steps = [{**item, "finding": _finding(item.get("finding"))} for item in found.pop("steps")]
+        checks, findings = found.pop("checks"), found.pop("findings")
+        return Report(
+            **found,
+            steps=tuple(StepResult(**item) for item in steps),
+            checks=tuple(SmokeCheck(**item) for item in checks),
+            findings=tuple(finding for item in findings if (finding := _finding(item))),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _finding(item: Any) -> Finding | None:
+    if item is None:
+        return None
+    at = Place(**item["at"]) if item["at"] else None
+    return Finding(**{**item, "at": at})
 
 
 def _plain(value: Any) -> Any:

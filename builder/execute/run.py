@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from builder.execute.causes.own import PROOF
-from builder.execute.environment import step_environment
-from builder.execute.explain import UNKNOWN, explain
-from builder.execute.judgement import failed, judge_results, proof_in, read_results
-from builder.execute.names import LOGS
-from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.process import Ended, run
-from builder.execute.product import faults, look
+from builder.execute.carrier import Carrier
+from builder.execute.inside import Inside
+from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
+from builder.execute.names import PROOF
+from builder.execute.options import Interrupted, Signals
+from builder.execute.process import Ended
+from builder.execute.product import faults
 from builder.execute.progress import Progress, duration
-from builder.execute.publish import measure, publish
+from builder.execute.publish import Digest, publish, size_of
+from builder.execute.sign import Signer
+from builder.execute.tree import remove_tree
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
@@ -38,12 +39,12 @@ class Run:
     plan: Plan
     folder: Path
     output: Path
-    options: Options
+    carrier: Carrier
     progress: Progress
     signals: Signals
-    scratch: Path
-    versions: Mapping[str, str]
-    mask: Callable[[str], str]
+    versions: Callable[[float], Mapping[str, str]]  # answers, waited for so many seconds
+    environment: Mapping[str, str] = field(default_factory=dict)
+    signer: Signer | None = None
     status: RunStatus | None = None
     image: Path | None = None
     image_bytes: int | None = None
@@ -53,6 +54,9 @@ class Run:
     smoke: dict[str, Any] = field(default_factory=dict)
     proof: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    sbom: str = ""
+    _inside: Inside | None = None
+    started: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
 
@@ -64,10 +68,29 @@ class Run:
             # A build that the proof of its torch stopped is an image that failed, not an engine that did.
             disproved = any(finding.code in PROOF for finding in self.findings)
             self.status = "smoke-failed" if disproved else "failed"
+            if disproved and self._last_kind() == "verify":
+                self.status = self._publish(proven=False)
             return
+        self._tell_unproven()
+        self._inside = self._look_inside()  # beside the smoke test
         # A smoke test says something even after another has failed.
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
+
+    def _look_inside(self) -> Inside:
+        """Begin to read what is in the image; one that is in use already stays as it is."""
+        image = self.folder / self.plan.image
+        in_use = self.output.exists() and image.samefile(self.output)
+        return Inside(image, name=self.plan.target, tool=self.plan.tool, environment=self.environment, put=not in_use)
+
+    def _tell_unproven(self) -> None:
+        """Say that a torch does not say which GPUs it was built for, where that was asked."""
+        wanted = self.plan.expect.get("architecture")
+        if wanted and "torch" in self.proof and not self.proof.get("architectures"):
+            message = f"the image's torch does not say which GPUs it was built for: {wanted} is not proven"
+            fix = "run the smoke test on a GPU node"
+            self.findings.append(Finding(code="architecture-unknown", message=message, fix=fix, level="note"))
+            self.progress.note(f"{message}; {fix}")
 
     def interrupted(self, stop: Interrupted) -> None:
         """Note that a signal stopped it."""
@@ -91,10 +114,14 @@ class Run:
             image_bytes=self.image_bytes,
             image_sha256=self.image_sha256,
             seconds=round(seconds, 3),
-            versions=self.versions,
+            versions=self.versions(0.5 if self.status == "interrupted" else 10.0),
             smoke=self.smoke,
             findings=tuple(self.findings),
             proof=self.proof,
+            base=self.plan.base,
+            vendor=self.plan.vendor,
+            tool=self.plan.tool,
+            started=self.started,
         )
 
     def _step(self, step: Step) -> bool:
@@ -103,50 +130,33 @@ class Run:
         self.progress.step_begins(step, number=self._number)
         started = time.monotonic()
         self._under_way = (step, started)
-        self._drop_link(step)
-        before = {name: look(self.folder / name) for name in step.produces}
         try:
-            ended = self._script(step)
+            before = dict(self.carrier.before(step))
+            ended = self.carrier.carry_out(step)
         except BuilderError as error:
             return self._ends(step, started=started, status="failed", finding=error.findings[0])
         self.proof = proof_in(ended.tail) or self.proof
         missing = faults(self.folder, step.produces, before=before)
-        finding = self._fault(step, ended, missing=missing)
+        known = self.carrier.fault(step, ended) if ended.exit_code else None
+        finding = known or self._fault(step, ended, missing=missing)
         if step.kind == "smoke":
-            finding = self._judge(step, missing=missing) or finding
+            judged = self._judge(step, missing=missing)
+            # Of a job that was stopped no number says why.
+            finding = known or judged or finding
         status: Status = "failed" if finding else "ok"
         return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
 
-    def _drop_link(self, step: Step) -> None:
-        """Remove the link to the published image: a step that writes in place must not write through it."""
-        image = self.folder / self.plan.image
-        if self.plan.image in step.produces and image.is_symlink():
-            image.unlink()
-
-    def _script(self, step: Step) -> Ended:
-        log = self._log(step)
-        with suppress(OSError):
-            log.replace(log.with_suffix(".previous.log"))
-        return run(
-            ["bash", step.script],
-            cwd=self.folder,
-            env=step_environment(self.options.environment, scratch=self.scratch),
-            log=log,
-            on_line=self.progress.line,
-            on_tick=self.progress.tick,
-            mask=self.mask,
-            timeout=self.options.step_seconds,
-        )
-
     def _fault(self, step: Step, ended: Ended, *, missing: str) -> Finding | None:
-        log = str(self._log(step))
+        log = str(self.carrier.log(step))
         if ended.timed_out:
             message = f"step '{step.name}' was ended after {duration(ended.seconds)}, the longest a step may take"
             return Finding(code="step-timeout", message=message, fix="allow it more time", at=Place(file=log))
+        if not ended.exit_code and not missing:
+            return None
+        from builder.execute.explain import UNKNOWN, explain  # read when something failed, which is seldom
+
         if ended.exit_code:
             return explain(step, ended.tail, ended.exit_code, log=log)
-        if not missing:
-            return None
         known = explain(step, ended.tail, 0, log=log)
         if known.code != UNKNOWN:
             return known  # an engine that says what is wrong and exits 0: cotainr at a prompt
@@ -157,12 +167,15 @@ class Run:
         """Judge what a smoke step measured; results of an earlier run are no results."""
         results = {} if missing else read_results(step, self.folder)
         checks = judge_results(results, expect=self.plan.expect)
+        for shape in suite_shapes(step):
+            found, more = judge_suite(shape, self.folder) if not missing else ({}, ())
+            results, checks = {**results, **found}, (*checks, *more)
         self.smoke.update(results)
         self.checks.extend(checks)
         bad = failed(checks)
         if not bad:
             return None
-        log = str(self._log(step))
+        log = str(self.carrier.log(step))
         message = f"the smoke test '{step.name}' failed: {bad}"
         return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Place(file=log))
 
@@ -176,7 +189,7 @@ class Run:
         finding: Finding | None = None,
     ) -> bool:
         seconds = round(time.monotonic() - started, 3)
-        log = self._log(step).relative_to(self.folder)
+        log = self.carrier.log(step).relative_to(self.folder)
         result = StepResult(
             name=step.name, status=status, seconds=seconds, exit_code=exit_code, log=str(log), finding=finding
         )
@@ -186,9 +199,6 @@ class Run:
             self.findings.append(finding)
         self.progress.step_ends(result)
         return status == "ok"
-
-    def _log(self, step: Step) -> Path:
-        return self.folder / LOGS / f"{step.name}.log"
 
     def _image_is_there(self) -> bool:
         image = self.folder / self.plan.image
@@ -204,21 +214,49 @@ class Run:
         image = self.folder / self.plan.image
         in_place = self.output.exists() and image.samefile(self.output)
         target = self.output if proven or in_place else failed_copy_of(self.output)
+        digest = Digest(image) if self._inside is None else None
         try:
+            if self._inside is not None:
+                self._settle(self._inside)
+            if proven and self.signer is not None:
+                if fault := self.signer.sign(image.resolve()):
+                    self.findings.append(fault)
+                    return "failed"
+                digest = Digest(image)
             publish(image, target, undisturbed=self.signals.held)
             self.image = target
-            self.image_bytes, self.image_sha256 = measure(target)
+            self.image_bytes = size_of(target)
+            self.image_sha256 = digest.result() if digest else self.image_sha256
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"the image could not be put at '{target}': {reason}; it is still at '{image}'"
             fix = "make room and rights there, then start again with --from and the last step"
             self.findings.append(Finding(code="not-published", message=message, fix=fix, at=Place(file=str(target))))
             return "failed"
-        if not proven:
-            fix = f"look into it, or test it again with --from {self._first_smoke()}"
+        if proven:
+            self._remove_failed_copy(target)
+        else:
+            fix = f"look into it, or test it again with --from {self._first_test()}"
             message = f"the image that failed was kept as '{target}'"
             self.findings.append(Finding(code="image-kept", message=message, fix=fix, level="note"))
         return "passed" if proven else "smoke-failed"
 
-    def _first_smoke(self) -> str:
-        return next((step.name for step in self.plan.steps if step.kind == "smoke"), "")
+    def _settle(self, inside: Inside) -> None:
+        """Have the bill of materials in the image; what there is of one is told of."""
+        self.image_sha256 = inside.settle()
+        self.sbom = inside.text
+        if inside.unknown:
+            self.progress.note(f"no bill of materials in the image: {inside.unknown}")
+
+    def _first_test(self) -> str:
+        return next((step.name for step in self.plan.steps if step.kind in ("verify", "smoke")), "")
+
+    def _last_kind(self) -> str:
+        last = self.results[-1].name
+        return next(step.kind for step in self.plan.steps if step.name == last)
+
+    def _remove_failed_copy(self, output: Path) -> None:
+        """Remove the image of an earlier build in which the smoke test failed: this one takes its place."""
+        copy = failed_copy_of(output)
+        if self.checks and os.path.lexists(copy) and remove_tree(copy):
+            self.progress.note(f"removed '{copy}', in which an earlier smoke test had failed")

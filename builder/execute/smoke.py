@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.execute.environment import RESULTS
 from builder.execute.judgement import judge_results, read_results
 from builder.execute.mask import Mask
 from builder.execute.names import LOGS
@@ -29,7 +30,7 @@ def test_image(
             ended = run(
                 ["bash", step.script],
                 cwd=folder,
-                env=environment,
+                env={name: value for name, value in environment.items() if name != RESULTS},
                 log=log,
                 on_line=progress.line,
                 on_tick=progress.tick,

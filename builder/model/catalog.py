@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from builder.model.decode import Decoder
+from builder.model.decode import Decoder, key_below
 from builder.model.document import Listing, Table, Text, Value, parse_yaml, read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.safe import shown
@@ -37,51 +40,77 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
         fix = did_you_mean(name, known=known, noun="known sites")
         raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{shown(name)}'", fix=fix))
     path = Path(name) if looks_like_path else known[name]
-    layers = _layers(path, known=known)
+    # What ships with us is read once; a folder of the user's may hold another file that it extends.
+    if path.parent == BUNDLED and (folder is None or not folder.is_dir()):
+        return _bundled(path)
+    return _load(path, known=known)
+
+
+@cache
+def _bundled(path: Path) -> Site:
+    return _load(path, known=site_files())
+
+
+def _load(path: Path, *, known: dict[str, Path]) -> Site:
+    faults: list[Finding] = []
+    layers, whole = _layers(path, known=known, faults=faults)
+    if not layers:
+        raise ConfigError(*faults)
     tree = layers[-1][1]
     for _, own in reversed(layers[:-1]):
-        tree = _merged(_without_old_driver(tree, own), own)
+        tree = _merged(_without_old_driver(tree, own), own, kind=Site)
     decoder = Decoder(file=str(path))
     site: Site | None = decoder.table(tree, Site, key="")
-    faults = decoder.findings
-    if site is not None and not faults:
-        faults = list(site_faults(site, tree=tree, stem=path.stem))
+    found = decoder.findings
+    if site is not None and not found:
+        found = list(site_faults(site, tree=tree, stem=path.stem))
+    # What is missing may stand in the file that could not be read.
+    faults += [_placed(fault, layers) for fault in found if whole or fault.code != "missing-key"]
     if site is None or faults:
-        raise ConfigError(*sorted((_placed(fault, layers) for fault in faults), key=_order))
+        raise ConfigError(*sorted(faults, key=_order))
     return site
 
 
-def _layers(path: Path, *, known: dict[str, Path]) -> Layers:
-    """Read a site file and those it extends; later ones are laid over by earlier ones."""
+def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tuple[Layers, bool]:
+    """Read a site file and those it extends; later ones are laid over by earlier ones. False: one could not be read."""
     layers: list[tuple[str, Table]] = []
     seen: list[Path] = []
-    while True:
-        tree = _read(path)
-        seen.append(path.resolve())
-        left_out = ("extends", "name") if layers else ("extends",)  # a name is never inherited
-        own = Table(entries=tuple(entry for entry in tree.entries if entry[0].raw not in left_out), line=tree.line)
-        layers.append((str(path), own))
-        parent = tree.get("extends")
-        if parent is None:
-            return tuple(layers)
-        at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
-        if not isinstance(parent, Text) or parent.raw not in known:
-            word = f"'{shown(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
-            message = f"there is no site {word}to extend"
-            fix = did_you_mean(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
-            raise ConfigError(Finding(code="site-extends", message=message, at=at, fix=fix))
-        target = known[parent.raw]
-        if target.resolve() == path.resolve():
-            # A user's `lumi-g.yaml` may extend the bundled `lumi-g`.
-            target = BUNDLED / f"{parent.raw}.yaml"
-        if target.resolve() in seen or not target.exists() or len(seen) > EXTENDS_LIMIT:
-            message = f"'{path.stem}' extends itself in a circle"
-            raise ConfigError(Finding(code="site-extends", message=message, at=at, fix="break the circle"))
-        path = target
+    try:
+        while True:
+            tree = _read(path, faults=faults)
+            seen.append(path.resolve())
+            left_out = ("extends", "name") if layers else ("extends",)  # a name is never inherited
+            own = Table(entries=tuple(entry for entry in tree.entries if entry[0].raw not in left_out), line=tree.line)
+            layers.append((str(path), own))
+            if tree.get("extends") is None:
+                return tuple(layers), True
+            path = _extended(tree, path, known=known, seen=seen)
+    except ConfigError as error:
+        faults.extend(error.findings)
+        return tuple(layers), False
 
 
-def _read(path: Path) -> Table:
-    value = parse_yaml(read_text(path, what="site file"), file=str(path))
+def _extended(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
+    """The file that a site file extends; raises ConfigError."""
+    parent = tree.get("extends")
+    at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
+    if not isinstance(parent, Text) or parent.raw not in known:
+        word = f"'{shown(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
+        message = f"there is no site {word}to extend"
+        fix = did_you_mean(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
+        raise ConfigError(Finding(code="site-extends", message=message, at=at, fix=fix))
+    target = known[parent.raw]
+    if target.resolve() == path.resolve():
+        # A user's `lumi-g.yaml` may extend the bundled `lumi-g`.
+        target = BUNDLED / f"{parent.raw}.yaml"
+    if target.resolve() in seen or not target.exists() or len(seen) > EXTENDS_LIMIT:
+        message = f"'{path.stem}' extends itself in a circle"
+        raise ConfigError(Finding(code="site-extends", message=message, at=at, fix="break the circle"))
+    return target
+
+
+def _read(path: Path, *, faults: list[Finding]) -> Table:
+    value = parse_yaml(read_text(path, what="site file"), file=str(path), faults=faults)
     if isinstance(value, Table):
         return value
     message = f"the site file holds {'nothing' if value is None else 'no table of keys'}"
@@ -102,13 +131,20 @@ def _without_old_driver(base: Table, own: Table) -> Table:
     return Table(entries=entries, line=base.line)
 
 
-def _merged(base: Table, own: Table) -> Table:
-    """Lay one table over another, table by table; lists and scalars replace."""
+def _merged(base: Table, own: Table, *, kind: Any) -> Table:
+    """Lay one table over another, table by table; lists and scalars replace, and so does an empty table.
+
+    Nothing (`key:`) over a key that may be left out takes it away: it is then as if no one had said it.
+    """
     entries = {name.raw: (name, value) for name, value in base.entries}
     for name, value in own.entries:
         before = entries.get(name.raw)
-        if before is not None and isinstance(before[1], Table) and isinstance(value, Table):
-            value = _merged(before[1], value)
+        below, optional = key_below(kind, name.raw)
+        if before is not None and optional and isinstance(value, Text) and value.kind == "null":
+            del entries[name.raw]
+            continue
+        if before is not None and isinstance(before[1], Table) and isinstance(value, Table) and value.entries:
+            value = _merged(before[1], value, kind=below)
         entries[name.raw] = (name, value)
     return Table(entries=tuple(entries.values()), line=own.line)
 

@@ -23,6 +23,23 @@ def _shape(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field
     return typing.get_type_hints(kind), fields
 
 
+def key_below(kind: Any, name: str) -> tuple[Any, bool]:
+    """Give the type of a key in a table that is to be `kind` (None where there is none), and if it may be left out."""
+    if typing.get_origin(kind) in (Union, types.UnionType):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    origin = typing.get_origin(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return typing.get_args(kind)[1], True
+    if not dataclasses.is_dataclass(kind):
+        return None, False
+    hints, fields = _shape(typing.cast("typing.Hashable", kind))
+    return (hints[name], not _required(fields[name])) if name in fields else (None, False)
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 class Decoder:
     """Decode a tree by a dataclass's annotations; faults are collected in `findings`, never raised one by one."""
 
@@ -77,8 +94,7 @@ class Decoder:
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
         for name_, field in fields.items():
-            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            if required and name_ not in found:
+            if _required(field) and name_ not in found:
                 where = f" in '{key}'" if key else ""
                 self.fault(
                     "missing-key",

@@ -85,10 +85,13 @@ def describe(value: Value) -> str:
     }[value.kind]
 
 
-def read_text(path: Path, *, what: str, name: str | None = None, at: Place | None = None) -> str:
+def read_text(
+    path: Path, *, what: str, name: str | None = None, at: Place | None = None, limit: int = SIZE_LIMIT
+) -> str:
     """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
 
-    `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does.
+    `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
+    `limit` is in bytes.
     """
     name = name or str(path)
 
@@ -100,8 +103,11 @@ def read_text(path: Path, *, what: str, name: str | None = None, at: Place | Non
             raise fault("file-folder", f"the {what} '{name}' is a folder", "give the file inside it")
         if path.exists() and not path.is_file():
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
-        if path.is_file() and path.stat().st_size > SIZE_LIMIT:
-            raise fault("file-large", f"the {what} '{name}' is larger than 4 MiB", f"this is hardly a {what}: check it")
+        if path.is_file() and path.stat().st_size > limit:
+            size = f"{limit // 1024**2} MiB"
+            raise fault(
+                "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
+            )
         data = path.read_bytes()
     except FileNotFoundError:
         raise fault("file-missing", f"the {what} '{name}' does not exist", "check the path") from None
@@ -127,7 +133,7 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
     return text
 
 
-def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None) -> Value | None:
+def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nodes: int = NODE_LIMIT) -> Value | None:
     """Parse one YAML document, None when it is empty; raises ConfigError when it is none.
 
     Duplicate keys are added to `faults`, so that they are told with the other faults of the file; without it they are
@@ -152,7 +158,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None) -> 
         raise ConfigError(_too_deep(file)) from None
     if node is None:
         return None
-    converter = _Converter(file)
+    converter = _Converter(file, limit=nodes)
     value = converter.convert(node)
     if converter.duplicates and faults is None:
         raise ConfigError(*converter.duplicates)
@@ -204,8 +210,8 @@ def _too_deep(file: str, *, line: int | None = None) -> Finding:
 class _Converter:
     """yaml nodes to our tree, with a limit on the nodes that aliases may unfold to."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, *, limit: int) -> None:
+        self.file, self.limit = file, limit
         self.count = 0
         self.duplicates: list[Finding] = []
 
@@ -215,8 +221,8 @@ class _Converter:
     def _value(self, node: yaml.Node, *, depth: int) -> Value:
         line = node.start_mark.line + 1
         self.count += 1
-        if self.count > NODE_LIMIT:
-            message = f"the file unfolds to more than {NODE_LIMIT} values (aliases of aliases?)"
+        if self.count > self.limit:
+            message = f"the file unfolds to more than {self.limit} values (aliases of aliases?)"
             raise ConfigError(
                 Finding(
                     code="yaml-bomb",

@@ -74,6 +74,12 @@ class SmokeError(BuilderError):
     exit_code = 6
 
 
+class UnfinishedError(BuilderError):
+    """Jobs still wait or run: there is no verdict yet."""
+
+    exit_code = 7
+
+
 def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
     """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
     names = sorted(known)

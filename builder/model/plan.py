@@ -18,7 +18,7 @@ class Expanding:
 
 
 Word = Union[str, Expanding]  # noqa: UP007 - used at run time on Python 3.10
-StepKind = Literal["build", "save", "convert", "verify", "smoke"]
+StepKind = Literal["build", "save", "convert", "verify", "smoke", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
-Workload = Literal["mnist", "ddp"]
+Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Smoke:
     """What the image has to prove: imports that must work, workloads that must pass."""
 
     imports: tuple[str, ...] = ()
-    workloads: tuple[Workload, ...] | None = None  # None: both where the recipe has torch, else none
+    workloads: tuple[Workload, ...] | None = None  # None: mnist and ddp (jobs: all) with torch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,3 +49,7 @@ class Report:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     proof: Mapping[str, Any] = field(default_factory=dict)  # what the image answered when it was asked for its torch
     findings: tuple[Finding, ...] = ()
+    base: str = ""  # base image, as the plan names it
+    vendor: str = ""
+    tool: str = ""
+    started: str = ""  # UTC, ISO 8601

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Vendor = Literal["amd", "nvidia", "intel", "cpu"]
-BackendName = Literal["cotainr", "apptainer", "docker", "tykky"]
+BackendName = Literal["cotainr", "apptainer", "docker", "tykky", "layers"]
 Launcher = Literal["srun", "srun-torchrun", "mpiexec", "plain"]
 Purpose = Literal["gpu", "node", "nodes", "build", "convert"]
 
@@ -99,6 +99,8 @@ class Scheduler:
     gpu_option: str = ""
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by Purpose
     submit: tuple[str, ...] = ()  # extra options of the sbatch call, e.g. --export=NONE
+    whole_nodes: bool = False  # a job gets whole nodes, whatever it asks for
+    several_whole: bool = False  # a job of several nodes must take all devices of each
     note: str = ""
 
 
@@ -116,6 +118,7 @@ class Runtime:
     optional_binds: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     zstd: Literal["yes", "no", "unknown"] = "unknown"  # can the runtime mount zstd squashfs
+    layers: Literal["yes", "no", "unknown"] = "unknown"  # does it mount the overlay partitions of a SIF
     note: str = ""
 
 
@@ -144,6 +147,7 @@ class Build:
     modules: tuple[str, ...] = ()
     tmpdir: str = ""
     cachedir: str = ""
+    tmpdir_is: Literal["memory", "disk", "unknown"] = "unknown"  # what `tmpdir` lies on
     where: Literal["site", "workstation"] = "site"  # workstation: the site cannot reach registries
     login_heavy: Literal["yes", "no", "unknown"] = "unknown"  # are heavy builds welcome on login nodes
     version: str | None = None  # of the first backend's own program, where the site installs one
@@ -163,12 +167,19 @@ class Launch:
     options: tuple[str, ...] = ()  # of the launcher
     one_gpu_options: tuple[str, ...] = ()  # in place of `options` for a single task
     environment: Mapping[str, str] = field(default_factory=dict)
+    one_node_environment: Mapping[str, str] = field(default_factory=dict)
     multi_node_environment: Mapping[str, str] = field(default_factory=dict)
     rank_environment: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
-    node_local_dirs: tuple[str, ...] = ()  # made by local rank 0 before the program starts
+    node_local_dirs: tuple[str, ...] = ()  # made by each rank before the program starts
     master_addr: Literal["first-host", "hostname-ip"] = "first-host"
-    master_port: str = "29500"
+    master_port: str = "29500"  # `50000+job`: plus the job's number modulo 10000
+    torchrun_refused: str = ""  # why torchrun must not be used, in words; empty where it may
+    device_hierarchy: Literal["", "FLAT", "COMPOSITE"] = ""  # Intel: whether ranks take stacks or cards by default
+    cache_not_under: tuple[str, ...] = ()  # shared file systems, where no rank may keep its kernel cache
+    expect_network: tuple[str, ...] = ()  # one of these is in NCCL's log, or a library of it is loaded, over nodes
+    bandwidth: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # nodes -> size -> bus bandwidth, GB/s
+    bandwidth_tolerance: int = 5  # percent below it that still pass
     note: str = ""
 
 

@@ -29,12 +29,15 @@ EXPANSION = re.compile(rf"(?:{CHARACTER}|{EXPANDED})*")
 BIND = re.compile(rf"(?=[/$])(?:(?!,){CHARACTER}|{EXPANDED})+")
 REFERENCE = re.compile(r"(?:(?:docker|oras|library)://[A-Za-z0-9]|/)[A-Za-z0-9_./:@+-]*")
 GPU_OPTION = re.compile(r"[a-z][a-z-]*=(?:[a-z0-9_]+:)*\{gpus\}|")
-PORT = re.compile(r"[1-9][0-9]{3,4}")
+PORT = re.compile(r"([1-9][0-9]{3,4})(\+job)?")
+SIZE = re.compile(r"[1-9][0-9]*[KMG]iB")
+FIGURE = re.compile(r"[0-9]{1,5}(?:\.[0-9]+)?")
+PATH = re.compile(r"(?:/[A-Za-z0-9_.+-]+)+")
 CPU_MASK = re.compile(r"0x[0-9a-f]{1,64}")
 
 # Prose, never in generated code: told to people only.
 PROSE = ("title", "description", "sources", "storage", "unknown", "node", "hostnames")
-PROSE_KEYS = ("note", "source", "account_form", "unsure", "model", "fabric")
+PROSE_KEYS = ("note", "source", "account_form", "unsure", "model", "fabric", "torchrun_refused")
 KEY_ITSELF = "(key)"
 SEVERAL_LINES = ("note", "storage", "what")
 EXPANDED_KEYS = ("tmpdir", "cachedir", "wrapper_path", "node_local_dirs", "proxy")
@@ -119,7 +122,7 @@ def _rule(path: tuple[str, ...]) -> tuple[re.Pattern[str], str] | None:
     if _expanded(path):
         return EXPANSION, "plain text and ${NAME} only; no $( ), quotes or backslashes"
     if last == "master_port":
-        return PORT, "give a port from 1024 to 65535"
+        return PORT, "give a port from 1024 to 65535, or one to which the job's number is added: 10000+job"
     if last == "unset":
         return VARIABLE, "write the name of an environment variable"
     return PLAIN, "letters, digits and _.,:+=@%/-{} only"
@@ -241,9 +244,12 @@ def _shape_of_job(site: Site, *, job: Job, key: str) -> Iterator[Finding]:
 
 
 def _launch_faults(site: Site) -> Iterator[Finding]:
-    port = site.launch.master_port
-    if PORT.fullmatch(port) and not 1024 <= int(port) <= 65535:
-        yield _fault("site-port", f"there is no free port {port}", "launch.master_port", "give 1024 to 65535")
+    port = PORT.fullmatch(site.launch.master_port)
+    if port is not None and not 1024 <= int(port[1]) <= (55536 if port[2] else 65535):
+        most = "55536, to which up to 9999 is added" if port[2] else "65535"
+        message = f"there is no free port {site.launch.master_port}"
+        yield _fault("site-port", message, "launch.master_port", f"give 1024 to {most}")
+    yield from _expectation_faults(site)
     masks = site.launch.cpu_masks
     if masks and site.gpu and len(masks) != site.gpu.devices:
         message = f"{len(masks)} CPU masks for {site.gpu.devices} devices"
@@ -261,3 +267,23 @@ def _launch_faults(site: Site) -> Iterator[Finding]:
             message = f"the mask {mask} names cores beyond the {site.node.cores} of a node"
             yield _fault("site-mask", message, key, "count cores from 0")
         seen |= int(mask, 16)
+
+
+def _expectation_faults(site: Site) -> Iterator[Finding]:
+    """What the smoke suite measures the site by: numbers that are numbers, paths that are paths."""
+    launch = site.launch
+    for nodes, sizes in launch.bandwidth.items():
+        key = f"launch.bandwidth.{nodes}"
+        if not nodes.isdecimal() or int(nodes) < 1:
+            yield _fault("site-number", f"'{nodes}' is no number of nodes", key, 'write it as "2": {128MiB: "85"}')
+        for size, figure in sizes.items():
+            if not SIZE.fullmatch(size) or not FIGURE.fullmatch(figure) or not float(figure):
+                message = f"'{size}: {figure}' is no size with a bandwidth"
+                yield _fault("site-number", message, f"{key}.{size}", 'write it as 128MiB: "85", in GB/s')
+    if not 0 <= launch.bandwidth_tolerance < 100:
+        message = f"'bandwidth_tolerance' is {launch.bandwidth_tolerance}"
+        yield _fault("site-number", message, "launch.bandwidth_tolerance", "give 0 to 99 percent")
+    for index, path in enumerate(launch.cache_not_under):
+        if not PATH.fullmatch(path):
+            key = f"launch.cache_not_under[{index}]"
+            yield _fault("site-unsafe", f"'{shown(path)}' is no absolute path", key, "write it as /scratch")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from builder.model.finding import Finding
+from builder.model.lock import Lock
 from builder.model.plan import Package
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
@@ -23,9 +24,13 @@ class Context:
     account: str = ""
     backend: str = ""
     base: str = ""
+    base_gib: float = 0.0  # unpacked size of the base image, where it was there to be measured
     torch_index: str = ""  # a mirror of the PyTorch wheels, or `default`: look where pip and uv are told to look
     tool: str = ""
     driver: str = ""  # the GPU driver of the site, where it is not the one of its file
+    lock: Lock | None = None  # of the recipe for the site, as it was read
+    lock_file: str = ""  # where it was read from, or would be
+    locked: bool = False  # nothing is installed without a lock that fits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,9 @@ class Environment:
     constraints: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()  # distributions of the base image that must not change
     torch: Torch | None = None
+    compiled: tuple[str, ...] = ()  # packages that are built against the torch that is there, after the others
+    tools: tuple[str, ...] = ()  # what their builds take from the environment
+    cuda: str = ""  # X.Y that conda's solver is told of; empty: that there is no NVIDIA GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +79,7 @@ class Target:
     context: Context
     packages: tuple[Package, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
+    lock: Lock | None = None  # it fits: exactly its files are installed
 
     @property
     def name(self) -> str:

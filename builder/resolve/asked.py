@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import unquote
 
 from packaging.markers import Marker
@@ -54,12 +54,18 @@ class AskedTorch:
     def allows(self, version: str) -> bool:
         """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
         base = base_version(version)
-        return base is not None and self.specifier.contains(base, prereleases=True)
+        return base is not None and _fits(self.specifier, base)
 
     def also(self, other: AskedTorch) -> AskedTorch:
         """Both requests at once, told by the first."""
         local, unclear = self.local or other.local, self.unclear or other.unclear
         return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
+
+
+@lru_cache(maxsize=4096)
+def _fits(specifier: SpecifierSet, version: Version) -> bool:
+    """The same few are asked of every image of a family."""
+    return specifier.contains(version, prereleases=True)
 
 
 @cache

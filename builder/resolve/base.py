@@ -9,7 +9,8 @@ from typing import Literal
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
-from builder.model.stack import image_table, package_table
+from builder.model.stack.images import image_table
+from builder.model.stack.packages import package_table
 from builder.model.target import Context
 from builder.resolve.asked import COMPANIONS, AskedTorch, asked_family, brings_torch
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name

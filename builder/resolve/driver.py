@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion, Version
 
 from builder.model.finding import ConfigError, Finding
 from builder.model.site import Gpu, Site
-from builder.model.stack import driver_table
+from builder.model.stack.drivers import driver_table
 
 
 def with_driver(site: Site, driver: str) -> Site:
@@ -66,6 +66,31 @@ def kernel_driver(driver: str) -> str:
     parts = module.split(".")
     ours = len(parts) == 2 or (len(parts) > 2 and (len(parts[2]) >= 5 or int(parts[0]) >= 30))
     return seen or ".".join((came_with or (module if ours else "")).split(".")[:2])
+
+
+def doubts(gpu: Gpu) -> tuple[str, ...]:
+    """What is not certain in the rows of the tables that say what a driver serves; nothing where the site says it."""
+    if gpu.driver is None or gpu.unsure:
+        return ()
+    try:
+        followed = _follow(gpu, gpu.driver)
+    except ConfigError:
+        return ()
+    table = driver_table()
+    if gpu.vendor == "amd" and gpu.rocm == followed.rocm:
+        module = gpu.driver.partition("-")[0]
+        seen = next((row.unsure for row in table.site_drivers if row.amdgpu.partition("-")[0] == module), ())
+        window = next(row.unsure for row in table.rocm_windows if row.kmd == kernel_driver(gpu.driver))
+        return (
+            *(f"which ROCm brought it: {text}" for text in seen),
+            *(f"the ROCm it serves: {text}" for text in window),
+        )
+    if gpu.vendor == "nvidia" and gpu.cuda_native == followed.cuda_native:
+        native = [row for row in table.cuda_toolkits if Version(row.driver) <= Version(gpu.driver)]
+        same = [row for row in native if ".".join(row.cuda.split(".")[:2]) == gpu.cuda_native]
+        if same and all("driver" in row.unsure for row in same):
+            return (f"whether CUDA {gpu.cuda_native} came with it or later",)
+    return ()
 
 
 def _nvidia(gpu: Gpu, driver: str) -> Gpu:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from packaging.utils import canonicalize_name
 
 from builder.model.finding import Finding, Place
 from builder.model.plan import Package
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
-from builder.model.site import BaseImage, Site, Vendor
-from builder.model.stack import package_table
+from builder.model.site import BaseImage, Site
+from builder.model.stack.packages import VendorPackage, package_table
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
 from builder.model.target import Place as Where
 from builder.resolve.asked import FAMILY, AskedTorch, asked_family, brings_torch, family_name
+from builder.resolve.counterparts import replacement
 from builder.resolve.names import conda_to_specifier, is_cuda_library, name_table, python_name
 from builder.resolve.python import python_pin
 from builder.resolve.stack import release
@@ -60,6 +60,7 @@ class Packer:
     def __init__(self, recipe: Recipe, *, site: Site, where: Where, base: BaseImage, torch: Torch | None) -> None:
         self.recipe, self.site, self.where, self.base, self.torch = recipe, site, where, base, torch
         self.asked = asked_family(recipe)
+        self.python: str | None = None
         self.conda: list[str] = []
         self.family: list[str] = []
         self.pip: list[str] = []
@@ -73,6 +74,7 @@ class Packer:
 
     def pack(self, *, python: str | None) -> Packed:
         """Go through the recipe once, in its own order."""
+        self.python = python
         self._python(python)
         self._torch_family()
         for spec in self.recipe.conda:
@@ -85,6 +87,7 @@ class Packer:
             and "pip" not in [spec.name for spec in self.recipe.conda]
         ):
             self.conda.append("pip")
+        compiled = self._compiled()
         environment = Environment(
             place=self.where,
             python=python,
@@ -96,8 +99,26 @@ class Packer:
             constraints=self._constraints(),
             protected=self._protected(),
             torch=self.torch,
+            compiled=tuple(row.name for row in compiled),
+            tools=tuple(dict.fromkeys(tool for row in compiled for tool in row.tools)),
+            cuda=self._cuda(),
         )
         return Packed(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
+
+    def _compiled(self) -> list[VendorPackage]:
+        """What is built against the torch of the environment; a file with hashes names no tools for it."""
+        lines = [line for line in self.recipe.pip if line.text in self.pip and not line.url.endswith(".whl")]
+        hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
+        if self.torch is None or hashed:
+            return []
+        names = {line.name for line in lines}
+        return [row for row in package_table().packages if row.tools and row.name in names]
+
+    def _cuda(self) -> str:
+        """The site's driver's CUDA for conda's solver, not the build host's, which often has none."""
+        gpu = self.site.gpu
+        nvidia = gpu is not None and gpu.vendor == "nvidia" and self.where == "conda"
+        return gpu.cuda_native or "" if nvidia and gpu else ""
 
     def _protected(self) -> tuple[str, ...]:
         """What the installer leaves out; what is asked for and not known to be in the image is installed."""
@@ -232,9 +253,9 @@ class Packer:
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` writes them down; each build of torch pins its own.
             self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
-        elif other := replacement(line, vendor=self.site.vendor):
-            self.pip.append(other)
-            self.tell(line.text, other, "its counterpart where there is no GPU")
+        elif other := replacement(line, site=self.site, base=self.base, python=self.python):
+            self.pip.append(other.text)
+            self.tell(line.text, other.text, other.why)
         else:
             self.pip.append(line.text)
             self.tell(line.text, line.text, "pip")
@@ -244,18 +265,6 @@ class Packer:
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
         # pip takes no extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
-
-
-def replacement(line: PipRequirement, *, vendor: Vendor) -> str:
-    """The requirement that takes another's place for a vendor, empty where there is none; hashes would not fit it."""
-    for row in package_table().counterparts:
-        extras = [extra for extra in line.extras if row.extra and fnmatchcase(extra, row.extra)]
-        if line.name != row.name or row.vendor != vendor or line.url or line.hashes or (row.extra and not extras):
-            continue
-        kept = [extra for extra in line.extras if extra not in extras]
-        marker = f" ; {line.marker}" if line.marker else ""
-        return f"{row.becomes}{'[' + ','.join(kept) + ']' if kept else ''}{line.specifier}{marker}"
-    return ""
 
 
 def option_lines(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:

@@ -10,7 +10,10 @@ from packaging.version import InvalidVersion, Version
 from builder.model.finding import Finding
 from builder.model.recipe import PipRequirement
 from builder.model.site import Site
-from builder.model.stack import TorchRelease, driver_table, image_table, package_table, torch_table
+from builder.model.stack.drivers import driver_table
+from builder.model.stack.images import image_table
+from builder.model.stack.packages import package_table
+from builder.model.stack.torch import TorchRelease, torch_table
 from builder.model.target import DEFAULT_INDEX, Torch
 from builder.resolve.asked import COMPANIONS, FAMILY, AskedTorch
 from builder.resolve.python import PythonPin

@@ -12,7 +12,9 @@ from builder.model.target import Place as Where
 from builder.resolve.asked import asked_family, brings_torch, for_linux
 from builder.resolve.base import choose_base
 from builder.resolve.checks import findings_of
+from builder.resolve.checks.site import driver_doubts
 from builder.resolve.driver import with_driver
+from builder.resolve.lock import with_lock
 from builder.resolve.names import is_cuda_library, name_table, python_name
 from builder.resolve.packages import Packer
 from builder.resolve.python import PythonPin, python_pin
@@ -35,11 +37,14 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
     where = choose_place(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
+    if backend == "layers" and where == "conda" and not context.backend:
+        backend, note = _flat(recipe, site=site)
+        findings.append(note)
     if recipe.container.python == "base":
         findings += [_no_base_python(recipe, backend=backend, site=site)] if backend in OWN_CONDA else obstacles
     torch = _torch(recipe, site=site, base=base, where=where, context=context)
     if isinstance(torch, Finding):
-        findings.append(torch)
+        findings += [torch, *driver_doubts(site)]
         torch = None
     python = _python(recipe, base=base, where=where, torch=torch)
     if errors(findings):
@@ -55,10 +60,10 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         packages=(*packed.packages, *left_out),
         findings=packed.findings,
     )
-    found = (*packed.findings, *findings_of(target, obstacles=obstacles))
+    found = (*findings, *packed.findings, *findings_of(target, obstacles=obstacles))
     if errors(found):
         raise UnsupportedError(*found)
-    return replace(target, findings=found)
+    return with_lock(replace(target, findings=found))
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:
@@ -131,6 +136,15 @@ def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | Non
     usual = (DEFAULT_PYTHON, *reversed(row.pythons if row else ()))
     known = [minor for minor in usual if pin.allows(minor) and (row is None or minor in row.pythons)]
     return pin.minor or next(iter(known), None)
+
+
+def _flat(recipe: Recipe, *, site: Site) -> tuple[BackendName, Finding]:
+    """The backend for what cannot be a layer yet: the site's next one."""
+    backend: BackendName = next((name for name in site.build.backends if name != "layers"), "layers")
+    message = f"a conda environment cannot be a layer yet: {backend} builds this image"
+    at = Place(file=recipe.file)
+    fix = "nothing; with pip packages alone the image is made of layers, in seconds"
+    return backend, Finding(code="layers-flat", message=message, at=at, fix=fix, level="note")
 
 
 def _no_base_python(recipe: Recipe, *, backend: BackendName, site: Site) -> Finding:

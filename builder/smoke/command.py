@@ -7,17 +7,25 @@ from typing import Callable, Dict, List
 
 from . import record, run, verdict
 from .failure import RunError, UsageError
-from .options import Options, parse
+from .options import DISTRIBUTED, Options, parse
 
 
 def main(arguments: List[str]) -> int:
     """Run the command line and return the exit status."""
     options = parse(arguments)
     try:
+        if options.workload in DISTRIBUTED:
+            return _distributed(options)
         return _COMMANDS[options.workload](options)
     except (RunError, UsageError) as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 2
+
+
+def _distributed(options: Options) -> int:
+    from . import distributed
+
+    return distributed.main(options)
 
 
 def _mnist(options: Options) -> int:
@@ -30,12 +38,6 @@ def _imports(options: Options) -> int:
     from . import imports
 
     return run.Run(options).perform(imports.work)
-
-
-def _ddp(options: Options) -> int:
-    from . import ddp
-
-    return ddp.main(options)
 
 
 def _devices(options: Options) -> int:
@@ -53,10 +55,16 @@ def _judge(options: Options) -> int:
     return 0 if verdict.passed(checks) else 1
 
 
+def _conclude(options: Options) -> int:
+    from . import conclude
+
+    return conclude.conclude(options)
+
+
 _COMMANDS: Dict[str, Callable[[Options], int]] = {
     "devices": _devices,
     "mnist": _mnist,
-    "ddp": _ddp,
     "imports": _imports,
     "judge": _judge,
+    "conclude": _conclude,
 }

@@ -1,50 +1,121 @@
-"""The same training over all ranks: as one rank of a launcher's, or as the parent of ranks of our own."""
+"""The training over all ranks, kept in a snapshot and taken up from it; imports torch.
+
+What a step does depends on the seed, the rank and the number of the step alone, so that a training that was broken off
+anywhere goes on as if it had not been.
+"""
 
 from __future__ import annotations
 
-import os
-import threading
+import hashlib
+import time
+from array import array
+from typing import Any, List
 
-from . import hardware, ranks
-from .failure import UsageError
-from .options import Options
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
+
+from . import dataset, meeting, snapshot, training
+from .rank import signal_name
 from .rank_run import RankRun
-from .run import Run
 
 
-def main(options: Options) -> int:
-    """Run as what the options and the environment make of this process; raises UsageError when that is unclear."""
-    if options.ranks is not None:
-        from . import supervise
-
-        ranks.check_own(os.environ)
-        return supervise.Supervised(options).supervise()
-    placement = ranks.from_environment(os.environ)
-    if placement is None:
-        raise UsageError(
-            "no launcher started this process (no RANK, PMI_RANK, SLURM_PROCID): start it by one or give --ranks"
-        )
-    run = RankRun(options, placement)
-    if options.rendezvous is not None:
-        threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
-    return run.perform(work)
-
-
-def work(run: Run) -> None:
-    """Do one rank's part; raises RunError."""
-    assert isinstance(run, RankRun)
-    run.note(state="starting")
-    torch = hardware.load_torch()
-    run.note(torch=hardware.describe_torch(torch))
-    kind, index = hardware.choose_device(torch, run.options.device, run.placement.local_rank)
-    run.note(device=hardware.describe_device(torch, kind, index))
-    from . import rank  # imports torch
-
-    rank.train(run, hardware.prepare(torch, kind, index))
+def take_part(run: RankRun, device: Any) -> None:
+    """Join the others, train, test and agree; raises RunError."""
+    options, placement = run.options, run.placement
+    digits = dataset.load(options.data, options.samples, options.seed)
+    course = training.plan_course(digits, placement.world, options.epochs)
+    run.note(data=training.describe(digits))
+    meeting.join(run)
+    meeting.connect(run, device.type)
+    # each rank starts from weights of its own: that they agree in the end shows that rank 0's were given to all
+    torch.manual_seed(options.seed + placement.rank)
+    net = training.network().to(device)
+    initial = training.checksum(net)
+    wrapped = DistributedDataParallel(net, device_ids=None if device.type == "cpu" else [device.index])
+    trainer = training.Trainer(wrapped, course)
+    snapshot.resume(options.snapshot, net, trainer, run)
+    run.note(state="training", initial_checksum=initial, resumed_from_epoch=trainer.epoch, samples=0, orders=[])
+    _train(run, trainer, net, device, digits)
+    run.note(checksum=training.checksum(net))
 
 
-def _follow_parent() -> None:
-    """End with the parent: its end of our standard input closes when it dies, even of SIGKILL."""
-    while os.read(0, 64):
-        pass
-    os._exit(1)
+def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: dataset.Digits) -> None:
+    options = run.options
+    sampler = _sampler(len(digits.train[1]), run)
+    images, labels = training.load_pair(digits.train, device)
+    run.stoppable = options.snapshot is not None
+    began = time.monotonic()
+
+    def go_on() -> bool:
+        return _go_on(run, trainer, device)
+
+    while trainer.epoch < trainer.course.epochs:
+        sampler.set_epoch(trainer.epoch)
+        order = list(sampler)
+        run.record["orders"].append(_digest(order))
+        whole = trainer.train_epoch(images, labels, torch.tensor(order).to(device), go_on)
+        summary = trainer.summary()
+        run.note(training=summary, samples=trainer.samples, last_loss=summary["last_loss"])
+        if whole:
+            _test(run, trainer, net, device, digits)
+        if run.leads:
+            snapshot.save(options.snapshot, net, trainer, run)
+        if not whole:
+            _say_stopped(run, trainer)
+            break
+        run.say(f"epoch {trainer.epoch} of {trainer.course.epochs}, loss {summary['last_loss']:.4f}")
+    run.stoppable = False
+    run.record["seconds"]["train"] = round(time.monotonic() - began, 3)
+    if not trainer.epochs_run and not run.record.get("stopped"):
+        _test(run, trainer, net, device, digits)
+    run.note(training=trainer.summary(), last_loss=trainer.summary()["last_loss"])
+
+
+def _go_on(run: RankRun, trainer: training.Trainer, device: Any) -> bool:
+    """Begin a step, unless a rank was told to end: then all end before the same step."""
+    if run.options.snapshot is not None:
+        asked = int(meeting.greatest([float(run.signal)], device)[0])
+        if asked:
+            run.record["stopped"] = {"signal": asked}
+            return False
+    torch.manual_seed((run.options.seed * 1_000_003 + run.placement.rank) * 1_000_003 + trainer.steps_done)
+    return True
+
+
+def _say_stopped(run: RankRun, trainer: training.Trainer) -> None:
+    stopped = run.record["stopped"]
+    total = trainer.course.epochs * trainer.course.steps
+    text = f"ended by {signal_name(stopped['signal'])} after step {trainer.steps_done} of {total}"
+    stopped.update(step=trainer.steps_done, text=f'{text}, saved in the snapshot "{run.options.snapshot}"')
+
+
+def _digest(order: List[int]) -> str:
+    return hashlib.sha256(array("q", order).tobytes()).hexdigest()[:16]
+
+
+def _sampler(images: int, run: RankRun) -> Any:
+    placement = run.placement
+    return DistributedSampler(
+        range(images),
+        num_replicas=placement.world,
+        rank=placement.rank,
+        seed=run.options.seed,
+        drop_last=True,
+    )
+
+
+def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: dataset.Digits) -> None:
+    """Each rank tests its share; the counts are summed over all."""
+    images, labels = training.load_pair(digits.test, device)
+    mine = slice(run.placement.rank, None, run.placement.world)
+    # the bare network: a rank may have one batch more than another, and nothing may wait for it
+    right, loss = trainer.test(net, images[mine], labels[mine])
+    total = torch.tensor([float(right), loss, float(len(labels[mine]))], device=device)
+    dist.all_reduce(total)
+    right_all, loss_all, count = total.cpu().tolist()
+    if trainer.epochs_run:
+        trainer.accuracies.append(round(right_all / count, 5))
+    run.note(accuracy=right_all / count, test_loss=loss_all / count)
+    run.say(f"accuracy {run.record['accuracy']:.4f}")

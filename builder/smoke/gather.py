@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, List
 
 from . import record
+from .facts import number
 from .failure import RunError
 
 _OF_A_RANK = (
     "rank", "local_rank", "host", "pid", "state", "finished", "error", "lost", "ended", "device", "samples",
-    "last_loss", "checksum", "initial_checksum", "seconds",
+    "last_loss", "checksum", "initial_checksum", "orders", "seconds", "affinity", "devices", "variables", "libraries",
+    "network", "caches", "workers", "sum_right", "pi", "trapezoids",
 )  # fmt: skip
 _OF_ALL = (
     "torch", "device", "backend", "launcher", "data", "training", "accuracy", "test_loss", "resumed_from_epoch",
+    "world", "pi", "deviation", "steps", "scaling", "sweep", "sweep_ended",
 )  # fmt: skip
 
 
@@ -28,44 +32,45 @@ def assemble(result: Dict[str, Any], records: List[Dict[str, Any]]) -> None:
     result["ranks"] = [{name: entry[name] for name in _OF_A_RANK if name in entry} for entry in ordered]
     if ordered:
         result["seconds"].update({key: value for key, value in ordered[0]["seconds"].items() if key != "total"})
+    if result.get("workload") == "startup":
+        _slowest(result, ordered)
+
+
+def _slowest(result: Dict[str, Any], ordered: List[Dict[str, Any]]) -> None:
+    """Of a start the slowest rank counts: the others wait for it."""
+    for key in {key for entry in ordered for key in entry["seconds"]} - {"total"}:
+        values = [number(entry["seconds"].get(key)) for entry in ordered]
+        result["seconds"][key] = max((value for value in values if value is not None), default=None)
 
 
 def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[Dict[str, Any]]:
-    """Read the records that lie beside a result, leaving out those of an earlier run (last written before the time)."""
+    """Read the records that lie beside a result, leaving out those of an earlier run (last written before the time).
+
+    Each has a "heard": when its rank last gave a sign of life, by the file system's clock.
+    """
     records = []
     for rank in range(world):
         path = record.rank_path(result_path, rank)
         try:
-            if os.stat(path).st_mtime < not_before:
+            heard = os.stat(path).st_mtime
+            if heard < not_before:
                 continue
             found = record.read(path)
         except (OSError, RunError):
             continue
         if isinstance(found, dict) and found.get("rank") == rank and isinstance(found.get("seconds"), dict):
-            records.append(found)
+            records.append({**found, "heard": heard})
     return records
 
 
-def cause(records: List[Dict[str, Any]]) -> Optional[str]:
-    """Name the rank that failed first-hand; a rank that merely lost the others is named when there is no such one."""
-    for lost in (False, True):
-        for entry in sorted(records, key=lambda entry: int(entry["rank"])):
-            if entry.get("error") and bool(entry.get("lost")) is lost:
-                return f"rank {entry['rank']}: {entry['error']}"
-    return None
-
-
-def unfinished(records: List[Dict[str, Any]], ranks: Iterable[int]) -> str:
-    """Say what each of these ranks was doing when it was last heard of, leaving out those that had finished."""
-    known = {entry["rank"]: entry for entry in records}
-    waiting = []
-    for rank in ranks:
-        entry = known.get(rank)
-        if entry is None:
-            waiting.append(f"rank {rank} never reported")
-        elif not entry.get("finished"):
-            waiting.append(f"rank {rank} was {entry.get('state', 'starting')}")
-    return ", ".join(waiting[:8]) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
+def records_beside(result_path: str) -> List[str]:
+    """The names of the rank records that lie beside a result."""
+    folder, name = os.path.split(os.path.abspath(result_path))
+    pattern = re.compile(re.escape(name) + r"\.rank[0-9]{1,7}\.json")
+    try:
+        return [os.path.join(folder, other) for other in os.listdir(folder) if pattern.fullmatch(other)]
+    except OSError:
+        return []
 
 
 def ended_as(status: int) -> str:

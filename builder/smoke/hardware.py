@@ -16,6 +16,8 @@ def load_torch() -> Any:
     # torch makes this folder when DistributedDataParallel is imported (2.13): nothing is compiled here, so one that is
     # there already stays as it is, and neither a read-only image nor a user without a name stands in the way
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.dirname(os.path.abspath(__file__)))
+    # where cores are shared, threads that wait by turning round keep those that have work from it
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
     try:
         import torch
@@ -86,6 +88,74 @@ def prepare(torch: Any, kind: str, index: int) -> Any:
         return torch.device("cpu")
     _module(torch, kind).set_device(index)
     return torch.device(kind, index)
+
+
+def synchronize(torch: Any, device: Any) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type != "cpu":
+        _module(torch, device.type).synchronize(device)
+
+
+def free_memory(torch: Any, device: Any) -> float:
+    """Bytes that are free for this process, on the device or, shared among the ranks' cores, of the host."""
+    if device.type == "cpu":
+        return _free_of_host()
+    module = _module(torch, device.type)
+    asked = getattr(module, "mem_get_info", None)  # of xpu since torch 2.6, and not on every driver
+    found = None if asked is None else _quietly(lambda: asked(device))
+    if found is not None:
+        return float(found[0])
+    total = float(getattr(module.get_device_properties(device), "total_memory", 0))
+    return max(0.0, 0.8 * total - float(_quietly(lambda: module.memory_allocated(device)) or 0))
+
+
+def _free_of_host() -> float:
+    """What the kernel calls available, for each core this process may run on; a cgroup's limit where it is less."""
+    free = 1e9
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        free = float(lines["MemAvailable"].split()[0]) * 1024
+        for folder in ("/sys/fs/cgroup", "/sys/fs/cgroup" + _cgroup()):
+            limit, used = (_number(f"{folder}/memory.{name}") for name in ("max", "current"))
+            if limit is not None and used is not None:
+                free = min(free, max(0.0, limit - used))
+    except (OSError, KeyError, ValueError):
+        pass  # the guess has to do
+    return free * min(1.0, _cores() / (os.cpu_count() or 1)) / 2
+
+
+def _cgroup() -> str:
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        return next((line.strip()[3:] for line in file if line.startswith("0::")), "")
+
+
+def _number(path: str) -> Optional[float]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return float(file.read())
+    except (OSError, ValueError):  # "max" is no limit
+        return None
+
+
+def all_devices(torch: Any, kind: str) -> List[Dict[str, Any]]:
+    """Every device of the kind that this process sees."""
+    if kind == "cpu":
+        return []
+    properties = _module(torch, kind).get_device_properties
+    found = []
+    for index in range(visible(torch, kind)):
+        one = properties(index)
+        found.append(
+            {
+                "index": index,
+                "name": str(getattr(one, "name", "unknown")),
+                "architecture": _architecture(one),
+                "memory": getattr(one, "total_memory", None),
+                "identity": _identity(one, index),
+            }
+        )
+    return found
 
 
 def _identity(properties: Any, index: int) -> str:

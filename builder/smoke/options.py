@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import amounts
 
 VENDORS = ("nvidia", "amd", "intel", "cpu")
 DEVICES = ("auto", "cpu", "cuda", "xpu")
+DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # startup when it is told to expect ranks
 
 
 @dataclass(frozen=True)
@@ -28,92 +31,153 @@ class Options:
     expect_ranks: Optional[int] = None
     snapshot: Optional[str] = None
     rendezvous: Optional[str] = None
+    expect_masks: Tuple[int, ...] = ()
+    expect_cores: Optional[int] = None
+    expect_devices: Optional[int] = None
+    expect_gfx: Optional[str] = None
+    expect_network: Optional[str] = None
+    expect_variable: Tuple[Tuple[str, str], ...] = ()
+    cache_not_under: Tuple[str, ...] = ()
+    steps: Optional[int] = None
+    smallest: int = 32 * 1024
+    largest: Optional[int] = None
+    floor: Tuple[Tuple[int, float], ...] = ()
+    iterations: int = 20
+    started: Optional[float] = None
     modules: Tuple[str, ...] = ()
     file: str = ""
+    folder: str = ""
+    expect: Tuple[str, ...] = ()
+    reason: Optional[str] = None
+    words: Tuple[str, ...] = ()  # the command line itself: ranks of our own are started with it
 
 
 def parse(arguments: List[str]) -> Options:
     """Parse the command line; a misuse ends the program with status 2."""
     found = vars(_parser().parse_args(arguments))
-    found["modules"] = tuple(found.get("modules") or ())
-    return Options(**found)
+    plain: Dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+    plain["words"] = tuple(arguments)
+    return Options(**plain)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="smoke",
-        description="Try an image: train on digits, on one device or on many, and judge the numbers.",
+        description="Try an image: train on digits, on one device or on many, measure, and judge the numbers.",
         epilog="Exit status: 0 verdict pass, 1 verdict FAIL, 2 the command line is wrong, 128 + N ended by signal N.",
     )
     workloads = parser.add_subparsers(dest="workload", required=True, metavar="WORKLOAD")
-    for name, (summary, arguments) in _WORKLOADS.items():
-        arguments(workloads.add_parser(name, help=summary, description=summary))
+    for name, (summary, groups) in _WORKLOADS.items():
+        inner = workloads.add_parser(name, help=summary, description=summary)
+        for group in groups:
+            group(inner)
     return parser
 
 
-def _run_arguments(parser: argparse.ArgumentParser) -> None:
+def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--result", metavar="FILE", help="write the result there, as JSON")
     parser.add_argument(
-        "--timeout", type=_seconds, default=600.0, metavar="SECONDS", help="end the run there (default 600)"
+        "--timeout", type=amounts.seconds, default=600.0, metavar="SECONDS", help="end the run there (default 600)"
     )
 
 
-def _training_arguments(parser: argparse.ArgumentParser) -> None:
-    _run_arguments(parser)
-    parser.add_argument("--data", metavar="DIR", help="a folder with MNIST's IDX files (default: drawn digits)")
-    parser.add_argument(
-        "--samples", type=_count, metavar="N", help="training images at most (default 8000 of files, 4000 drawn)"
-    )
-    parser.add_argument(
-        "--epochs", type=_count, metavar="N", help="default: enough for 240 steps on files, 180 on drawn digits"
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="N")
+def _device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=DEVICES, default="auto")
     parser.add_argument("--expect-vendor", choices=VENDORS, help="fail unless the run was on this vendor's device")
     parser.add_argument("--expect-torch", metavar="VERSION", help="fail unless torch has this version")
 
 
-def _ddp_arguments(parser: argparse.ArgumentParser) -> None:
-    _training_arguments(parser)
-    parser.add_argument("--ranks", type=_count, metavar="N", help="start N ranks here instead of using a launcher's")
-    parser.add_argument("--expect-ranks", type=_count, metavar="N", help="fail unless the launcher started N ranks")
-    parser.add_argument("--snapshot", metavar="FILE", help="save after every epoch; resume when the file exists")
+def _training(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="DIR", help="a folder with MNIST's IDX files (default: drawn digits)")
+    parser.add_argument(
+        "--samples", type=amounts.count, metavar="N", help="training images at most (default 8000 of files, 4000 drawn)"
+    )
+    parser.add_argument(
+        "--epochs", type=amounts.count, metavar="N", help="default: enough for 240 steps on files, 125 on drawn digits"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+
+
+def _ranks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ranks", type=amounts.count, metavar="N", help="start N ranks here instead of using a launcher's"
+    )
+    parser.add_argument(
+        "--expect-ranks", type=amounts.count, metavar="N", help="fail unless the launcher started N ranks"
+    )
     parser.add_argument("--rendezvous", help=argparse.SUPPRESS)  # how --ranks tells its ranks where to meet
 
 
-def _imports_arguments(parser: argparse.ArgumentParser) -> None:
-    _run_arguments(parser)
+def _snapshot(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--snapshot", metavar="FILE", help="save after every epoch, and after the step at which SIGTERM came; resume it"
+    )
+
+
+def _probe(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--expect-masks", type=amounts.masks, default=(), metavar="HEX,...", help="a mask of cores per local rank")
+    add("--expect-cores", type=amounts.count, metavar="N", help="every rank may run on N cores at least")
+    add("--expect-devices", type=amounts.count, metavar="N", help="the ranks of a host see N devices together")
+    add("--expect-gfx", metavar="NAME", help="the devices' architecture (gfx90a, sm_90), and torch has kernels for it")
+    add("--expect-network", metavar="TEXT|TEXT", help="one of the texts is in NCCL's log or a loaded library's name")
+    add(
+        "--expect-variable", type=amounts.variable, action="append", default=[], metavar="NAME=VALUE",
+        help="every rank has this variable; may be repeated",
+    )  # fmt: skip
+    add(
+        "--cache-not-under", action="append", default=[], metavar="PATH",
+        help="no cache of compiled kernels lies under it; may be repeated",
+    )  # fmt: skip
+
+
+def _pi(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=amounts.count, metavar="N", help="trapezoids (default 20000000)")
+
+
+def _allreduce(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--from", dest="smallest", type=amounts.size, default=32 * 1024, metavar="SIZE", help="default 32KiB")
+    add("--to", dest="largest", type=amounts.size, metavar="SIZE", help="default 4GiB on devices, 16MiB on the CPU")
+    add("--iterations", type=amounts.count, default=20, metavar="N", help="timed operations a size (default 20)")
+    add(
+        "--floor", type=amounts.floor, action="append", default=[], metavar="SIZE=GBPS",
+        help="fail below this bus bandwidth in GB/s at this size; may be repeated",
+    )  # fmt: skip
+
+
+def _startup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--started", type=amounts.moment, metavar="EPOCH", help="when the launcher was called, as date +%%s.%%N says it"
+    )
+
+
+def _imports(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("modules", nargs="+", metavar="MODULE")
 
 
-def _no_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
-def _judge_arguments(parser: argparse.ArgumentParser) -> None:
+def _judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="RESULT", help="a result file of an earlier run")
 
 
-_WORKLOADS: Dict[str, Tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "mnist": ("train a small network on digits, on one device", _training_arguments),
-    "ddp": ("the same training over many ranks", _ddp_arguments),
-    "imports": ("import modules, one after the other", _imports_arguments),
-    "devices": ("print how many GPUs torch sees", _no_arguments),
-    "judge": ("judge an earlier result again", _judge_arguments),
+def _conclude(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="where the results of a job lie, as WORKLOAD.json")
+    parser.add_argument(
+        "--expect", type=amounts.names, default=(), metavar="W,...", help="workloads whose result must be there"
+    )
+    parser.add_argument("--reason", metavar="TEXT", help="why the job was ended: the verdict is FAIL then")
+
+
+_Group = Callable[[argparse.ArgumentParser], None]
+_WORKLOADS: Dict[str, Tuple[str, Tuple[_Group, ...]]] = {
+    "probe": ("look at what every rank has: devices, cores, network, caches", (_run, _device, _ranks, _probe)),
+    "mnist": ("train a small network on digits, on one device", (_run, _training, _device)),
+    "ddp": ("the same training over many ranks", (_run, _training, _device, _ranks, _snapshot)),
+    "pi": ("integrate over all ranks, on their CPUs", (_run, _device, _ranks, _pi)),
+    "allreduce": ("measure the bandwidth of all-reduce over its size", (_run, _device, _ranks, _allreduce)),
+    "startup": ("measure the time from the launch to the first step", (_run, _device, _ranks, _startup)),
+    "imports": ("import modules, one after the other", (_run, _imports)),
+    "devices": ("print how many GPUs torch sees", ()),
+    "judge": ("judge an earlier result again", (_judge,)),
+    "conclude": ("put the results of a job into one verdict", (_conclude,)),
 }
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1')
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e7:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds over 0')
-    return seconds

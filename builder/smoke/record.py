@@ -10,7 +10,7 @@ import socket
 from typing import Any, Dict, Optional
 
 from .failure import RunError, UsageError
-from .options import Options
+from .options import DISTRIBUTED, Options
 from .verdict import SCHEMA
 
 UNFINISHED = "the run ended before its verdict"
@@ -21,10 +21,16 @@ def blank(options: Options) -> Dict[str, Any]:
     expected: Dict[str, Any] = {"seconds": options.timeout}
     if options.workload == "imports":
         expected["modules"] = list(options.modules)
+    elif options.workload == "pi":
+        expected["torch"] = options.expect_torch  # it runs on the CPU whatever device is there
     else:
         expected.update(device=options.device, vendor=options.expect_vendor, torch=options.expect_torch)
-    if options.workload == "ddp":
+    if options.workload in DISTRIBUTED:
         expected["ranks"] = options.ranks or options.expect_ranks
+    if options.workload == "probe":
+        expected.update(_probe(options))
+    if options.workload == "allreduce":
+        expected["floors"] = {str(size): floor for size, floor in options.floor}
     return {
         "schema": SCHEMA,
         "workload": options.workload,
@@ -35,6 +41,20 @@ def blank(options: Options) -> Dict[str, Any]:
         "machine": platform.machine(),
         "seconds": {},
     }
+
+
+def _probe(options: Options) -> Dict[str, Any]:
+    """What was expected of every rank, as far as anything was; masks in hexadecimal."""
+    found = {
+        "masks": [hex(mask) for mask in options.expect_masks] or None,
+        "cores": options.expect_cores,
+        "devices": options.expect_devices,
+        "gfx": options.expect_gfx,
+        "network": options.expect_network,
+        "variables": dict(options.expect_variable) or None,
+        "caches": [os.path.realpath(path) for path in options.cache_not_under] or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def claim(path: Optional[str], content: Dict[str, Any]) -> None:
@@ -63,6 +83,25 @@ def write(path: str, content: Dict[str, Any]) -> None:
         if os.path.exists(draft):
             os.remove(draft)
         raise
+
+
+def write_over(path: str, content: Dict[str, Any]) -> bool:
+    """Write over a file where it is, within its size: a full disk takes that when it takes nothing new.
+
+    Says whether that went well; the file is padded with spaces, so that no rest of the old one stays.
+    """
+    try:
+        text = (json.dumps(_plain(content), sort_keys=True, allow_nan=False) + "\n").encode()
+        with open(path, "r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            if len(text) > size:
+                return False
+            file.write(text.rjust(size))
+            file.flush()
+            os.fsync(file.fileno())
+        return True
+    except OSError:
+        return False
 
 
 def read(path: str) -> Any:

@@ -12,10 +12,12 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, Optional
 
 from . import record, verdict
-from .failure import RunError, UsageError
+from .failure import RunError, StoppedError, UsageError
 from .options import Options
 
-_ENDING = {signal.SIGTERM, signal.SIGINT}
+ENDING = {signal.SIGTERM, signal.SIGINT}
+BEAT = 2.0  # seconds between two signs of life
+STOPPING = 15.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
 
 
 class Run:
@@ -44,11 +46,13 @@ class Run:
         """Do the work within the limit and return the exit status; raises UsageError where it cannot be begun."""
         self.claim()
         # torch's threads inherit the mask: the signals reach the watching thread even while torch computes or waits
-        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         threading.Thread(target=self._watch, name="limit", daemon=True).start()
         error: Optional[str] = None
         try:
             work(self)
+        except StoppedError as fault:
+            return self.end(str(fault), fault.status)
         except RunError as fault:
             error = str(fault)
         except UsageError:
@@ -78,21 +82,63 @@ class Run:
         self.result["checks"] = [asdict(check) for check in checks]
         self.result["verdict"] = "pass" if good else "FAIL"
         if self.options.result is not None:
-            try:
-                record.write(self.options.result, self.result)
-            except OSError as fault:
-                print(f'error: the result "{self.options.result}" cannot be written: {fault}', file=sys.stderr)
-                good = False
+            good = self._write() and good
         print_verdict(checks)
         return 0 if good else 1
 
+    def _write(self) -> bool:
+        """Write the result; where there is no space for it, write over the first one that it failed."""
+        assert self.options.result is not None
+        try:
+            record.write(self.options.result, self.result)
+            return True
+        except OSError as fault:
+            text = f"the result cannot be written: {fault.strerror or fault}"
+        print(f'error: "{self.options.result}": {text}', file=sys.stderr)
+        kept = {name: self.result[name] for name in ("schema", "workload", "seconds")}
+        was = self.result["error"]
+        record.write_over(self.options.result, {**kept, "verdict": "FAIL", "error": was or text})
+        return False
+
+    def stop(self, number: int) -> bool:
+        """Take a signal as a wish to end in good order; False where that is not possible."""
+        del number
+        return False
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+
     def _watch(self) -> None:
-        caught = signal.sigtimedwait(_ENDING, max(0.0, self.left()))
-        if caught is None:
-            status = self.end(f"ended at its limit of {self.options.timeout:g} s", 1)
+        until, stopping = self.started + self.options.timeout, 0
+        while True:
+            rest = max(0.0, until - time.monotonic())
+            caught = signal.sigtimedwait(ENDING, min(BEAT, rest))
+            told = caught.si_signo if caught is not None else told_to_stop()
+            if not told and rest > 0:
+                self.beat()
+            elif told and stopping and (caught is not None or rest > 0):
+                continue  # told twice: by the parent and by Slurm, which tells every process
+            elif told and not stopping and self.stop(told):
+                stopping = told
+                until = min(until, time.monotonic() + STOPPING)
+            else:
+                break
+        number = told or stopping
+        if number:
+            status = self.end(f"ended by {signal.Signals(number).name}", 128 + number)
         else:
-            status = self.end(f"ended by {signal.Signals(caught.si_signo).name}", 128 + caught.si_signo)
+            status = self.end(f"ended at its limit of {self.options.timeout:g} s", 1)
         os._exit(status)  # the main thread may be inside torch for good
+
+
+def told_to_stop() -> int:
+    """SIGTERM where the job says by a file ($RECIPE_STOP) that its end is near, else 0.
+
+    A signal of Slurm's also reaches the process that mounts the image for an unprivileged runtime: the image is gone
+    then, and a training dies before it can save.
+    """
+    path = os.environ.get("RECIPE_STOP")
+    return int(signal.SIGTERM) if path and os.path.exists(path) else 0
 
 
 def print_verdict(checks: Any) -> None:

@@ -1,32 +1,37 @@
-"""Save a training after an epoch and resume it; imports torch."""
+"""Save a training between two steps and take it up again; imports torch."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import torch
 
 from .failure import RunError
-from .ranks import Placement
+from .rank_run import RankRun
 from .run import first_line
 from .training import Trainer
 
 
-def save(path: Optional[str], net: Any, trainer: Trainer, epoch: int) -> None:
-    """Save the state after so many epochs, whole or not at all (rank 0 only); raises RunError."""
+def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
+    """Save the state of the training, whole or not at all (rank 0 only); raises RunError."""
     if path is None:
         return
     state = {
-        "epoch": epoch,
+        "course": _course(trainer, run),
+        "epoch": trainer.epoch,
+        "step": trainer.step,
         "net": net.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
-        "schedule": {"last_epoch": trainer.schedule.last_epoch},
         "losses": list(trainer.losses),
+        "accuracies": list(trainer.accuracies),
     }
     draft = f"{path}.{os.getpid()}.tmp"
     try:
-        torch.save(state, draft)
+        with open(draft, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(draft, path)
     except (OSError, RuntimeError) as fault:
         raise RunError(f'the snapshot "{path}" cannot be written: {first_line(fault)}') from None
@@ -35,21 +40,31 @@ def save(path: Optional[str], net: Any, trainer: Trainer, epoch: int) -> None:
             os.remove(draft)
 
 
-def resume(path: Optional[str], net: Any, trainer: Trainer, placement: Placement, store: Any) -> int:
-    """Restore the state that rank 0 finds on every rank and return the first epoch to train; raises RunError."""
+def resume(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
+    """Restore the state that rank 0 finds on every rank; raises RunError."""
     if path is None:
-        return 0
-    if placement.rank == 0:
-        store.set("resume", "yes" if os.path.exists(path) else "no")
-    if store.get("resume") == b"no":
-        return 0
+        return
+    if run.leads:
+        run.store.set("resume", "yes" if os.path.exists(path) else "no")
+    if run.store.get("resume") == b"no":
+        return
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
+        there, here = state["course"], _course(trainer, run)
+        if there != here:
+            raise ValueError(f"it is of {_differing(there, here)}, this training of {_differing(here, there)}")
         net.load_state_dict(state["net"])
         trainer.optimizer.load_state_dict(state["optimizer"])
-        trainer.losses = list(state["losses"])
-        epoch = int(state["epoch"])
+        trainer.resume(int(state["epoch"]), int(state["step"]), list(state["losses"]), list(state["accuracies"]))
     except Exception as fault:
         raise RunError(f'the snapshot "{path}" cannot be resumed: {first_line(fault)}') from None
-    trainer.schedule.last_epoch = epoch
-    return epoch
+
+
+def _course(trainer: Trainer, run: RankRun) -> Dict[str, int]:
+    """What must be the same for the training to be the same; epochs may be added."""
+    course = trainer.course
+    return {"ranks": run.placement.world, "batch": course.batch, "share": course.share, "seed": run.options.seed}
+
+
+def _differing(one: Dict[str, int], other: Dict[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in one.items() if other.get(name) != value)

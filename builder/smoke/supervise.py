@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -12,11 +11,11 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from . import gather
+from . import blame, gather
 from .failure import UsageError
 from .options import Options
 from .rank_run import STATUS_LOST
-from .run import Run
+from .run import STOPPING, Run
 
 _POLL = 0.05  # seconds
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -66,27 +65,33 @@ class Supervised(Run):
             if None not in codes:
                 return None
             time.sleep(_POLL)
+        return self._cut_short(base)
+
+    def _cut_short(self, base: str) -> str:
+        """Say what the ranks were at when the limit or a signal came; with a snapshot they end in good order first."""
+        if self.caught is not None and self.options.snapshot is not None:
+            for child in self.children:
+                child.send_signal(self.caught)
+            until = time.monotonic() + STOPPING + _POLL
+            while time.monotonic() < until and any(child.poll() is None for child in self.children):
+                time.sleep(_POLL)
+            for entry in gather.read_records(base, self.world):
+                if entry.get("stopped"):
+                    return str(entry["error"])
         ending = "at its limit of {:g} s".format(self.options.timeout)
         if self.caught is not None:
             ending = "by " + signal.Signals(self.caught).name
         running = [rank for rank, child in enumerate(self.children) if child.poll() is None]
-        return f"ended {ending}: {gather.unfinished(gather.read_records(base, self.world), running)}"
+        waiting = blame.unfinished(gather.read_records(base, self.world), running)
+        return f"ended {ending}" + (f": {waiting}" if waiting else "")
 
     def _start(self, rank: int, folder: str, base: str) -> subprocess.Popen[bytes]:
-        options = self.options
-        asked = {
-            "--rendezvous": os.path.join(folder, "store"),
-            "--result": base,
-            "--timeout": max(1.0, self.left()) + _GRACE,  # the parent's limit comes first, and it says more
-            "--data": options.data,
-            "--samples": options.samples,
-            "--epochs": options.epochs,
-            "--seed": options.seed,
-            "--device": options.device,
-            "--snapshot": options.snapshot,
-        }
-        command = [sys.executable, "-B", os.path.dirname(os.path.abspath(__file__)), "ddp"]
-        command += [f"{name}={value}" for name, value in asked.items() if value is not None]
+        command = [sys.executable, "-B", os.path.dirname(os.path.abspath(__file__)), *self.options.words]
+        command += [
+            f"--rendezvous={os.path.join(folder, 'store')}",  # with it --ranks is of no meaning
+            f"--result={base}",
+            f"--timeout={max(1.0, self.left()) + _GRACE}",  # the parent's limit comes first, and it says more
+        ]
         # a session of its own: Ctrl-C reaches the parent alone, which ends its ranks in order
         return subprocess.Popen(command, env=self._environment(rank), stdin=subprocess.PIPE, start_new_session=True)
 
@@ -118,7 +123,7 @@ class Supervised(Run):
         for rank in failed:
             text = records.get(rank, {}).get("error") or f"it left no reason ({gather.ended_as(codes[rank] or 0)})"
             return f"rank {rank}: {text}"
-        return gather.cause(list(records.values())) or "a rank failed and left no reason"
+        return blame.diagnose(list(records.values()), self.world) or "a rank failed and left no reason"
 
     def _end_children(self) -> None:
         """End what still runs: SIGTERM, then SIGKILL; a stopped process takes only the latter."""
@@ -145,10 +150,8 @@ class Supervised(Run):
 
     def _forget(self, base: str) -> None:
         """Remove the rank records of an earlier run."""
-        folder, name = os.path.split(os.path.abspath(base))
-        for other in os.listdir(folder):
-            if re.fullmatch(re.escape(name) + r"\.rank[0-9]+\.json", other):
-                os.remove(os.path.join(folder, other))
+        for path in gather.records_beside(base):
+            os.remove(path)
 
     def _catch(self, number: int, _frame: Any) -> None:
         self.caught = number

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
+from array import array
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn import functional
@@ -19,7 +20,7 @@ from .digits import SIDE
 from .failure import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
-_STEPS = {"mnist": 240, "drawn": 180}  # what takes them well over the floors of the verdict
+_STEPS = {"mnist": 240, "drawn": 125}  # what takes them well over the floors of the verdict
 _RATE = 1.0
 _FALL = 0.7  # of the rate after each of the first five epochs' worth
 _TEST_BATCH = 500
@@ -84,32 +85,56 @@ class Trainer:
         fall = _FALL ** min(1.0, 5 / course.epochs)
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=fall)
         self.losses: List[float] = []
+        self.accuracies: List[float] = []
+        self.epoch = 0  # epochs done, in this run and before it
+        self.step = 0  # steps done in the epoch after those
+        self.resumed_step = 0
         self.samples = 0
         self.epochs_run = 0
 
-    def train_epoch(self, images: Any, labels: Any, order: Any) -> None:
-        """Train once on the images in this order."""
+    @property
+    def steps_done(self) -> int:
+        """Optimizer steps done in this run and before it."""
+        return self.epoch * self.course.steps + self.step
+
+    def resume(self, epoch: int, step: int, losses: List[float], accuracies: List[float]) -> None:
+        """Take up a training after so many epochs and steps of the next one."""
+        self.epoch, self.step, self.resumed_step = epoch, step, step
+        self.losses, self.accuracies = losses, accuracies
+        self.schedule.last_epoch = epoch
+
+    def train_epoch(self, images: Any, labels: Any, order: Any, go_on: Callable[[], bool] = lambda: True) -> bool:
+        """Train once on the images in this order, from the step that is next; False when ``go_on`` ended it."""
         self.net.train()
-        losses = []
-        for chosen in order.split(self.course.batch):
+        losses: List[Any] = []
+        self.epochs_run += 1
+        whole = True
+        for chosen in order.split(self.course.batch)[self.step :]:
+            if not go_on():
+                whole = False
+                break
             self.optimizer.zero_grad()
             loss = functional.nll_loss(self.net(_scaled(images[chosen])), labels[chosen])
             loss.backward()
             self.optimizer.step()
             losses.append(loss.detach())
             self.samples += len(chosen)
-        self.losses += torch.stack(losses).cpu().tolist()
-        self.schedule.step()
-        self.epochs_run += 1
+            self.step += 1
+        if losses:
+            self.losses += torch.stack(losses).cpu().tolist()
+        if whole:
+            self.schedule.step()
+            self.epoch, self.step = self.epoch + 1, 0
+        return whole
 
-    def test(self, images: Any, labels: Any) -> Tuple[int, float]:
-        """Count the right answers and sum the losses over the images."""
-        self.net.eval()
+    def test(self, net: Any, images: Any, labels: Any) -> Tuple[int, float]:
+        """Count the right answers of the network and sum its losses over the images."""
+        net.eval()
         right, loss = 0, 0.0
         with torch.no_grad():
             for start in range(0, len(labels), _TEST_BATCH):
                 some, truth = images[start : start + _TEST_BATCH], labels[start : start + _TEST_BATCH]
-                answers = self.net(_scaled(some))
+                answers = net(_scaled(some))
                 right += int((answers.argmax(dim=1) == truth).sum())
                 loss += float(functional.nll_loss(answers, truth, reduction="sum"))
         return right, loss
@@ -128,6 +153,9 @@ class Trainer:
             "last_loss": _mean(self.losses[-tenth:]),
             "non_finite": len(self.losses) - len(finite),
             "losses": [round(loss, 5) for loss in curve],
+            "losses_digest": hashlib.sha256(array("d", self.losses).tobytes()).hexdigest(),
+            "accuracies": list(self.accuracies),
+            "resumed_step": self.resumed_step,
         }
 
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from recipe_program import EXAMPLE, TINY, Built, Room, build, program, run
+from smoke_program import Smoke
+
+TORCH = "torch==2.13.0"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heeded() -> Iterator[None]:
+    """Programs are started with SIGINT as a terminal's have it: what a shell starts with `&` inherits it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def needed(name: str) -> str:
@@ -86,3 +100,29 @@ def tiny(rooms: Callable[[str], Room], base_sif: Path) -> Built:
     room = rooms("tiny")
     room.write("notes.txt", "hello\n")
     return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)
+
+
+@pytest.fixture(scope="session")
+def torch_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Python with torch: SMOKE_TORCH_PYTHON, that of the tests, else one that is made with pip."""
+    for candidate in (os.environ.get("SMOKE_TORCH_PYTHON"), sys.executable):
+        if (
+            candidate
+            and subprocess.run([candidate, "-c", "import torch"], check=False, capture_output=True).returncode == 0
+        ):
+            return candidate
+    folder = tmp_path_factory.mktemp("torch")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = str(folder / "bin" / "python")
+    done = subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no Python with torch, and pip cannot install it: {done.stderr.strip().splitlines()[-1]}")
+    return python
+
+
+@pytest.fixture
+def smoke(torch_python: str, tmp_path: Path) -> Iterator[Smoke]:
+    """The workload, whose processes end with the test."""
+    made = Smoke(torch_python, tmp_path)
+    yield made
+    made.end()

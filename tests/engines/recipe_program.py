@@ -207,26 +207,28 @@ def stop(process: subprocess.Popen[str], number: signal.Signals, *, whole_group:
 # --- images ----------------------------------------------------------------------------------------------------------
 
 
-def offset(image: Path) -> str:
-    """Where the squashfs of a SIF begins."""
+def offsets(image: Path) -> list[str]:
+    """Where the squashfs of a SIF begins, and those of the layers over it, lowest first."""
     listing = run(["apptainer", "sif", "list", image]).expect(0).out
-    found = re.search(r"\|(\d+)-\d+\s*\|FS \(Squashfs", listing)
+    found = re.findall(r"\|(\d+)-\d+\s*\|FS \(Squashfs", listing)
     assert found, listing
-    return found[1]
+    return found
 
 
-def superblock(image: Path) -> str:
-    """What unsquashfs says of an image's file system."""
-    return run(["unsquashfs", "-s", "-o", offset(image), image]).expect(0).out
+def superblocks(image: Path) -> list[str]:
+    """What unsquashfs says of an image's file systems."""
+    return [run(["unsquashfs", "-s", "-o", offset, image]).expect(0).out for offset in offsets(image)]
 
 
 def listing(image: Path) -> dict[str, str]:
     """Every path of an image with its mode as `ls -l` writes it."""
-    lines = run(["unsquashfs", "-ll", "-o", offset(image), image]).expect(0).out.splitlines()
     found = {}
-    for line in lines:
-        mode, _, _, _, _, path = line.split(maxsplit=5)
-        found[path.partition(" -> ")[0].removeprefix("squashfs-root") or "/"] = mode
+    for offset in offsets(image):
+        for line in run(["unsquashfs", "-ll", "-o", offset, image]).expect(0).out.splitlines():
+            if line.startswith("c"):
+                continue  # a device 0/0 hides what is below
+            mode, _, _, _, _, path = line.split(maxsplit=5)
+            found[path.partition(" -> ")[0].removeprefix("squashfs-root") or "/"] = mode
     return found
 
 

@@ -48,7 +48,7 @@ sys.exit(0 if report.status == "passed" else 5)
 HOLDER = """
 import sys
 from pathlib import Path
-from builder.execute.lock import hold
+from builder.execute.hold import hold
 with hold(Path(sys.argv[1])):
     Path(sys.argv[2]).touch()
     sys.stdin.read()

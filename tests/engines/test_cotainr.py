@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import needed
 from recipe_program import Done, Room, inside, labels, report_of, run, stop, until_text
+from stand_ins.wheels import write_wheel
 
 pytestmark = pytest.mark.engines
 
@@ -19,6 +21,7 @@ SITE = """
     # LUMI's modules and its /tmp are not here.
     build:
       backend_modules: {{cotainr: [], tykky: []}}
+      login_heavy: "yes"  # what this machine would otherwise be taken for: LUMI's base image and sbatch are here
       tmpdir: {tmp}
       cachedir: {cache}
     base_images:
@@ -51,10 +54,10 @@ class Lumi:
         program.chmod(0o755)
         self.path = f"{program.parent}:{os.environ['PATH']}"
 
-    def build(self, name: str, text: str, *words: str) -> Done:
+    def build(self, name: str, text: str, *words: str, **environment: str) -> Done:
         recipe = self.room.write(f"{name}.yml", text)
         image = self.room.folder / f"{name}.sif"
-        return self.room.recipe("build", self.site, recipe, "-o", image, *words, PATH=self.path)
+        return self.room.recipe("build", self.site, recipe, "-o", image, *words, PATH=self.path, **environment)
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +90,7 @@ def test_a_licence_that_is_not_accepted_stops_the_build(lumi: Lumi) -> None:
 
 def test_cotainr_builds_the_image(lumi: Lumi, built: Path) -> None:
     report = report_of(built.with_name("tables.plan"))
-    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok", "ok"])
+    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok", "ok", "ok"])
     assert report["versions"]["cotainr"].startswith("cotainr 2025.")
     assert labels(built)["cotainr.version"] == "2025.7.1"
     assert lumi.room.left_behind() == []
@@ -146,3 +149,45 @@ def test_without_the_internet_cotainr_is_explained(room: Room, base_sif: Path) -
     done = room.recipe(*words, PATH=lumi.path, https_proxy="http://127.0.0.1:9").expect(5)
     assert "could not reach a server" in done.err
     assert room.left_behind() == []
+
+
+# the image is asked for its torch, also without a smoke test
+
+TORCH = """
+    name: wrong
+    channels: [conda-forge]
+    dependencies:
+      - python=3.11
+      - pip: [torch==2.8.0]
+"""
+
+
+def test_the_question_is_asked_by_hand(lumi: Lumi, built: Path) -> None:
+    """From the plan folder, without the tool."""
+    proof = built.with_name("tables.plan") / "proof.json"
+    proof.unlink()
+    done = run(["bash", proof.with_name("2-verify.sh")], env=lumi.room.environment()).expect(0)
+    assert "the recipe has no torch" in done.out
+    assert json.loads(proof.read_text())["faults"] == []
+
+
+def test_another_torch_ends_the_build_with_exit_code_6(lumi: Lumi) -> None:
+    """The stand-in for the CPU wheel says of itself that it is built for CUDA."""
+    text = "from types import SimpleNamespace as N\n__version__ = '2.8.0+cpu'\nversion = N(cuda='12.8')\n"
+    wheels = lumi.room.folder / "wheels"
+    write_wheel(wheels, name="torch", version="2.8.0+cpu", text=text)
+    environment = {"PIP_FIND_LINKS": str(wheels), "PIP_NO_CACHE_DIR": "1", "RECIPE_TORCH_INDEX": "default"}
+    done = lumi.build("wrong", TORCH, "--accept-licenses", "--no-smoke", **environment).expect(6)
+    report = report_of(lumi.room.folder / "wrong.plan")
+    assert "the image is not what was planned" in done.err
+    assert "torch 2.8.0+cpu is built for a GPU (cuda), a CPU build was planned" in done.err
+    statuses = {step["name"]: step["status"] for step in report["steps"]}
+    assert report["status"] == "smoke-failed"
+    assert statuses == {"build-image": "ok", "verify": "failed", "smoke": "skipped"}
+    image = lumi.room.folder / "wrong.sif"
+    assert not image.exists()
+    assert image.with_name("wrong.sif.failed").exists()
+    assert lumi.room.left_behind() == []
+    # It is not passed by: the later steps are not begun without its proof.
+    again = lumi.build("wrong", TORCH, "--from", "smoke", RECIPE_TORCH_INDEX="default")
+    assert "step 'verify' is skipped, and its product" in again.expect(2).err

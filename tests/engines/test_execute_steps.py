@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -10,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_plans import MAKES_IMAGE, Place, plan_of
+from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
 from builder.execute.executor import execute, raise_for
 from builder.execute.options import Options
-from builder.execute.process import capture, run
+from builder.execute.process import Question, capture, run
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
 
@@ -79,6 +80,20 @@ def test_a_failed_image_can_be_tested_again(place: Place) -> None:
     assert place.execute(plan_of(build=MAKES_IMAGE, smoke=smoke(0.97)), start="smoke").status == "passed"
     assert place.output.read_text() == "image\n"
     assert not (place.root / "x.sif.failed").exists()
+
+
+def test_a_failed_image_goes_when_a_later_one_passes(place: Place) -> None:
+    kept, told = place.root / "x.sif.failed", io.StringIO()
+    assert place.execute(plan_of(build=MAKES_IMAGE, smoke=smoke(0.2))).status == "smoke-failed"
+    untested = plan_of(build=MAKES_IMAGE, smoke=smoke(0.97))
+    assert place.execute(untested, no_smoke=True).status == "passed"
+    assert kept.exists()  # nothing was proven
+    place.write(untested)
+    options = Options(environment=dict(os.environ), tmpdir=place.tmp, force=True)
+    report = execute(untested, folder=place.kit, output=place.output, options=options, progress=PlainProgress(told))
+    assert (report.status, kept.exists()) == ("passed", False)
+    assert f"removed '{kept}', in which an earlier smoke test had failed\n" in told.getvalue()
+    assert place.output.read_text() == "image\n"
 
 
 def test_a_result_of_an_earlier_run_is_no_result(place: Place) -> None:
@@ -196,3 +211,24 @@ def test_short_questions() -> None:
     assert (hanging.exit_code, hanging.text) == (124, "1\n")
     assert time.monotonic() - before < 5
     assert len(capture(["head", "-c", "5M", "/dev/zero"], env=environment).text) == 1024 * 1024
+
+
+def test_a_question_is_answered_beside_other_work(tmp_path: Path) -> None:
+    waits = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo went"
+    with own_word() as word:
+        question = Question(["bash", "-c", waits], env=dict(os.environ))
+        dropped = Question(["bash", "-c", f"sleep 60; : {word}"], env=dict(os.environ))
+        (tmp_path / "go").touch()
+        assert question.answer().text == "went\n"
+        dropped.drop()
+
+
+def test_versions_are_asked_while_the_steps_run(place: Place) -> None:
+    program = place.root / "bin" / "slow-engine"
+    program.parent.mkdir()
+    # It answers when the step has run, and not before.
+    program.write_text(f"#!/bin/sh\nuntil [ -e {place.root}/ran ]; do sleep 0.05; done; echo slow-engine 1.0\n")
+    program.chmod(0o755)
+    step = {"text": f"touch {place.root}/ran; {MAKES_IMAGE}", "programs": ("slow-engine",)}
+    report = place.execute(plan_of(build=step), environment={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    assert (report.status, report.versions) == ("passed", {"slow-engine": "slow-engine 1.0"})

@@ -14,7 +14,7 @@ import pytest
 from scripted_plans import MAKES_IMAGE, Place, alive, driven, end, own_word, plan_of, until
 
 from builder.execute import process
-from builder.execute.lock import hold
+from builder.execute.hold import hold
 from builder.execute.process import run
 
 

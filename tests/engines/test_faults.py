@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from recipe_program import Done, Room, inside, offset, processes, program, report_of, run, stop, until_text
+from recipe_program import Done, Room, inside, offsets, processes, program, report_of, run, stop, until_text
 from stand_ins.private_index import private_index
 from stand_ins.wheels import write_wheel
 
@@ -57,7 +59,7 @@ def running(command: str) -> str:
 def test_a_version_that_does_not_exist(bench: Bench) -> None:
     done = bench.fails(PLAIN.replace("1.16.0", "99.0"))
     assert "the package index has no such package or version: six==99.0" in done.err
-    assert report_of(bench.room.folder / "x.plan")["steps"][0]["exit_code"] == 255
+    assert report_of(bench.room.folder / "x.plan")["steps"][0]["exit_code"] == 1
 
 
 def test_an_own_command_that_fails(bench: Bench) -> None:
@@ -75,7 +77,7 @@ def test_an_index_that_cannot_be_reached(bench: Bench) -> None:
     assert "could not reach a server" in done.err
 
 
-def on_another_machine(bench: Bench, text: str, *, tmpfs: str) -> Done:
+def on_another_machine(bench: Bench, text: str, *more: str, tmpfs: str, **environment: str) -> Done:
     """A build whose temporary folder is a small disk, by a user without a range of user ids.
 
     In a mount namespace of the user's own a tmpfs is the disk, and the files that give ranges are empty: so it is on
@@ -88,8 +90,10 @@ def on_another_machine(bench: Bench, text: str, *, tmpfs: str) -> Done:
         'shift 2 && exec "$@"'
     )
     namespace = ["unshare", "--user", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", script]
-    words = [program(), *bench.words(text, "--tmpdir", small, "--no-smoke")]
-    return run([*namespace, tmpfs, small, nothing, *words], env=bench.room.environment(), cwd=bench.room.folder)
+    words = [program(), *bench.words(text, "--tmpdir", small, "--no-smoke", *more)]
+    return run(
+        [*namespace, tmpfs, small, nothing, *words], env=bench.room.environment(**environment), cwd=bench.room.folder
+    )
 
 
 def test_a_machine_without_ranges_of_user_ids(bench: Bench) -> None:
@@ -99,15 +103,20 @@ def test_a_machine_without_ranges_of_user_ids(bench: Bench) -> None:
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_done(bench: Bench) -> None:
-    done = on_another_machine(bench, PLAIN, tmpfs="size=64m").expect(4)
-    assert "has 0.1 GiB free, and the build needs 4.0 GiB" in done.err
+    done = on_another_machine(bench, PLAIN, "--backend", "apptainer", tmpfs="size=64m").expect(4)
+    assert re.search(r"has 0\.1 GiB free, and the build needs [1-9]\.\d GiB", done.err)
     assert "--tmpdir" in done.err
     assert bench.room.left_behind() == []
 
 
-def test_a_disk_that_is_full_in_the_midst_of_a_build(bench: Bench) -> None:
+@pytest.mark.parametrize(("backend", "inodes"), [("apptainer", 900), ("layers", 60)])
+def test_a_disk_that_is_full_in_the_midst_of_a_build(backend: str, inodes: int, room: Room, base_sif: Path) -> None:
     # Space enough, and too few inodes: what a quota of files does on a parallel file system.
-    done = on_another_machine(bench, PLAIN, tmpfs="size=6g,nr_inodes=900").expect(5)
+    room = Room(room.folder / backend)
+    bench = Bench(room=room, base=base_sif)
+    cache = {"RECIPE_CACHE_DIR": str(room.folder / "small" / "cache")} if backend == "layers" else {}
+    words = ("--backend", backend)
+    done = on_another_machine(bench, PLAIN, *words, tmpfs=f"size=6g,nr_inodes={inodes}", **cache).expect(5)
     assert "no space was left on the disk" in done.err
     assert not (bench.room.folder / "x.sif").exists()
     assert bench.room.left_behind() == []
@@ -143,9 +152,10 @@ def test_a_build_that_is_stopped_leaves_nothing(
 
 
 def test_two_builds_of_one_image_at_once(bench: Bench) -> None:
-    first = bench.room.start(*bench.words(running("sleep 6")))
+    env = running(f"sleep 6; : {uuid4().hex}")  # never done before: a layer that is in the cache is not made again
+    first = bench.room.start(*bench.words(env))
     until_text(bench.room.folder / "x.plan" / "logs" / "build-image.log", "we are in post", process=first)
-    second = bench.room.recipe(*bench.words(running("sleep 6"))).expect(2)
+    second = bench.room.recipe(*bench.words(env)).expect(2)
     assert "another build of this output is running" in second.err
     assert f"pid {first.pid} " in second.err
     out, _ = first.communicate(timeout=120)
@@ -194,8 +204,9 @@ def test_a_password_of_an_index_is_nowhere(private: Private, tmp_path: Path) -> 
     image = private.room.folder / "x.sif"
     # The names of other files are public: only the compressed part of the image has to be unpacked to be read.
     tree = tmp_path / "tree"
-    words = ["unsquashfs", "-quiet", "-no-progress", "-no-xattrs", "-o", offset(image), "-d", tree, image]
-    assert run(words).code in (0, 2)  # 2: what a user may not restore, such as owners
+    for offset in offsets(image):
+        words = ["unsquashfs", "-force", "-quiet", "-no-progress", "-no-xattrs", "-o", offset, "-d", tree, image]
+        assert run(words).code in (0, 2)  # 2: what a user may not restore, such as owners
     assert (tree / "opt" / "env" / "bin" / "python").is_symlink()
     places = [image, private.room.folder / "x.plan", private.room.folder / "cache", tree]
     found = run(["grep", "--recursive", "--text", "--files-with-matches", PASSWORD, *places])

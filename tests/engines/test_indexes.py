@@ -11,17 +11,17 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import yaml
-from tiny_index import write_indexes, write_wheel
+from tiny_index import write_indexes, write_source, write_wheel
 
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
-from builder.model.load import load_recipe
 from builder.model.plan import Plan
+from builder.model.reading.load import load_recipe
 from builder.model.target import Context
 from builder.resolve.target import resolve
 
@@ -241,6 +241,29 @@ def test_pinned_hashes_hold_beside_the_torch_that_has_none(
     done = image.install("torch", "packages")
     assert done.returncode != 0
     assert "Hash mismatch" in done.stderr
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_package_is_compiled_against_the_torch_of_its_image(
+    image: Image, plan: Callable[..., Plan], isolated: bool, tmp_path: Path
+) -> None:
+    """Twice from one cache: the build for the first torch must not come to the second."""
+    settings = {"UV_FIND_LINKS": write_source(tmp_path / "source"), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    for site, token in (("frontier", "rocm6.4"), ("local", "cpu")):
+        own = replace(image, root=image.root / site)
+        fresh(own, plan("torch==2.8.0\nflash-attn==2.7.4\naccelerate\n", site, base=FRESH.get(site, "")))
+        if isolated:
+            (own.here / "compiled.txt").unlink()
+        done = own.install("torch", "packages", **settings)
+        if isolated:
+            assert done.returncode != 0
+            assert "No module named 'torch'" in done.stderr
+            return
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = own.state()
+        assert found["flash-attn"] == ("2.7.4", f"compiled against 2.8.0+{token}")
+        assert found["torch"] == (f"2.8.0+{token}", token)
+        assert (found["accelerate"][0], found["ninja"][0]) == ("1.10.0", "80.0.0")
 
 
 def test_a_torch_that_nobody_planned_is_found_in_the_image(image: Image, plan: Callable[..., Plan]) -> None:

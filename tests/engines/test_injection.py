@@ -14,7 +14,7 @@ from recipe_program import Room, run
 from builder.compile.plan import compile_plan
 from builder.execute.folder import write_plan
 from builder.model.catalog import load_site
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.target import Context
 from builder.resolve.target import resolve

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recipe_program import TORCH, Done, Room, inside, labels, report_of, run, superblock
+from recipe_program import TORCH, Done, Room, inside, labels, report_of, run, superblocks
 from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
 from stand_ins.wheels import write_wheel
 
@@ -168,6 +168,6 @@ def test_an_archive_is_converted_by_hand_elsewhere(
     run(["bash", there / "2-convert.sh"], env=without_docker, cwd=room.folder).expect(0)
     image = there / "hand-stand-in-gpp.sif"
     assert inside(image, "python3", "-c", "import six; print(six.__version__)") == "1.16.0\n"
-    assert "Compression zstd" in superblock(image)
+    assert "Compression zstd" in superblocks(image)[0]
     assert room.left_behind() == []
     docker("image", "rm", *docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "recipe/hand-*").split())

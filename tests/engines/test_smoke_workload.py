@@ -4,121 +4,17 @@ A Python with torch is looked for in SMOKE_TORCH_PYTHON, then in the Python of t
 """
 
 import gzip
-import json
 import os
-import shutil
+import re
 import signal
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-import builder.smoke
+from smoke_program import FOLDER, LAUNCHERS, LONG, Smoke, all_gone, training
 
 pytestmark = pytest.mark.engines
-
-FOLDER = Path(builder.smoke.__file__).parent
-TORCH = "torch==2.13.0"
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "GLOO_", "OMP_")
-LONG = ["--samples", "512", "--epochs", "500"]  # minutes: to be broken in the midst of it
-
-
-@pytest.fixture(scope="session")
-def torch_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    for candidate in (os.environ.get("SMOKE_TORCH_PYTHON"), sys.executable):
-        if (
-            candidate
-            and subprocess.run([candidate, "-c", "import torch"], check=False, capture_output=True).returncode == 0
-        ):
-            return candidate
-    folder = tmp_path_factory.mktemp("torch")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = str(folder / "bin" / "python")
-    done = subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no Python with torch, and pip cannot install it: {done.stderr.strip().splitlines()[-1]}")
-    return python
-
-
-class Smoke:
-    """The workload as a plan's folder holds it, outside of the repository, its results in a folder of their own."""
-
-    def __init__(self, python: str, folder: Path) -> None:
-        self.python = python
-        self.program = folder / "plan" / "smoke"
-        shutil.copytree(FOLDER, self.program, ignore=shutil.ignore_patterns("__pycache__"))
-        self.folder = folder / "results"
-        self.folder.mkdir()
-        self.started: list[subprocess.Popen[str]] = []
-
-    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        clean = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
-        clean.pop("PYTHONPATH", None)
-        process = subprocess.Popen(
-            [self.python, "-B", str(self.program), *arguments],
-            cwd=self.folder,
-            env=clean | {"GLOO_SOCKET_IFNAME": "lo"} | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.started.append(process)
-        return process
-
-    def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
-        process = self.start(*arguments, **environment)
-        output = process.communicate(timeout=240)[0]
-        return process.returncode, output
-
-    def result(self, name: str = "result.json") -> dict[str, Any]:
-        return dict(json.loads((self.folder / name).read_text()))
-
-    def failed(self) -> dict[str, str]:
-        return {check["name"]: check["measured"] for check in self.result()["checks"] if not check["ok"]}
-
-    def wait_for_ranks(self, count: int, ready: Callable[[dict[str, Any]], bool]) -> list[int]:
-        """The process numbers of the ranks, once every rank's record is as wanted."""
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            found = [self.folder / f"result.json.rank{rank}.json" for rank in range(count)]
-            records = [json.loads(path.read_text()) for path in found if path.exists()]
-            if len(records) == count and all(ready(record) for record in records):
-                return [record["pid"] for record in records]
-            time.sleep(0.1)
-        raise AssertionError("the ranks did not come so far")
-
-
-@pytest.fixture
-def smoke(torch_python: str, tmp_path: Path) -> Iterator[Smoke]:
-    made = Smoke(torch_python, tmp_path)
-    yield made
-    for process in made.started:
-        process.kill()
-        process.communicate()
-
-
-def training(record: dict[str, Any]) -> bool:
-    return bool(record.get("training"))
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-def all_gone(pids: list[int], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids) and time.monotonic() < until:
-        time.sleep(0.1)
-    return not any(alive(pid) for pid in pids)
 
 
 def test_mnist_on_drawn_digits_passes_in_time(smoke: Smoke) -> None:
@@ -246,27 +142,8 @@ def test_without_a_result_nothing_is_written(smoke: Smoke, tmp_path: Path) -> No
     assert list(smoke.folder.iterdir()) == []
 
 
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
-
-
-def launch(smoke: Smoke, ranks: list[int], world: int, *arguments: str) -> "list[subprocess.Popen[str]]":
-    """What srun does: each rank a process, told by Slurm's variables who it is."""
-    port = free_port()
-    return [
-        smoke.start(
-            "ddp", "--result", "result.json", *arguments,
-            SLURM_PROCID=str(rank), SLURM_NTASKS=str(world), SLURM_LOCALID=str(rank),
-            MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1",
-        )
-        for rank in ranks
-    ]  # fmt: skip
-
-
 def test_ranks_of_a_launcher_pass(smoke: Smoke) -> None:
-    processes = launch(smoke, [0, 1], 2, "--expect-ranks", "2", "--samples", "2001")
+    processes = smoke.launch([0, 1], 2, "--expect-ranks", "2", "--samples", "2001")
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
     assert outputs[0].splitlines()[-1] == "verdict: pass"
@@ -311,7 +188,7 @@ def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke) -> None:
 
 
 def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
-    processes = launch(smoke, [0, 2], 3, "--samples", "64", "--timeout", "12")
+    processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "12")
     outputs = [process.communicate(timeout=60)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1]
     assert smoke.failed()["error"] == "rank 0: 1 of 3 ranks never joined: rank 1"
@@ -332,24 +209,18 @@ def test_a_killed_rank_is_named_and_the_others_are_ended(smoke: Smoke) -> None:
     assert all_gone(pids, 1)
 
 
-def test_a_killed_rank_of_a_launcher_fails_the_others(smoke: Smoke) -> None:
-    processes = launch(smoke, [0, 1], 2, *LONG, "--timeout", "60")
-    smoke.wait_for_ranks(2, training)
-    processes[1].kill()
-    processes[0].communicate(timeout=30)
-    assert processes[0].returncode == 1
-    assert "the communication failed while training: " in smoke.failed()["error"]
-    assert "rank 1 did not finish while training" in smoke.failed()["ranks"]
-
-
 def test_a_hanging_rank_is_ended_at_the_limit(smoke: Smoke) -> None:
-    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "15", "--result", "result.json")
+    process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "20", "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGSTOP)
-    process.communicate(timeout=40)
+    process.communicate(timeout=60)
     assert process.returncode == 1
-    assert smoke.failed()["error"] == "ended at its limit of 15 s: rank 0 was training, rank 1 was training"
-    assert smoke.result()["seconds"]["total"] < 25
+    said = smoke.failed()["error"]
+    assert re.fullmatch(
+        r"ended at its limit of 20 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
+        said,
+    )
+    assert smoke.result()["seconds"]["total"] < 35
     assert all_gone(pids, 1)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import tarfile
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -38,6 +40,7 @@ DEFAULT: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("lightning", "2.5.0", ("torch>=2.1.0,<4.0", "torchmetrics>0.7")),
     ("torchmetrics", "1.8.0", ("torch>=2.0.0", "numpy>1.20.0")),
     ("old-friend", "1.0", ("torch==2.7.1",)),
+    *((name, "80.0.0", ()) for name in ("setuptools", "wheel", "packaging", "psutil", "ninja")),
     ("hidden-torch", "1.0", ("torch",)),  # nobody's table knows that it needs torch
 )
 
@@ -88,6 +91,39 @@ def write_wheel(folder: Path, name: str, version: str, needs: Iterable[str], *, 
             archive.writestr(file, text)
         archive.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
     return path
+
+
+BACKEND = """
+import zipfile
+import torch
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    name = "flash_attn-2.7.4-py3-none-any.whl"
+    info = "flash_attn-2.7.4.dist-info"
+    texts = {
+        "flash_attn/__init__.py": "",
+        "flash_attn/origin.txt": f"compiled against {torch.__version__}",
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: flash-attn\\nVersion: 2.7.4\\nRequires-Dist: torch\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: tiny\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as archive:
+        for path, text in {**texts, f"{info}/RECORD": "".join(f"{path},,\\n" for path in texts)}.items():
+            archive.writestr(path, text)
+    return name
+"""
+
+
+def write_source(folder: Path) -> str:
+    """Write a stand-in for flash-attn's source: a build that imports torch, as the real one does; return its folder."""
+    folder.mkdir(parents=True)
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    head = "Metadata-Version: 2.1\nName: flash-attn\nVersion: 2.7.4\n"
+    with tarfile.open(folder / "flash_attn-2.7.4.tar.gz", "w:gz") as archive:
+        for name, text in (("pyproject.toml", build), ("backend.py", BACKEND), ("PKG-INFO", head)):
+            entry = tarfile.TarInfo(f"flash_attn-2.7.4/{name}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return str(folder)
 
 
 def write_index(root: Path, packages: Iterable[tuple[str, str, tuple[str, ...]]]) -> str:

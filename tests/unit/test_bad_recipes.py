@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 
 BAD = Path(__file__).parents[1] / "bad" / "recipes"
 SECOND_FILES = {"more/other.txt", "pip/base.txt", "more/a.txt", "constraints.txt"}

@@ -12,7 +12,7 @@ from builder.cli.show import finding_lines
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
@@ -119,7 +119,48 @@ def test_intels_extension_of_its_own_index_is_at_home(bench: Bench) -> None:
         "torch==2.8.0",
         "intel-extension-for-pytorch==2.8.10+xpu",
     )
-    assert codes(bench.found("dawn", *lines, conda=("python=3.11",))) == set()
+    assert codes(bench.found("dawn", *lines, conda=("python=3.11",))) == {"package-retired"}
+
+
+def test_one_build_of_onnx_runtime_is_enough(bench: Bench) -> None:
+    lines = ("onnxruntime-openvino==1.22.0", "onnxruntime-gpu==1.22.0")
+    assert "onnxruntime and onnxruntime-openvino bring" in said(bench.found("local", *lines), "one-module")[0]
+    assert codes(bench.found("local", "onnxruntime-openvino==1.22.0")) == set()
+    # Written twice it is one package.
+    assert codes(bench.found("local", "onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0")) == set()
+
+
+@pytest.mark.parametrize(("glibc", "fits"), [("2.31", False), ("2.34", True), ("2.39", True), ("unknown", True)])
+def test_a_package_that_needs_a_newer_c_library(glibc: str, fits: bool, bench: Bench) -> None:
+    image = f"base_images: [{{reference: 'docker://example.org/x:1', rocm: 7.1.0, glibc: '{glibc}', source: [olcf]}}]"
+    (bench.folder / "mine.yaml").write_text(f"name: mine\nextends: frontier\n{image}\n")
+    found = bench.found(str(bench.folder / "mine.yaml"), "onnxruntime-migraphx==1.24.4", conda=("python=3.12",))
+    needs = "error: the wheels of 'onnxruntime-migraphx==1.24.4' need glibc 2.34, the base image"
+    assert [text.startswith(needs) for text in said(found, "glibc")] == ([] if fits else [True])
+
+
+@pytest.mark.parametrize(
+    ("site", "line", "compiled", "fix"),
+    [
+        ("frontier", "flash-attn==2.7.4", ("flash-attn",), "nothing, where the base image has the compiler"),
+        ("mn5", "deepspeed==0.17.0", ("deepspeed",), "nothing, where the base image has the compiler"),
+        ("lumi-g", "flash-attn==2.7.4", ("flash-attn",), "cotainr installs in one call of pip"),
+        (
+            "frontier",
+            "flash-attn==2.7.4 --hash=sha256:" + "0" * 64,
+            (),
+            "install it after the others, in container.run",
+        ),
+        ("frontier", "numpy==2.2.0", (), ""),
+    ],
+)
+def test_what_is_compiled_against_torch(
+    site: str, line: str, compiled: tuple[str, ...], fix: str, bench: Bench
+) -> None:
+    digest = "--hash=sha256:"
+    lines = (f"torch==2.6.0 {digest}{'1' * 64}" if digest in line else "torch==2.6.0", line)
+    assert bench.target(site, *lines).environment.compiled == compiled
+    assert [fix in text for text in said(bench.found(site, *lines), "build-needs")] == ([True] if fix else [])
 
 
 # --- packages of another vendor ---------------------------------------------------------------------------------------
@@ -145,7 +186,7 @@ def test_a_package_of_another_vendor(site: str, line: str, made_for: str, has: s
 def test_on_cpus_another_vendors_package_is_a_warning(bench: Bench) -> None:
     found = bench.found("local", "cupy-cuda12x==13.6.0")
     assert said(found, "package-vendor")[0].startswith("warning: 'cupy-cuda12x==13.6.0' works on NVIDIA devices only, ")
-    assert codes(bench.found("local", "intel-extension-for-pytorch==2.8.0")) == set()
+    assert codes(bench.found("local", "intel-extension-for-pytorch==2.8.0")) == {"package-retired"}
 
 
 DEFAULT_WHEELS = [

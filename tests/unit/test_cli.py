@@ -96,7 +96,7 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "first", "fix"),
     [
-        (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, check"),
+        (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
         (["plan", "--nope"], "error: no such option '--nope'", "see `recipe plan --help`"),
         (["plan"], "error: missing argument 'SITE'", "see `recipe plan --help`"),
@@ -258,7 +258,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(recipe: Call, recipe
     for option in ("-n", "--dry-run"):
         answer = recipe("build", "local", recipes / "mnist-local.yml", option)
         assert answer.code == 0
-        assert answer.out.startswith("digits.local.apptainer: digits-local.sif\n")
+        assert answer.out.startswith("digits.local.layers: digits-local.sif\n")
         assert "torch       2.13.0+cpu\n" in answer.out
         assert answer.err.startswith("note: without a version: numpy")
     assert left(tmp_path) == []
@@ -345,10 +345,12 @@ def test_a_base_of_the_recipe_is_read_from_its_folder(recipe: Call, tmp_path: Pa
     (folder / "base.sif").touch()
     text = "name: x\ndependencies: [{pip: [six==1.16.0]}]\ncontainer: {base: base.sif}\n"
     (folder / "environment.yml").write_text(text, encoding="utf-8")
-    answer = recipe("plan", "local", "sub/environment.yml", "--print", "def")
+    answer = recipe("plan", "local", "sub/environment.yml", "--backend", "apptainer", "--print", "def")
     assert f"\nFrom: {folder}/base.sif\n" in answer.out
     (tmp_path / "other.sif").touch()
-    answer = recipe("plan", "local", "sub/environment.yml", "--print", "def", "--base", "other.sif")
+    answer = recipe(
+        "plan", "local", "sub/environment.yml", "--backend", "apptainer", "--print", "def", "--base", "other.sif"
+    )
     assert f"\nFrom: {tmp_path}/other.sif\n" in answer.out
 
 
@@ -383,3 +385,15 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, mnis
     with contextlib.redirect_stderr(err), pytest.raises(RuntimeError, match="a fault of ours"):
         run(["plan", "local", str(mnist)])
     assert "please report it" in err.getvalue()
+
+
+def test_a_plan_has_the_script_of_the_shape_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("env.yml").write_text("name: demo\ndependencies: [pip: [torch]]\n")
+    assert run(["plan", "frontier", "env.yml", "-o", "kit", "--nodes", "3"]) == 0
+    (script,) = Path("kit").glob("*-smoke-nodes.sbatch")
+    assert "#SBATCH --nodes=3" in script.read_text()
+    assert run(["plan", "frontier", "env.yml", "-o", "kit", "--gpus", "99"]) == 2
+    assert "has 8 devices, not 99" in capsys.readouterr().err

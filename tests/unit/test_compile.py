@@ -118,6 +118,31 @@ def test_every_step_can_be_run() -> None:
         assert any(plan.image in step.produces or plan.image_kind == "folder" for step in plan.steps), case.name
 
 
+def test_every_plan_asks_the_image_for_its_torch_without_a_smoke_test() -> None:
+    """In the build itself, or in a step of its own where the engine has no place for the question."""
+    for case, plan in plans():
+        texts = {file.path: file.text for file in plan.files}
+        engine = {"apptainer": f"{plan.image.removesuffix('.sif')}.def", "docker": "Dockerfile"}.get(plan.backend)
+        if engine is not None:
+            assert "python3 /opt/recipe/verify.py /opt/recipe/recipe.json" in texts[engine], case.name
+            continue
+        first, second, *_ = plan.steps
+        if plan.backend == "layers":
+            # The program that makes the layers asks the files in them, by the same verify.py.
+            assert '"$python" -B layering build layers.json' in texts[first.script], case.name
+            assert "image/verify.py" in texts
+            continue
+        assert (first.kind, second.kind, second.produces) == ("build", "verify", ("proof.json",)), case.name
+        assert "python3 -B verify.py recipe.json proof.json" in texts[second.script], case.name
+
+
+def test_the_gpu_that_kernels_are_asked_for_is_the_sites() -> None:
+    for case, plan in plans():
+        gpu = load_site(case.site).gpu
+        asked = plan.expect.get("architecture")
+        assert asked == (gpu.target if gpu and gpu.vendor in ("amd", "nvidia") else None), case.name
+
+
 def test_scripts_that_are_sourced_or_run_are_there() -> None:
     """What a script names by `. FILE`, `bash FILE` or `python3 FILE` lies in the same folder."""
     for case, plan in plans():
@@ -188,4 +213,4 @@ def test_an_unknown_backend_is_refused_with_those_of_the_site() -> None:
     with pytest.raises(UnsupportedError) as caught:
         resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="dockr"))
     assert caught.value.findings[0].message == "the site 'lumi-g' has no backend 'dockr'"
-    assert caught.value.findings[0].fix == "its backends: cotainr, tykky"
+    assert caught.value.findings[0].fix == "its backends: cotainr, layers, tykky"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.model.conda_spec import check_channel, parse_conda_spec
 from builder.model.finding import ConfigError, Place
+from builder.model.reading.conda_spec import check_channel, parse_conda_spec
 from builder.model.recipe import CondaSpec
 
 AT = Place(file="environment.yml", line=7, key="dependencies[0]")

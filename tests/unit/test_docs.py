@@ -18,8 +18,8 @@ from builder.compile.backends import BACKENDS
 from builder.compile.plan import compile_plan
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import BuilderError, UnsupportedError
-from builder.model.load import load_recipe
 from builder.model.plan import Plan
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Container
 from builder.model.site import BaseImage, Build, Gpu, Job, Launch, Network, Node, Runtime, Scheduler, Site
 from builder.model.target import Context
@@ -79,7 +79,7 @@ def test_a_command_line_parses(line: Line) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None, f"there is no command '{name}'"
     try:
-        found = command.make_context(name, arguments)
+        found = command.make_context(name, arguments, parent=click.Context(cli, **cli.context_settings))
     except click.MissingParameter:
         assert not line.shown, "an argument is missing"
         return

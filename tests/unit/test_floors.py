@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -19,7 +20,13 @@ ONE_DOOR = {
     "jinja2": "compile/render.py",
 }
 # The verdict on a workload's numbers is passed in the image and here, by one and the same code.
-ACROSS = {("execute/judgement.py", "builder.smoke.verdict")}
+# The cache is the program's that travels with plans: shown and checked here by its own code.
+# So is what knows the format of a SIF.
+ACROSS = {
+    ("execute/judgement.py", "builder.smoke.verdict"),
+    ("execute/cache.py", "builder.layering.store"),
+    ("execute/contents/sif.py", "builder.layering.sif"),
+}
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {
     "asyncio", "datetime", "getpass", "multiprocessing", "os", "platform", "random", "secrets", "select", "shutil",
@@ -34,8 +41,13 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[str, int]]:
+@cache
+def imports(path: Path, *, lazy: bool = True) -> tuple[tuple[str, int], ...]:
     """Every module that a file imports, with the line; without `lazy` only what is imported with the file itself."""
+    return tuple(_imports(path, lazy=lazy))
+
+
+def _imports(path: Path, *, lazy: bool) -> Iterator[tuple[str, int]]:
     nodes: list[ast.AST] = list(ast.parse(path.read_text(encoding="utf-8")).body)
     while nodes:
         node = nodes.pop()

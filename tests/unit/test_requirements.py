@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError, Place
+from builder.model.reading.requirements import Option, RequirementsReader, logical_lines, parse_line
 from builder.model.recipe import PipRequirement
-from builder.model.requirements import Option, RequirementsReader, logical_lines, parse_line
 
 AT = Place(file="requirements.txt", line=3)
 

@@ -9,7 +9,7 @@ import pytest
 
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import ConfigError, UnsupportedError, errors
-from builder.model.load import load_recipe
+from builder.model.reading.load import load_recipe
 from builder.model.target import Context, Target
 from builder.resolve.target import resolve
 

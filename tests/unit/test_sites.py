@@ -12,7 +12,8 @@ from builder.model.catalog import BUNDLED, load_site, site_files
 from builder.model.document import Table, parse_yaml, walk
 from builder.model.finding import BuilderError, ConfigError
 from builder.model.site import Job, Site
-from builder.model.stack import driver_table, image_table
+from builder.model.stack.drivers import driver_table
+from builder.model.stack.images import image_table
 
 BAD = Path(__file__).parents[1] / "bad" / "sites"
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
@@ -138,7 +139,7 @@ def test_what_the_sites_of_the_seeds_demand() -> None:
         "srun-torchrun",
     ]
     assert [site.runtime.gpu_flag for site in (lumi, frontier, dawn, mn5)] == ["", "--rocm", "", "--nv"]
-    assert lumi.build.backends == ("cotainr", "tykky")
+    assert lumi.build.backends == ("cotainr", "tykky", "layers")
     assert mn5.build.where == "workstation"
     assert mn5.network.internet == mn5.network.login_internet == "no"
     assert all("mem" not in job.options for _, job in jobs(mn5))
@@ -200,6 +201,26 @@ def test_a_user_site_extends_a_bundled_one(tmp_path: Path) -> None:
     assert mine.sources == lumi.sources
 
 
+def test_a_user_site_takes_away_what_another_says(tmp_path: Path) -> None:
+    (tmp_path / "bare.yaml").write_text(
+        "extends: lumi-g\nname: bare\ngpu:\n"  # the whole section
+        "scheduler: {jobs: {gpu: , node: , nodes: }, account_form: }\n"  # entries of a table; a text
+        "launch: {cpu_masks: [], multi_node_environment: {}, node_local_dirs: ,"
+        " rank_environment: {ROCR_VISIBLE_DEVICES: }}\n"
+    )
+    bare, lumi = load_site("bare", folder=tmp_path), load_site("lumi-g")
+    assert bare.gpu is None
+    assert set(bare.scheduler.jobs) == set(lumi.scheduler.jobs) - {"gpu", "node", "nodes"}
+    assert (lumi.scheduler.account_form, bare.scheduler.account_form) == ("project_<number>", "")
+    assert bare.scheduler.version == lumi.scheduler.version
+    launch = bare.launch
+    emptied = (launch.cpu_masks, launch.multi_node_environment, launch.node_local_dirs, launch.rank_environment)
+    assert emptied == ((), {}, (), {})
+    assert launch.environment == lumi.launch.environment
+    (tmp_path / "again.yaml").write_text("extends: bare\nname: again\nlaunch: {unset: [X]}\n")
+    assert load_site("again", folder=tmp_path).gpu is None  # taken away for those that extend it too
+
+
 def test_a_users_file_wins_and_may_extend_its_namesake(tmp_path: Path) -> None:
     (tmp_path / "lumi-g.yml").write_text("extends: lumi-g\nname: lumi-g\ntitle: LUMI-G, our project\n")
     assert load_site("lumi-g", folder=tmp_path).title == "LUMI-G, our project"
@@ -232,6 +253,20 @@ def test_a_site_that_extends_nobody(tmp_path: Path, extends: str, message: str) 
     assert finding.at is not None
     assert (finding.at.file, finding.at.line) == (str(path), 2)
     assert ("did you mean 'lumi-g'?" in finding.fix) == (extends == "lumi-gg")
+
+
+def test_the_faults_of_a_file_are_told_when_what_it_extends_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text("name: odd\nextends: lumi-gg\nnode: {cores: many}\nnode: {cores: 4}\ntitel: x\n")
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(path))
+    told = [(finding.at.line if finding.at else 0, finding.message) for finding in caught.value.findings]
+    assert told == [
+        (2, "there is no site 'lumi-gg' to extend"),
+        (3, "expected a whole number, found the text 'many'"),
+        (4, "the key 'node' stands twice, first in line 3"),
+        (5, "unknown key 'titel'"),
+    ]
 
 
 def test_an_unknown_site_is_told_from_a_missing_file(tmp_path: Path) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder.model.catalog import load_site
-from builder.model.stack import TABLES, driver_table, image_table, package_table, torch_table
+from builder.model.stack.drivers import driver_table
+from builder.model.stack.images import image_table
+from builder.model.stack.packages import package_table
+from builder.model.stack.table import TABLES
+from builder.model.stack.torch import torch_table
 
 
 def two(version: str) -> str:
@@ -144,7 +149,7 @@ def test_package_rows_are_about_known_things() -> None:
         assert marker.kind == "conda" or not marker.build
 
 
-def test_every_table_says_where_it_was_read() -> None:
+def test_every_row_says_where_and_when_it_was_read() -> None:
     assert sorted(path.name for path in TABLES.glob("*.yaml")) == [
         "drivers.yaml",
         "images.yaml",
@@ -152,5 +157,13 @@ def test_every_table_says_where_it_was_read() -> None:
         "torch.yaml",
     ]
     for table in (torch_table(), image_table(), driver_table(), package_table()):
-        assert table.sources
-        assert all(re.fullmatch(r"20\d\d-\d\d(-\d\d)?", source.checked) for source in table.sources)
+        assert all(re.fullmatch(r"20\d\d-\d\d(-\d\d)?", source.checked) for source in table.sources.values())
+        named = set()
+        for field in fields(table):
+            value = getattr(table, field.name)
+            rows = value if isinstance(value, tuple) else (value,)
+            for row in rows:
+                if is_dataclass(row):
+                    assert row.source, row
+                    named.update(row.source)
+        assert named == set(table.sources)

@@ -13,7 +13,9 @@ from builder.model.catalog import load_site, site_files
 from builder.model.finding import Finding, UnsupportedError, errors
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import BackendName, Site
-from builder.model.stack import TorchRelease, driver_table, image_table, torch_table
+from builder.model.stack.drivers import driver_table
+from builder.model.stack.images import image_table
+from builder.model.stack.torch import TorchRelease, torch_table
 from builder.model.target import Context, Target
 from builder.resolve.target import resolve
 
@@ -124,7 +126,7 @@ def fault(cell: Cell, target: Target) -> str:
         return "torch was forgotten"
     if environment.place == "base":
         has, python, cuda = images_of(cell.site.name)[target.base.reference]
-        if Version(has).base_version != cell.row.torch or python != cell.python:
+        if Version(Version(has).base_version) != Version(cell.row.torch) or python != cell.python:
             return f"the image has torch {has} on Python {python}"
         if cuda and not cuda_served(cell.site, int(cuda.split(".")[0])):
             return f"the driver does not run CUDA {cuda}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from builder.compile.backends import apptainer, cotainr, docker, tykky
+from builder.compile.backends import apptainer, cotainr, docker, layers, tykky
 from builder.compile.build import Build
 from builder.model.finding import Finding
 from builder.model.site import BackendName
@@ -26,5 +26,6 @@ BACKENDS: Final[Mapping[BackendName, Backend]] = {
     "apptainer": apptainer,
     "cotainr": cotainr,
     "docker": docker,
+    "layers": layers,
     "tykky": tykky,
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from builder.compile.build import Build, size_gib
-from builder.compile.content import FOLDER, image_copies, image_files, image_name
+from builder.compile.content import FOLDER, base_check, base_reference, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
-from builder.compile.scripts import batch_script, call, proxy_lines, runtime_command, step_script
+from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -32,14 +32,7 @@ def plan(target: Target) -> Build:
         File(path=script, text=build_script(target, image=image), executable=True),
         *image_files(target),
     ]
-    batch = ""
-    job = target.site.scheduler.jobs.get("build")
-    if job is not None:
-        batch = f"{number}-build-image.sbatch"
-        text = batch_script(
-            target, job, name=f"{name}-build", title=f"Builds {image} on a compute node.", lines=[f"bash {script}"]
-        )
-        files.append(File(path=batch, text=text))
+    job = build_job(target, script=script, name=name, title=f"Builds {image}")
     step = Step(
         name="build-image",
         kind="build",
@@ -48,9 +41,9 @@ def plan(target: Target) -> Build:
         produces=(image,),
         programs=("|".join(runtime_command(target)),),
         space_gib=size_gib(target) * 2,
-        batch=batch,
+        batch=job[0].path if job else "",
     )
-    return Build(image=image, image_kind="sif", files=tuple(files), steps=(step,), copies=image_copies(target))
+    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=image_copies(target))
 
 
 def bootstrap(reference: str) -> tuple[str, str]:
@@ -65,7 +58,7 @@ def bootstrap(reference: str) -> tuple[str, str]:
 
 def definition(target: Target) -> str:
     """The definition file; nothing in it but the base image's name comes from a recipe or a site."""
-    agent, location = bootstrap(target.base.reference)
+    agent, location = bootstrap(base_reference(target))
     return render(
         "image.def.j2",
         agent=agent,
@@ -86,6 +79,7 @@ def build_script(target: Target, *, image: str) -> str:
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         *(["zstd_if_possible"] if target.site.runtime.zstd == "yes" else []),
+        *base_check(target),
         "inside_build",
         f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part {definition_file}',
         call("put_in_place", f"{image}.part", image),

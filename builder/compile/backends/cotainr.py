@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from builder.compile import shell
 from builder.compile.build import Build, constraints_unserved, size_gib, unserved
-from builder.compile.content import environment_file, image_name
+from builder.compile.content import base_check, base_reference, environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import batch_script, call, proxy_lines, step_script
+from builder.compile.scripts import build_job, call, conda_cuda, proxy_lines, step_script
+from builder.compile.verify import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -42,16 +43,7 @@ def plan(target: Target) -> Build:
         File(path="environment.yml", text=environment_file(target, with_pip=True)),
         File(path=script, text=build_script(target, image=image), executable=True),
     ]
-    batch = ""
-    job = target.site.scheduler.jobs.get("build")
-    if job is not None:
-        batch = "1-build-image.sbatch"
-        title = f"Builds {image} on a compute node."
-        files.append(
-            File(
-                path=batch, text=batch_script(target, job, name=f"{name}-build", title=title, lines=[f"bash {script}"])
-            )
-        )
+    job = build_job(target, script=script, name=name, title=f"Builds {image}")
     step = Step(
         name="build-image",
         kind="build",
@@ -61,9 +53,10 @@ def plan(target: Target) -> Build:
         # What a module brings is not there before the script has loaded it.
         programs=() if modules_of(target) else ("cotainr", "singularity"),
         space_gib=size_gib(target) * 2,
-        batch=batch,
+        batch=job[0].path if job else "",
     )
-    return Build(image=image, image_kind="sif", files=tuple(files), steps=(step,))
+    verify, proof_files = verify_step(target, script="2-verify.sh", name=name)
+    return Build(image=image, image_kind="sif", files=(*files, *job, *proof_files), steps=(step, verify))
 
 
 def build_script(target: Target, *, image: str) -> str:
@@ -85,13 +78,14 @@ def build_script(target: Target, *, image: str) -> str:
         *proxy_lines(target),
         call("pick_runtime", "singularity", "apptainer"),
         "clear_binds",
-        "export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has",
+        conda_cuda(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        *base_check(target),
         f"rm -f {part}",
         "through_environment",
         "export PYTHONNOUSERSITE=1",
         f'"$cotainr" build {part} \\',
-        f"  --base-image={shell.word(target.base.reference)} \\",
+        f"  --base-image={shell.word(base_reference(target))} \\",
         "  --conda-env=environment.yml --accept-licenses </dev/null",
         call("put_in_place", part, image),
     ]

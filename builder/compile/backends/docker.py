@@ -7,13 +7,14 @@ import re
 from builder.compile import shell
 from builder.compile.backends.apptainer import MICROMAMBA
 from builder.compile.build import Build, size_gib
-from builder.compile.content import FOLDER, image_copies, image_files, image_name, labels, variables
+from builder.compile.content import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import batch_script, call, runtime_command, step_script
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
 
+PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
 # What a Docker ENV line may hold: Apptainer up to 1.4 sources the others as shell (seen on 1.4.5: "$(...)" and "`").
 SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 
@@ -52,18 +53,12 @@ def plan(target: Target) -> Build:
         ),
         *image_files(target),
     ]
-    batch = ""
-    job = target.site.scheduler.jobs.get("convert")
-    if job is not None:
-        batch = "2-convert.sbatch"
-        text = batch_script(
-            target,
-            job,
-            name=f"{name}-convert",
-            title=f"Converts {archive} to {image} on a compute node.",
-            lines=convert_lines(target, archive=archive, image=image, modules=True),
-        )
-        files.append(File(path=batch, text=text))
+    batch = "2-convert.sbatch"
+    as_job = convert_job(target, archive=archive, image=image, name=f"{name}-convert", script=batch)
+    if as_job is None:
+        batch = ""
+    else:
+        files.append(as_job)
     build = Step(
         name="build-image",
         kind="build",
@@ -95,12 +90,12 @@ def tag(target: Target) -> str:
 def dockerfile(target: Target) -> str:
     """The Dockerfile: each layer copies only what it reads, those that change often come last."""
     names = {file.path.removeprefix(f"{FOLDER}/") for file in image_files(target)}
-    always = ("install.sh", "protect.py", "place", "protected.txt", "python-version", "cuda-version")
+    always = ("install.sh", "protect.py", "place", "lock", "protected.txt", "python-version", "cuda-version")
     parts = [
         ("system", ("system.txt",)),
-        ("python", tuple(name for name in ("environment.yml",) if name in names)),
+        ("python", tuple(name for name in ("environment.yml", "conda-explicit.txt") if name in names)),
         ("torch", ("requirements-torch.txt",)),
-        ("packages", tuple(name for name in ("requirements.txt", "constraints.txt") if name in names)),
+        ("packages", tuple(name for name in PACKAGE_FILES if name in names)),
         ("files", ("root",) if target.recipe.container.files else ()),
         ("run", ("run.sh",)),
         ("finish", ("env.sh", "recipe.json", "verify.py")),
@@ -114,7 +109,7 @@ def dockerfile(target: Target) -> str:
         layers.insert(-1, ("packages", ()))
     return render(
         "Dockerfile.j2",
-        base=target.base.reference.removeprefix("docker://"),
+        base=base_reference(target).removeprefix("docker://"),
         micromamba=MICROMAMBA if target.environment.place == "conda" else "",
         folder=FOLDER,
         always=[name for name in always if name in names],
@@ -166,6 +161,23 @@ def convert_lines(target: Target, *, archive: str, image: str, modules: bool) ->
         call("put_in_place", f"{image}.part", image),
     ]
     return lines
+
+
+def convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> File | None:
+    """The conversion as a job, None where the site has no job for it: a build's will do."""
+    job = target.site.scheduler.jobs.get("convert") or target.site.scheduler.jobs.get("build")
+    if job is None:
+        return None
+    text = batch_script(
+        target,
+        job,
+        name=name,
+        title=f"Converts {archive} to {image} on a compute node.",
+        lines=convert_lines(target, archive=archive, image=image, modules=True),
+        purpose="convert",
+        script=script,
+    )
+    return File(path=script, text=text)
 
 
 def convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:

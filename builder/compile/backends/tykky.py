@@ -5,7 +5,8 @@ from __future__ import annotations
 from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import batch_script, call, proxy_lines, step_script
+from builder.compile.scripts import build_job, call, conda_cuda, proxy_lines, step_script
+from builder.compile.verify import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -44,16 +45,7 @@ def plan(target: Target) -> Build:
     if target.recipe.container.run:
         text = "set -e\n" + "".join(f"{command.rstrip()}\n" for command in target.recipe.container.run)
         files.append(File(path="post-install.sh", text=text))
-    batch = ""
-    job = target.site.scheduler.jobs.get("build")
-    if job is not None:
-        batch = "1-build-image.sbatch"
-        title = f"Builds the installation {name} on a compute node."
-        files.append(
-            File(
-                path=batch, text=batch_script(target, job, name=f"{name}-build", title=title, lines=[f"bash {script}"])
-            )
-        )
+    job = build_job(target, script=script, name=name, title=f"Builds the installation {name}")
     step = Step(
         name="build-image",
         kind="build",
@@ -62,9 +54,10 @@ def plan(target: Target) -> Build:
         produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
         programs=() if target.site.build.backend_modules.get("tykky") else ("conda-containerize",),
         space_gib=size_gib(target) * 2,
-        batch=batch,
+        batch=job[0].path if job else "",
     )
-    return Build(image=name, image_kind="folder", files=tuple(files), steps=(step,))
+    verify, proof_files = verify_step(target, script="2-verify.sh", name=name)
+    return Build(image=name, image_kind="folder", files=(*files, *job, *proof_files), steps=(step, verify))
 
 
 def build_script(target: Target, *, name: str) -> str:
@@ -81,7 +74,7 @@ def build_script(target: Target, *, name: str) -> str:
         'command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"',
         *proxy_lines(target),
         "clear_binds",
-        "export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has",
+        conda_cuda(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         'export CW_BUILD_TMPDIR="$work"',
         f"rm -rf {part} {name}.old",

@@ -25,10 +25,21 @@ use_module() {
 # pick_runtime FIRST SECOND: sets $runtime and $flavour.
 pick_runtime() {
     runtime=$(command -v "$1" || command -v "$2") || fail "neither $1 nor $2 is installed"
-    case "$("$runtime" --version)" in
-        apptainer*) flavour=APPTAINER ;;
-        *) flavour=SINGULARITY ;;
+    case "$runtime" in
+        */apptainer) flavour=APPTAINER ;;
+        # The name says little here: Apptainer installs itself under it too.
+        *) case "$("$runtime" --version)" in apptainer*) flavour=APPTAINER ;; *) flavour=SINGULARITY ;; esac ;;
     esac
+}
+
+# pick_python: sets $python, 3.10 or newer, for the programs that travel with the plan.
+pick_python() {
+    local name
+    for name in "${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
+        python=$(command -v "${name:-none}") || continue
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
+    done
+    fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
 
 # default_proxy NAME VALUE: the site's proxy, unless the environment has its own.
@@ -105,6 +116,26 @@ places() {
     done
 }
 
+# locked_packages: copies of locked conda packages of this machine's own channels, for the build to see.
+locked_packages() {
+    local digest target source found
+    [ -f image/conda-local.txt ] || return 0
+    while IFS=$'\t' read -r digest target source; do
+        mkdir -p "$inputs/conda/${target%/*}"
+        cp -- "$source" "$inputs/conda/$target" || fail "the locked package $source cannot be read"
+        found=$(sha256sum <"$inputs/conda/$target")
+        [ "${found%% *}" = "$digest" ] || fail "the package $source is not the one that was locked: it has changed since"
+    done <image/conda-local.txt
+}
+
+# same_file PATH SIZE SHA256: stops where a base image is not the one that was locked.
+same_file() {
+    local found
+    found=$(stat -Lc %s -- "$1") || fail "the locked base image $1 cannot be read"
+    if [ "$found" = "$2" ]; then found=$(sha256sum <"$1"); fi
+    [ "${found%% *}" = "$3" ] || fail "the base image $1 is not the one that was locked: it has changed since"
+}
+
 # both PIP_NAME VALUE UV_NAME VALUE: a list of places for pip and for uv, which takes pip's where it has none of its own.
 # uv separates folders by commas, pip by spaces.
 both() {
@@ -126,6 +157,7 @@ package_settings() {
     mkdir -p "$inputs"
     : >"$settings"
     chmod 600 "$settings"
+    locked_packages
     certificate=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
     if [ -n "$certificate" ] && [ -f "$certificate" ]; then
         cp "$certificate" "$inputs/ca.pem"
@@ -170,6 +202,19 @@ through_environment() {
         if [ "$item" != --bind ]; then binds=$binds,$item; fi
     done
     export "${flavour}_BIND=$binds"
+}
+
+# results_folder DEFAULT [SHAPE]: sets $results, the folder for results, below RECIPE_RESULTS where that is set.
+# It must be writable; stands before run/container.sh, which binds RECIPE_RESULTS under its whole name.
+results_folder() {
+    local draft top=${RECIPE_RESULTS:-$1}
+    case "$top" in /* | .) ;; *) top=$PWD/$top ;; esac
+    if [ -n "${RECIPE_RESULTS:-}" ]; then export RECIPE_RESULTS="$top"; fi
+    results=$top${2:+/$2}
+    if ! { mkdir -p "$results" && draft=$(mktemp "$results/.draft-XXXXXX"); } 2>/dev/null; then
+        fail "results cannot be written to '$results': name another folder by RECIPE_RESULTS=/path"
+    fi
+    rm -f "$draft"
 }
 
 # put_in_place PART FINAL: only a whole product gets its name.

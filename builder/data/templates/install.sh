@@ -75,7 +75,10 @@ python() {
             CONDA_OVERRIDE_CUDA=$(cat "$here/cuda-version" 2>/dev/null || true)
             export CONDA_OVERRIDE_CUDA
             # No configuration of the build host: the recipe says it all.
-            /opt/recipe/micromamba create -y -q --no-rc --root-prefix /opt/recipe/mamba -p "$prefix" -f "$here/environment.yml"
+            what=environment.yml
+            # Of a lock: the very files, each with its sha256, and no solver.
+            if has conda-explicit.txt; then what=conda-explicit.txt; fi
+            /opt/recipe/micromamba create -y -q --no-rc --root-prefix /opt/recipe/mamba -p "$prefix" -f "$here/$what"
             rm -rf /opt/recipe/mamba
             find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true
             ;;
@@ -98,7 +101,9 @@ uv() {
 uv_install() {
     set -- --python "$(target_python)" --link-mode copy --compile-bytecode "$@"
     [ -n "${UV_CACHE_DIR:-}" ] || set -- --no-cache "$@"
-    if [ "$(place)" = base ]; then
+    if [ "$(place)" = base ] && has lock; then
+        set -- --break-system-packages "$@"
+    elif [ "$(place)" = base ]; then
         set -- --break-system-packages --excludes "$here/protected.txt" -c "$here/base-constraints.txt" "$@"
     fi
     uv pip install "$@"
@@ -107,14 +112,17 @@ uv_install() {
 torch() {
     has requirements-torch.txt || return 0
     say "PyTorch, from its own index"
+    set -- -r "$here/requirements-torch.txt"
+    # Of a lock: every file is listed, its dependencies too.
+    if has lock; then set -- "$@" --no-deps; fi
     # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
     if grep -q '^--index-url ' "$here/requirements-torch.txt"; then
         (
             unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL
-            uv_install -r "$here/requirements-torch.txt"
+            uv_install "$@"
         )
     else
-        uv_install -r "$here/requirements-torch.txt"
+        uv_install "$@"
     fi
 }
 
@@ -134,8 +142,19 @@ packages() {
         for host in $(sed -n 's/^--trusted-host //p' "$here/requirements.txt"); do
             set -- "$@" --allow-insecure-host "$host"
         done
+        if has compiled.txt; then
+            # Built against the torch that is here: after everything else, with what their builds take from here.
+            uv_install "$@" -r "$here/tools.txt" --excludes "$here/compiled.txt"
+            say "Python packages that are compiled against this torch"
+            while read -r name; do set -- "$@" --no-build-isolation-package "$name"; done <"$here/compiled.txt"
+            # What was compiled against another torch has the same name in the cache.
+            UV_NO_CACHE=1
+            export UV_NO_CACHE
+        fi
         uv_install "$@"
     fi
+    # What is locked to a commit has no other hash.
+    if has requirements-commits.txt; then uv_install --no-deps -r "$here/requirements-commits.txt"; fi
     if [ "$(place)" = base ]; then
         "$(target_python)" "$here/protect.py" check
     fi

@@ -4,8 +4,11 @@ usage: python3 verify.py recipe.json [answer.json]
 """
 
 import json
+import re
 import sys
 from importlib import metadata
+
+SM = re.compile(r"(sm|compute)_([0-9]+)([a-z]?)")
 
 
 def answer():
@@ -21,11 +24,37 @@ def answer():
             found[name] = str(value)
     if "xpu" not in found and "+xpu" in torch.__version__:
         found["xpu"] = "yes"
-    try:
-        found["architectures"] = list(torch.cuda.get_arch_list())
-    except Exception:
-        found["architectures"] = []
+    found["architectures"] = architectures(torch)
     return found
+
+
+def architectures(torch):
+    """The GPUs that the build has kernels for, none where it does not say.
+
+    torch.cuda.get_arch_list() is empty on a machine without a GPU; what it reads answers everywhere.
+    """
+    names = (("_C", "_cuda_getArchFlags"), ("_C", "_xpu_getArchFlags"), ("cuda", "get_arch_list"))
+    for module, name in names:
+        try:
+            answer = getattr(getattr(torch, module), name)()
+            found = re.split(r"[\s,;]+", answer.strip()) if isinstance(answer, str) else [str(item) for item in answer]
+        except Exception:  # what a release does not have fails in its own way
+            continue
+        if any(found):
+            return sorted(set(filter(None, found)))
+    return []
+
+
+def serves(built, target):
+    """Whether kernels for one GPU run on another: gfx90a:xnack- on gfx90a, sm_80 on sm_86, compute_80 on all newer."""
+    built = built.partition(":")[0]
+    ours, theirs = SM.fullmatch(target), SM.fullmatch(built)
+    if not ours or not theirs or ours[3] or theirs[3]:  # sm_90a runs on that GPU and on no later one
+        return built == target
+    (major, minor), (built_major, built_minor) = (divmod(int(item[2]), 10) for item in (ours, theirs))
+    if theirs[1] == "compute":
+        return (built_major, built_minor) <= (major, minor)
+    return built_major == major and built_minor <= minor
 
 
 def faults(expected, found):
@@ -46,6 +75,9 @@ def faults(expected, found):
     # NGC's torch is a pre-release of the version it is named after: 2.8.0a0 for 2.8.0.
     elif wanted and "+" not in wanted and public.split("a0")[0] != wanted.split("a0")[0]:
         wrong.append(f"torch is {found['torch']}, planned was {wanted}")
+    target, built = expected.get("architecture"), found.get("architectures")
+    if not wrong and target and built and not any(serves(item, target) for item in built):
+        wrong.append(f"torch {found['torch']} has no kernels for {target}, it was built for {', '.join(built)}")
     return wrong
 
 
@@ -70,6 +102,8 @@ def main():
         found = answer()
         wrong = faults(expected, found)
         print("verify: " + json.dumps(found, sort_keys=True))
+        if expected.get("architecture") and "torch" in found and not found["architectures"]:
+            print(f"verify: this torch does not say whether it has kernels for {expected['architecture']}")
         if unplanned and wrong:
             wrong.append(
                 "a package has brought torch: write torch among the dependencies, and the right build is chosen"

@@ -2,9 +2,6 @@
 
 from builder.execute.causes.cause import cause
 
-# A build that ended with one of these made, or would have made, an image that is not what was planned.
-PROOF = ("not-as-planned", "base-replaced")
-
 OWN = (
     cause(
         "not-as-planned",

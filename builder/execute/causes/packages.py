@@ -10,6 +10,7 @@ PACKAGES = (
         r"DO NOT MATCH THE HASHES",
         r"[Hh]ash mismatch",
         r"ChecksumMismatchError",
+        r"File not valid: .* doesn't match expectation",
         message="a downloaded file is not the one that was locked",
         fix="lock again if the index has replaced the file; if it has not, do not use it",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import conda, packages, site
+from builder.resolve.checks import builds, conda, packages, site
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -17,18 +17,24 @@ CHECKS: tuple[Check, ...] = (
     site.rocm_trouble,
     site.cuda_minor,
     site.unsure_row,
+    site.unsure_driver,
     site.floating_base,
     site.unknown_driver,
     site.unsure_site,
     packages.wrong_vendor,
+    packages.counterparts,
     packages.default_wheel,
     packages.many_builds,
     packages.torch_pin,
-    packages.build_needs,
+    builds.build_needs,
+    builds.package_glibc,
+    builds.retired,
+    builds.one_module,
     packages.hashes,
     packages.package_cuda,
     conda.conda_builds,
     conda.conda_default,
+    conda.conda_cuda,
     packages.torch_index,
     packages.local_requirements,
     packages.unpinned,

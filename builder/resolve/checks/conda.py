@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec
-from builder.model.stack import VendorMarker, package_table
+from builder.model.stack.packages import VendorMarker, package_table
 from builder.model.target import Target
 from builder.resolve.checks.packages import NAMES, counterpart, devices
 
@@ -67,6 +68,25 @@ def conda_default(target: Target) -> Iterator[Finding]:
         fix = counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
         fix += ", or add 'cpu' to container.gpu if that is meant" if cpu else ""
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
+
+
+def conda_cuda(target: Target) -> Iterator[Finding]:
+    """conda takes the CPU's builds where it sees no NVIDIA GPU; an image is mostly built where there is none."""
+    site, environment = target.site, target.environment
+    asked = [name for text in environment.conda if (name := re.split(r"[ =<>!~]", text)[0]) not in ("python", "pip")]
+    if site.vendor != "nvidia" or environment.place != "conda" or not asked or site.gpu is None:
+        return
+    if environment.cuda:
+        message = (
+            f"conda is told of CUDA {environment.cuda}, which the driver of '{site.name}' serves: "
+            "without a GPU where the image is built it would choose builds for CPUs"
+        )
+        fix = "nothing: CONDA_OVERRIDE_CUDA is set for the build only"
+        yield Finding(code="conda-cuda", message=message, fix=fix, level="note")
+        return
+    message = f"the CUDA that the driver of '{site.name}' serves is not known: conda chooses builds for CPUs"
+    fix = "read the driver on a GPU node with `recipe doctor`, and give it by --driver"
+    yield Finding(code="conda-cuda", message=message, fix=fix, level="warning")
 
 
 def _has(target: Target, name: str) -> bool:

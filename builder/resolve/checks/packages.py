@@ -8,14 +8,16 @@ from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Level, Place
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
-from builder.model.stack import VendorMarker, VendorPackage, package_table, torch_table
+from builder.model.stack.packages import VendorMarker, VendorPackage, package_table
+from builder.model.stack.torch import torch_table
 from builder.model.target import Target
 from builder.resolve.asked import COMPANIONS, FAMILY, base_version
+from builder.resolve.counterparts import Replacement, replacement
 from builder.resolve.names import is_cuda_library, name_table, python_name
-from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local, replacement
+from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
 from builder.resolve.stack import cuda_fits, required_torch, vendor_of
 
 HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
@@ -29,7 +31,7 @@ def local_requirements(target: Target) -> Iterator[Finding]:
         if is_local(line):
             message = f"'{line.text}' is a folder on this machine: it is not in the image while packages are installed"
             fix = "copy it with container.files and install it with container.run"
-            yield Finding(code="pip-local", message=message, at=_at(target.recipe, line), fix=fix)
+            yield Finding(code="pip-local", message=message, at=place_of(target.recipe, line), fix=fix)
     options = target.recipe.pip_options
     for place in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
         if "://" not in place or place.startswith("file:"):
@@ -51,8 +53,10 @@ def wrong_vendor(target: Target) -> Iterator[Finding]:
                 f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {devices(site.vendor)}"
             )
             fix = counterpart(line.name, vendor=site.vendor)
-            level = "warning" if site.vendor == "cpu" else "error"
-            yield Finding(code="package-vendor", message=message, at=_at(target.recipe, line), fix=fix, level=level)  # type: ignore[arg-type]
+            level: Level = "warning" if site.vendor == "cpu" else "error"
+            yield Finding(
+                code="package-vendor", message=message, at=place_of(target.recipe, line), fix=fix, level=level
+            )
             break
 
 
@@ -73,11 +77,34 @@ def _left_out(line: PipRequirement, *, target: Target) -> bool:
     """What is dropped or replaced on the way is no fault: CUDA's libraries, Triton, what the base image protects."""
     if line.name in TRITON and target.environment.torch is not None:
         return True
-    if replacement(line, vendor=target.site.vendor):
+    if _replaced(line, target=target):
         return True
     if CUDA_RUNTIME.fullmatch(line.name) or line.name in HARMLESS:
         return True
     return target.environment.place == "base" and line.name in PROTECTED and line.name in target.base.provides
+
+
+def _replaced(line: PipRequirement, *, target: Target) -> Replacement | None:
+    return replacement(line, site=target.site, base=target.base, python=target.environment.python)
+
+
+def counterparts(target: Target) -> Iterator[Finding]:
+    """Another vendor's package for which the site's counterpart is installed."""
+    for line in target.recipe.pip:
+        other = _replaced(line, target=target)
+        if other is None or other.text not in target.environment.pip_lines:
+            continue
+        message = f"'{line.text}' is not built for the {NAMES[target.site.vendor]} GPUs of '{target.site.name}'"
+        if target.site.vendor == "cpu":
+            message = f"'{line.text}' is built for GPUs, '{target.site.name}' has none"
+        message += f": '{other.text}' takes its place"
+        doubts = other.row.unsure
+        message += f"; not certain: {', '.join(doubts)}" if doubts else ""
+        fix = "try it on a GPU node" if doubts else "nothing: its module has the same name"
+        level: Level = "warning" if doubts else "note"
+        yield Finding(
+            code="package-counterpart", message=message, at=place_of(target.recipe, line), fix=fix, level=level
+        )
 
 
 def default_wheel(target: Target) -> Iterator[Finding]:
@@ -93,6 +120,7 @@ def default_wheel(target: Target) -> Iterator[Finding]:
             or not row.pypi
             or row.name in FAMILY
             or row.name in TRITON
+            or _replaced(line, target=target)
             or _served(row, line, names=names, target=target)
         ):
             continue
@@ -107,7 +135,7 @@ def default_wheel(target: Target) -> Iterator[Finding]:
         fix = counterpart(line.name, vendor=site.vendor)
         if row.pypi == ("cpu",):
             fix += ", or add 'cpu' to container.gpu if that is meant"
-        yield Finding(code="default-wheel", message=message, at=_at(recipe, line), fix=fix)
+        yield Finding(code="default-wheel", message=message, at=place_of(recipe, line), fix=fix)
 
 
 def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target: Target) -> bool:
@@ -129,7 +157,7 @@ def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target
 def many_builds(target: Target) -> Iterator[Finding]:
     """Packages beside torch that exist in several GPU builds under one name, of which the default index has one."""
     site, known = target.site, {row.name for row in package_table().packages} | {*FAMILY, *TRITON}
-    names = set(torch_table().gpu_dependent) - known
+    names = set(torch_table().gpu_dependent.names) - known
     for line in target.recipe.pip:
         kept = target.environment.place == "base" and line.name in target.base.provides
         pinned = vendor_of(line.specifier.partition("+")[2]) == site.vendor
@@ -137,9 +165,11 @@ def many_builds(target: Target) -> Iterator[Finding]:
             message = f"'{line.text}' has builds for several vendors under one name: the default index's is for NVIDIA"
             fix = f"look whether it does what you need on {devices(site.vendor)}"
             torch = target.environment.torch
-            if line.name in torch_table().indexed and torch and "://" in torch.index:
+            if line.name in torch_table().indexed.names and torch and "://" in torch.index:
                 fix += f"; the index {torch.index} may have a build for them, with a local version to pin"
-            yield Finding(code="many-builds", message=message, at=_at(target.recipe, line), fix=fix, level="warning")
+            yield Finding(
+                code="many-builds", message=message, at=place_of(target.recipe, line), fix=fix, level="warning"
+            )
 
 
 def _too_old(row: VendorPackage, line: PipRequirement, *, target: Target) -> Iterator[Finding]:
@@ -149,7 +179,7 @@ def _too_old(row: VendorPackage, line: PipRequirement, *, target: Target) -> Ite
     if least and pinned and pinned < Version(least):
         message = f"'{line.text}' has no build for {devices(target.site.vendor)}: the first one known is {least}"
         yield Finding(
-            code="default-wheel", message=message, at=_at(target.recipe, line), fix=f"use {row.name}>={least}"
+            code="default-wheel", message=message, at=place_of(target.recipe, line), fix=f"use {row.name}>={least}"
         )
 
 
@@ -174,7 +204,7 @@ def torch_pin(target: Target) -> Iterator[Finding]:
             texts = list(dict.fromkeys(str(item) for item in wanted))
             message = f"'{line.text}' requires torch{' or '.join(texts)}, the environment has torch {torch.version}"
             fix = f"write torch{texts[-1]}, or another {line.name}"
-            yield Finding(code="torch-pin", message=message, at=_at(target.recipe, line), fix=fix)
+            yield Finding(code="torch-pin", message=message, at=place_of(target.recipe, line), fix=fix)
 
 
 def package_cuda(target: Target) -> Iterator[Finding]:
@@ -188,7 +218,7 @@ def package_cuda(target: Target) -> Iterator[Finding]:
             continue
         message = f"'{line.text}' is built for CUDA {found[1]}, the driver of '{site.name}' is {site.gpu.driver}"
         fix = f"use a build for CUDA {int(found[1]) - 1}"
-        yield Finding(code="package-cuda", message=message, at=_at(target.recipe, line), fix=fix)
+        yield Finding(code="package-cuda", message=message, at=place_of(target.recipe, line), fix=fix)
 
 
 def hashes(target: Target) -> Iterator[Finding]:
@@ -198,20 +228,9 @@ def hashes(target: Target) -> Iterator[Finding]:
     if target.backend not in ("cotainr", "tykky") or not target.environment.torch_lines:
         return
     if hashed or recipe.pip_options.require_hashes:
-        at = _at(recipe, hashed[0]) if hashed else Place(file=recipe.file)
+        at = place_of(recipe, hashed[0]) if hashed else Place(file=recipe.file)
         message = f"{target.backend} installs in one call of pip, and the file has no hash of the torch for this site"
         yield Finding(code="pip-hashes", message=message, at=at, fix="leave the hashes out of the file")
-
-
-def build_needs(target: Target) -> Iterator[Finding]:
-    """Packages that are compiled when they are installed, against a torch that must be there already."""
-    for line in target.recipe.pip:
-        row = next((row for row in package_table().packages if row.name == line.name and row.needs), None)
-        if row is not None:
-            message = f"'{line.text}' is built from source and needs {row.needs}"
-            command = f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
-            fix = f"install it after the others, in container.run: {command}"
-            yield Finding(code="build-needs", message=message, at=_at(target.recipe, line), fix=fix, level="warning")
 
 
 def torch_index(target: Target) -> Iterator[Finding]:
@@ -259,7 +278,8 @@ def _chosen(name: str) -> bool:
     return companion or name in name_table().torch_choosers or is_cuda_library(name) or name.startswith("nvidia-")
 
 
-def _at(recipe: Recipe, line: PipRequirement) -> Place:
+def place_of(recipe: Recipe, line: PipRequirement) -> Place:
+    """Where a requirement stands."""
     return Place(file=line.file or recipe.file, line=line.line)
 
 

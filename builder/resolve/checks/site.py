@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from packaging.version import Version
 
 from builder.model.finding import Finding, Place
-from builder.model.stack import torch_table
+from builder.model.site import Site
+from builder.model.stack.torch import torch_table
 from builder.model.target import Target
+from builder.resolve.driver import doubts
 from builder.resolve.stack import cuda_of, has_trouble, release
 
 
@@ -86,6 +88,20 @@ def unsure_site(target: Target) -> Iterator[Finding]:
         message = f"what is known of the GPUs of '{target.site.name}' is not certain: {'; '.join(gpu.unsure)}"
         fix = "read the driver on a GPU node with `recipe doctor`, and give it by --driver"
         yield Finding(code="site-unsure", message=message, fix=fix, level="warning")
+
+
+def unsure_driver(target: Target) -> Iterator[Finding]:
+    """What the tables say of a driver second-hand decides which build of torch is chosen."""
+    if target.environment.torch is not None:
+        yield from driver_doubts(target.site)
+
+
+def driver_doubts(site: Site) -> Iterator[Finding]:
+    """The same where no build was found: the row may be what is in the way."""
+    found = doubts(site.gpu) if site.gpu else ()
+    if found and site.gpu:
+        message = f"what is known of the driver {site.gpu.driver} is not certain: {'; '.join(found)}"
+        yield Finding(code="table-unsure", message=message, fix="run the smoke test on a GPU node", level="warning")
 
 
 def wheel_glibc(target: Target) -> Iterator[Finding]:

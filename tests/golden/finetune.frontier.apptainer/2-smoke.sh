@@ -6,15 +6,17 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 . ./engine.sh
 set -u
 
+results_folder .
 . run/container.sh
 arguments=()
+digits=()
 if [ -n "${RECIPE_MNIST:-}" ]; then
     options+=(--bind "$RECIPE_MNIST:/media:ro")
-    arguments+=(--data /media)
+    digits+=(--data /media)
 fi
 # /mnt is in every image, whatever folder this is.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
-rm -f verify.json smoke-*.json
+rm -f "$results"/verify.json "$results"/smoke-*.json
 failed=0
 ranks=2
 if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/kfd ]; then
@@ -26,7 +28,7 @@ else
     echo 'recipe: no amd GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
     arguments+=(--device cpu)
 fi
-inside python3 -B verify.py recipe.json verify.json || failed=1
-inside python3 -B smoke mnist --result smoke-mnist.json "${arguments[@]}" || failed=1
-inside python3 -B smoke ddp --ranks "$ranks" --result smoke-ddp.json "${arguments[@]}" || failed=1
+inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1
+inside python3 -B smoke mnist "${digits[@]}" --result "$results/smoke-mnist.json" "${arguments[@]}" || failed=1
+inside python3 -B smoke ddp --ranks "$ranks" "${digits[@]}" --result "$results/smoke-ddp.json" "${arguments[@]}" || failed=1
 exit "$failed"

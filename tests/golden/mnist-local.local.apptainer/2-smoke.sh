@@ -6,20 +6,22 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 . ./engine.sh
 set -u
 
+results_folder .
 . run/container.sh
 arguments=()
+digits=()
 if [ -n "${RECIPE_MNIST:-}" ]; then
     options+=(--bind "$RECIPE_MNIST:/media:ro")
-    arguments+=(--data /media)
+    digits+=(--data /media)
 fi
 # /mnt is in every image, whatever folder this is.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
-rm -f verify.json smoke-*.json
+rm -f "$results"/verify.json "$results"/smoke-*.json
 failed=0
 ranks=2
 arguments+=(--device cpu)
-inside python3 -B verify.py recipe.json verify.json || failed=1
-inside python3 -B smoke imports --result smoke-imports.json torch numpy || failed=1
-inside python3 -B smoke mnist --result smoke-mnist.json "${arguments[@]}" || failed=1
-inside python3 -B smoke ddp --ranks "$ranks" --result smoke-ddp.json "${arguments[@]}" || failed=1
+inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1
+inside python3 -B smoke imports --result "${results}/smoke-imports.json" torch numpy || failed=1
+inside python3 -B smoke mnist "${digits[@]}" --result "$results/smoke-mnist.json" "${arguments[@]}" || failed=1
+inside python3 -B smoke ddp --ranks "$ranks" "${digits[@]}" --result "$results/smoke-ddp.json" "${arguments[@]}" || failed=1
 exit "$failed"

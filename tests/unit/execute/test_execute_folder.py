@@ -12,7 +12,7 @@ import pytest
 
 from builder.execute import folder as folder_module
 from builder.execute.folder import write_plan
-from builder.execute.lock import hold
+from builder.execute.hold import hold
 from builder.model.finding import ConfigError
 from builder.model.plan import Copy, File, Plan
 from builder.model.plan_json import from_json

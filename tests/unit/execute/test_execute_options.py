@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,14 +56,25 @@ def test_the_environment_of_a_step_has_no_binds() -> None:
         "PATH": "/bin", "SINGULARITY_BIND": "/a", "SINGULARITY_BINDPATH": "/a", "APPTAINER_BIND": "/a",
         "APPTAINER_BINDPATH": "/a", "APPTAINER_CONTAINLIBS": "x", "APPTAINER_CACHEDIR": "/c", "RECIPE_TMPDIR": "/old",
     }  # fmt: skip
+    own = Path(sys.executable)
     assert step_environment(user, scratch=Path("/t")) == {
-        "PATH": "/bin",
+        "PATH": f"/bin:{own.parent}",  # uv came with us; the user's own programs come first
+        "RECIPE_PYTHON": str(own),
         "APPTAINER_CACHEDIR": "/c",
         "RECIPE_TMPDIR": "/t",
     }
     assert "SINGULARITY_BIND" in user
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """SIGINT as a terminal's program has it: what a shell starts with `&` has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_signals_become_interrupts_and_go_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     signals = Signals()

@@ -50,6 +50,25 @@ def test_verbose_shows_the_engine() -> None:
     assert "  Collecting torch" in stream.getvalue()
 
 
+def test_what_says_nothing_is_not_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    progress = PlainProgress(stream)
+    progress.step_begins(STEP, number=1)
+    for text in (
+        "INFO:    Creating SIF file...",
+        "INFO:    Non-gzip squashfs compression might not work with some installations",
+        "INFO:    To see mksquashfs output with progress bar enable verbose logging",
+        "WARNING: While bind mounting '/tmp/a b:/mnt': destination is already in the mount point list",
+        "  ",
+    ):
+        progress.line(text)
+    now[0] += 31
+    progress.tick()
+    assert stream.getvalue().splitlines()[-1] == "[1/0] build: 31.0 s: INFO:    Creating SIF file..."
+
+
 def test_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])

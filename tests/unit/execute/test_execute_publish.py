@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import stat
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.execute.options import Interrupted
-from builder.execute.publish import measure, publish
+from builder.execute.publish import Digest, publish, size_of
 
 
 @pytest.fixture
@@ -93,8 +94,17 @@ def test_a_copy_that_breaks_off_leaves_the_old_output(
     assert [path.name for path in elsewhere.iterdir()] == ["x.sif"]
 
 
-def test_measure(tmp_path: Path) -> None:
+def test_an_image_is_measured(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(b"abc")
-    assert measure(image) == (3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-    assert measure(folder_image(tmp_path / "env", "four")) == (4 + len("python"), None)
+    assert size_of(image) == 3
+    digest = Digest(image)
+    image.unlink()  # it is moved while it is read
+    assert digest.result() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    large = bytes(range(256)) * 8191 + b"end"  # no whole number of blocks
+    image.write_bytes(large)
+    assert Digest(image).result() == hashlib.sha256(large).hexdigest()
+    folder = folder_image(tmp_path / "env", "four")
+    assert (size_of(folder), Digest(folder).result()) == (4 + len("python"), None)
+    with pytest.raises(FileNotFoundError):
+        Digest(tmp_path / "none.sif").result()

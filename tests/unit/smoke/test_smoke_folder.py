@@ -12,7 +12,7 @@ import builder.smoke
 FOLDER = Path(builder.smoke.__file__).parent
 FILES = sorted(FOLDER.glob("*.py"))
 ALLOWED = {*sys.stdlib_module_names, "torch"}
-NEEDS_TORCH = {"rank", "snapshot", "training"}
+NEEDS_TORCH = {"allreduce", "ddp", "meeting", "pi", "probe", "rank", "snapshot", "training", "workers"}
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -56,7 +56,10 @@ def smoke(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["mnist", "--help"], ["ddp", "--help"], ["imports", "--help"]])
+WORKLOADS = ("probe", "mnist", "ddp", "pi", "allreduce", "startup", "imports", "devices", "judge", "conclude")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in WORKLOADS)])
 def test_help_needs_no_torch(arguments: list[str], tmp_path: Path) -> None:
     done = smoke(*arguments, folder=tmp_path)
     assert done.returncode == 0
@@ -75,6 +78,14 @@ def test_help_needs_no_torch(arguments: list[str], tmp_path: Path) -> None:
             ["mnist", "--result", "missing/result.json"],
             'error: the result "missing/result.json" cannot be written: No su',
         ),
+        (["probe", "--expect-masks", "0xfe,core"], '"0xfe,core" is no list of CPU masks in hexadecimal'),
+        (["probe", "--expect-masks", "0"], '"0" is no list of CPU masks'),
+        (["probe", "--expect-variable", "A"], '"A" is not NAME=VALUE'),
+        (["allreduce", "--to", "1"], '"1" is not a size from 4096 bytes'),
+        (["allreduce", "--floor", "128MiB"], '"128MiB" is not SIZE=GBPS'),
+        (["startup", "--started", "now"], '"now" is not a time in seconds since 1970'),
+        (["conclude", ".", "--expect", "mnist,$(id)"], "is no list of workloads"),
+        (["conclude", "missing"], 'error: the folder "missing" does not exist'),
         (["judge", "missing.json"], 'error: "missing.json" cannot be read: No such file'),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import builder.smoke
+from builder.smoke.judge_probe import cores_of, covers, span
 from builder.smoke.verdict import Check, judge, passed, vendor_of
 
 TRAINING = {"epochs": 2, "epochs_run": 2, "steps": 126, "first_loss": 2.2, "last_loss": 0.3, "non_finite": 0}
@@ -39,6 +40,7 @@ def rank(number: int, host: str = "a", count: int = 4) -> dict[str, Any]:
         "last_loss": 0.3,
         "checksum": "after",
         "initial_checksum": f"before {number}",
+        "orders": [f"rank {number} epoch {epoch}" for epoch in range(2)],
     }
 
 
@@ -59,16 +61,118 @@ IMPORTS: dict[str, Any] = {
     ],
     "seconds": {"total": 1.4},
 }
-GOOD = {"mnist": MNIST, "ddp": DDP, "imports": IMPORTS}
+
+
+def probed(number: int) -> dict[str, Any]:
+    """What one rank of LUMI's would tell: the masks of its first two devices, whose cores are 49-55 and 57-63."""
+    return {
+        "rank": number,
+        "local_rank": number,
+        "host": "nid1",
+        "finished": True,
+        "state": "reporting",
+        "device": {"type": "cuda", "count": 1, "identity": f"gcd {number}", "architecture": "gfx90a:sramecc+:xnack-"},
+        "devices": [{"index": 0, "identity": f"gcd {number}", "architecture": "gfx90a:sramecc+:xnack-"}],
+        "affinity": list(range(49 + 8 * number, 56 + 8 * number)),
+        "variables": {"NCCL_NET_GDR_LEVEL": "3"},
+        "network": {"used": "AWS Libfabric", "lines": ["NET/OFI Using aws-ofi-rccl 1.4.0"], "libraries": []},
+        "caches": [{"name": "MIOPEN_USER_DB_PATH", "path": "/tmp/miopen", "filesystem": "tmpfs"}],
+        "workers": {"fork": {"error": None, "seconds": 0.1}, "spawn": {"error": None, "seconds": 2.0}},
+        "sum_right": True,
+    }
+
+
+PROBE: dict[str, Any] = {
+    "schema": 1,
+    "workload": "probe",
+    "error": None,
+    "expected": {
+        "device": "cuda",
+        "vendor": "amd",
+        "torch": None,
+        "seconds": 600.0,
+        "ranks": 2,
+        "masks": ["0xfe000000000000", "0xfe00000000000000"],
+        "cores": 7,
+        "devices": 2,
+        "gfx": "gfx90a",
+        "network": "aws-ofi|NET/OFI",
+        "variables": {"NCCL_NET_GDR_LEVEL": "3"},
+        "caches": ["/users"],
+    },
+    "torch": {"version": "2.6.0+rocm6.2.4", "cuda": None, "hip": "6.2", "architectures": ["gfx906", "gfx90a"]},
+    "device": {"type": "cuda", "index": 0, "count": 1, "name": "AMD Instinct MI250X"},
+    "backend": "nccl",
+    "ranks": [probed(0), probed(1)],
+    "seconds": {"total": 9.0},
+}
+PI: dict[str, Any] = {
+    "schema": 1,
+    "workload": "pi",
+    "error": None,
+    "expected": {"seconds": 600.0, "ranks": 2, "torch": None},
+    "torch": {"version": "2.6.0"},
+    "pi": math.pi + 1e-13,
+    "steps": 20_000_001,
+    "ranks": [
+        {"rank": number, "finished": True, "pi": math.pi + 1e-13, "trapezoids": share, "seconds": {"part": 0.2}}
+        for number, share in enumerate((10_000_001, 10_000_000))
+    ],
+    "seconds": {"total": 3.0},
+}
+
+
+def measured(size: int, seconds: float, world: int = 8) -> dict[str, Any]:
+    algorithm = size / seconds / 1e9
+    bus = algorithm * 2 * (world - 1) / world
+    return {"bytes": size, "seconds": seconds, "algbw": algorithm, "busbw": bus, "correct": True, "iterations": 20}
+
+
+ALLREDUCE: dict[str, Any] = {
+    "schema": 1,
+    "workload": "allreduce",
+    "error": None,
+    "expected": {
+        "device": "auto", "vendor": "amd", "seconds": 600.0, "ranks": 2, "floors": {"134217728": 85.0},
+    },
+    "torch": PROBE["torch"],
+    "device": PROBE["device"],
+    "backend": "nccl",
+    "world": 8,
+    "sweep": [measured(32768, 20e-6), measured(134217728, 0.0025)],
+    "ranks": [probed(0), probed(1)],
+    "seconds": {"total": 40.0},
+}  # fmt: skip
+PHASES = {"exec_to_python": 0.4, "import_torch": 2.5, "first_device": 0.8, "first_step": 0.6, "exec_to_first_step": 4.3}
+STARTUP: dict[str, Any] = {
+    "schema": 1,
+    "workload": "startup",
+    "error": None,
+    "expected": {"device": "auto", "vendor": "amd", "seconds": 600.0, "ranks": 2},
+    "torch": PROBE["torch"],
+    "device": PROBE["device"],
+    "ranks": [{"rank": number, "finished": True, "seconds": dict(PHASES)} for number in range(2)],
+    "seconds": {**PHASES, "total": 5.0},
+}
+GOOD = {
+    "mnist": MNIST,
+    "ddp": DDP,
+    "imports": IMPORTS,
+    "probe": PROBE,
+    "pi": PI,
+    "allreduce": ALLREDUCE,
+    "startup": STARTUP,
+}
 
 
 def altered(result: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """A copy with one field set, or taken away when the value is KeyError."""
     copied = copy.deepcopy(result)
-    *outer, last = [int(key) if key.isdecimal() else key for key in path.split(".")]
+    *outer, last = path.split(".")
     place: Any = copied
     for key in outer:
-        place = place[key]
+        place = place[int(key) if isinstance(place, list) else key]
+    last = int(last) if isinstance(place, list) else last  # type: ignore[assignment]
     if value is KeyError:
         del place[last]
     else:
@@ -121,6 +225,10 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
     (DDP, "ranks.1.ended", "killed by SIGKILL", ["ranks"]),
     (DDP, "ranks.1.rank", 0, ["ranks"]),
     (DDP, "ranks.1.rank", 4, ["ranks"]),
+    (DDP, "ranks.1.orders", ["rank 1 epoch 0", "rank 1 epoch 0"], ["reshuffled"]),
+    (DDP, "ranks.1.orders", ["rank 0 epoch 0", "rank 1 epoch 1"], ["reshuffled"]),
+    (DDP, "ranks.1.orders", ["rank 1 epoch 0"], ["reshuffled"]),
+    (DDP, "ranks.1.orders", KeyError, ["reshuffled"]),
     (DDP, "ranks.1.checksum", "other", ["parameters agree"]),
     (DDP, "ranks.1.checksum", "", ["parameters agree"]),
     (DDP, "ranks.1.initial_checksum", "after", ["parameters agree"]),
@@ -132,6 +240,42 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
     (DDP, "expected.ranks", 8, ["ranks", "parameters agree", "samples"]),
     (DDP, "expected.ranks", None, ["ranks", "parameters agree", "samples"]),
     (DDP, "data.train", 16000, ["samples"]),
+    (PROBE, "ranks.1.affinity", [56, 57], ["affinity", "cores"]),
+    (PROBE, "ranks.1.affinity", list(range(49, 56)), ["affinity"]),
+    (PROBE, "ranks.1.affinity", list(range(64)), ["affinity"]),
+    (PROBE, "ranks.1.affinity", [57], ["cores"]),
+    (PROBE, "ranks.1.affinity", [], ["affinity", "cores"]),
+    (PROBE, "ranks.1.local_rank", 2, ["affinity"]),
+    (PROBE, "ranks.1.devices", [], ["devices"]),
+    (PROBE, "ranks.1.devices.0.identity", "gcd 0", ["devices"]),
+    (PROBE, "ranks.1.device.architecture", "gfx942", ["architecture"]),
+    (PROBE, "torch.architectures", ["gfx942"], ["kernels"]),
+    (PROBE, "torch.architectures", KeyError, ["kernels"]),
+    (PROBE, "ranks.1.network.lines", ["Using network Socket"], ["network"]),
+    (PROBE, "ranks.1.variables", {"NCCL_NET_GDR_LEVEL": "PHB"}, ["variable NCCL_NET_GDR_LEVEL"]),
+    (PROBE, "ranks.1.variables", KeyError, ["variable NCCL_NET_GDR_LEVEL"]),
+    (PROBE, "ranks.1.caches.0.filesystem", "lustre", ["caches"]),
+    (PROBE, "ranks.1.caches.0.path", "/users/a/.cache", ["caches"]),
+    (PROBE, "ranks.1.workers.fork.error", "hung for 30 s", ["workers by fork"]),
+    (PROBE, "ranks.1.workers", KeyError, ["workers by fork"]),
+    (PROBE, "ranks.0.workers.spawn.error", "failed: No module named torch", ["workers by spawn"]),
+    (PROBE, "ranks.1.sum_right", False, ["first sum"]),
+    (PROBE, "ranks.1.finished", False, ["ranks"]),
+    (PI, "pi", 3.14159, ["pi", "ranks agree"]),
+    (PI, "steps", 20_000_000, ["shares"]),
+    (PI, "ranks.1.pi", 3.0, ["ranks agree"]),
+    (PI, "ranks.1.trapezoids", 0, ["shares"]),
+    (PI, "ranks.1.seconds", {}, ["times"]),
+    (ALLREDUCE, "sweep.1.correct", False, ["sums"]),
+    (ALLREDUCE, "sweep.1.seconds", 0.005, ["figures"]),
+    (ALLREDUCE, "sweep.1", measured(134217728, 0.0028), ["busbw at 128 MiB"]),
+    (ALLREDUCE, "sweep.1", KeyError, ["busbw at 128 MiB"]),
+    (ALLREDUCE, "sweep", [], ["sums", "figures", "busbw at 128 MiB"]),
+    (ALLREDUCE, "world", 4, ["figures"]),
+    (ALLREDUCE, "expected.floors", {"134217728": "much"}, ["busbw at 128 MiB"]),
+    (STARTUP, "ranks.1.seconds.first_step", KeyError, ["phases"]),
+    (STARTUP, "ranks.1.seconds.exec_to_python", -5.0, ["phases"]),
+    (STARTUP, "seconds.exec_to_first_step", None, ["phases"]),
     (IMPORTS, "imports.1.error", "ImportError: libx.so", ["import numpy"]),
     (IMPORTS, "imports.1", KeyError, ["import numpy"]),
     (IMPORTS, "expected.modules", [], ["imports"]),
@@ -145,6 +289,14 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
 )
 def test_a_fault_fails_its_own_check(result: dict[str, Any], path: str, value: object, names: list[str]) -> None:
     assert failed(altered(result, path, value)) == names
+
+
+def test_a_share_is_less_what_was_trained_before() -> None:
+    resumed = altered(altered(DDP, "training.resumed_step", 10), "training.batch", 16)
+    assert failed(resumed) == ["samples"]
+    for entry in resumed["ranks"]:
+        entry["samples"] -= 160
+    assert failed(resumed) == []
 
 
 WRONG: list[object] = [None, True, -1, 1e308, math.nan, "x" * 1000, "\x1b[31m", [], {}, [[1]], {"a": None}, 10**5000]
@@ -203,10 +355,40 @@ def test_gpus_may_be_shared_only_where_there_are_too_few() -> None:
     assert failed(crowded) == ["gpus"]
 
 
+def test_a_rank_that_disagrees_is_named() -> None:
+    checks = {check.name: check for check in judge(altered(DDP, "ranks.2.checksum", "other"))}
+    assert checks["parameters agree"].measured == "2 among 4 ranks: rank 2 differs from rank 0"
+
+
+def test_a_floor_that_nobody_knows_is_told_as_unknown() -> None:
+    result = altered(ALLREDUCE, "expected.floors", {})
+    assert failed(result) == []
+    assert next(check for check in judge(result) if check.name == "busbw").expected == "unknown: no floor is given"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "wanted", "covered"),
+    [
+        (["sm_80", "sm_90"], "sm_90", True),
+        (["sm_80", "sm_86"], "sm_89", True),
+        (["sm_80", "compute_80"], "sm_90", False),
+        (["sm_90"], "sm_80", False),
+        (["gfx906"], "gfx90a", False),
+    ],
+)
+def test_kernels(kernels: list[str], wanted: str, covered: bool) -> None:
+    assert covers(kernels, wanted) is covered
+
+
+def test_cores_of_the_masks_of_lumi() -> None:
+    assert cores_of("0xfe000000000000") == set(range(49, 56))
+    assert span(sorted(cores_of("0xfe") | {9})) == "1-7,9"
+
+
 def test_a_resumed_run_with_nothing_left_to_train_may_keep_its_parameters() -> None:
     idle = altered(DDP, "training.epochs_run", 0)
     for entry in idle["ranks"]:
-        entry.update(samples=0, initial_checksum="after")
+        entry.update(samples=0, initial_checksum="after", orders=[])
     assert failed(idle) == []
 
 

@@ -6,5 +6,11 @@ export PYTHONNOUSERSITE=1
 
 # in_image COMMAND...: the wrappers of the installation enter its container by themselves
 in_image() {
-    "$@"
+    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")
+}
+
+# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+exec_image() {
+    cd -- "${RECIPE_WORKDIR:-.}" || exit
+    exec "$@"
 }

@@ -13,8 +13,16 @@ for path in \
 do
     if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi
 done
+export PYTHONNOUSERSITE=1
+if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
+if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
 
-# in_image COMMAND...: in the folder the script was started in
+# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
 in_image() {
-    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "$PWD" "$image" "$@"
+    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}
+
+# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+exec_image() {
+    exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
 }

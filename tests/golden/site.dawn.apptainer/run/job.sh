@@ -1,15 +1,17 @@
 # What holds for a whole job; sourced by the job scripts beside it.
 # shellcheck shell=bash
 . ./engine.sh
+# What modules of the host set up is for the Python of the host; what the user set is for the image too.
+python_path=${PYTHONPATH-}
 use_module purge
 use_module load rhel9/default-dawn
 use_module load intel-oneapi-ccl/2021.15.0
+unset PYTHONHOME PYTHONPATH
+if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi
 set -u
 unset SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MASTER_PORT="55100"
-export MASTER_ADDR MASTER_PORT
-export ZE_FLAT_DEVICE_HIERARCHY="FLAT"
+export MASTER_ADDR
 export CCL_ATL_TRANSPORT="ofi"
 export CCL_ZE_IPC_EXCHANGE="sockets"
 export CCL_TOPO_FABRIC_VERTEX_CONNECTION_CHECK="0"

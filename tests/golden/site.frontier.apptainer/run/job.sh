@@ -1,18 +1,21 @@
 # What holds for a whole job; sourced by the job scripts beside it.
 # shellcheck shell=bash
 . ./engine.sh
+# What modules of the host set up is for the Python of the host; what the user set is for the image too.
+python_path=${PYTHONPATH-}
 use_module load olcf-container-tools
 use_module load apptainer-enable-mpi
 use_module load apptainer-enable-gpu
+unset PYTHONHOME PYTHONPATH
+if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi
 set -u
 unset SLURM_EXPORT_ENV
 MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)
-MASTER_PORT="3442"
-export MASTER_ADDR MASTER_PORT
-export all_proxy="socks://proxy.ccs.ornl.gov:3128/"
-export http_proxy="http://proxy.ccs.ornl.gov:3128/"
-export https_proxy="http://proxy.ccs.ornl.gov:3128/"
-export no_proxy="localhost,127.0.0.0/8,*.ccs.ornl.gov"
+export MASTER_ADDR
+default_proxy all_proxy socks://proxy.ccs.ornl.gov:3128/
+default_proxy http_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy https_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
 export MIOPEN_USER_DB_PATH="/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}"
 export MIOPEN_CUSTOM_CACHE_DIR="/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}"
 if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
@@ -29,4 +32,6 @@ if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
     export FI_CXI_RDZV_EAGER_SIZE="0"
     export FI_CXI_RDZV_THRESHOLD="0"
     export FI_CXI_RDZV_GET_MIN="0"
+else
+    export NCCL_NET="Socket"
 fi

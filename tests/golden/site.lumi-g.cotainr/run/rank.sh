@@ -7,4 +7,10 @@ export WORLD_SIZE="${SLURM_NTASKS}"
 export LOCAL_RANK="${SLURM_LOCALID}"
 export ROCR_VISIBLE_DEVICES="${SLURM_LOCALID}"
 mkdir -p "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}"
-in_image "$@"
+# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
+if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
+    if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
+    unset RANK WORLD_SIZE LOCAL_RANK
+    exec_image "$@"
+fi
+exec_image "$@"

@@ -2,8 +2,14 @@
 # One task of a job: run by the launcher, not by hand.
 set -eu
 . run/container.sh
+# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
+if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
+    if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
+    unset RANK WORLD_SIZE LOCAL_RANK
+    exec_image "$@"
+fi
 # RECIPE_RANKS: ranks of a node, set by the job script
-in_image python3 -m torch.distributed.run \
+exec_image python3 -m torch.distributed.run \
     --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \
     --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" \
     --max_restarts 0 --tee 3 --no-python "$@"

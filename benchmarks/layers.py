@@ -1,0 +1,179 @@
+"""Layers against flat builds: from nothing, one changed pin, nothing changed; and with a base ten times as large.
+
+Called by run.py. The same packages for all, downloads cached for all. The ways are run in turn, and what counts is
+the ratio within one run of this program: machines are noisy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NUMPY = ("2.4.6", "2.4.5", "2.4.4", "2.4.3", "2.4.2", "2.4.1")  # a new pin for every run
+RECIPE = "name: torch\ndependencies:\n  - pip:\n      - torch==2.13.0\n      - numpy=={numpy}\n"
+DEFINITION = """Bootstrap: localimage
+From: {base}
+
+%post
+    . /mnt/settings
+    python3 -m venv /opt/env
+    /opt/env/bin/pip install --quiet --cache-dir /mnt/cache/pip torch==2.13.0 numpy=={numpy}
+"""
+DOCKERFILE = """FROM recipe-bench-base
+COPY wheels /wheels
+RUN --mount=type=cache,target=/root/.cache/pip python3 -m venv /opt/env && \\
+    /opt/env/bin/pip install --quiet --cert /wheels/ca.pem --find-links /wheels torch==2.13.0 numpy=={numpy}
+"""
+SETTINGS = '. plan/engine.sh\npick_runtime apptainer singularity\nclear_binds\ntemporary_folder "" ""\ninside_build\n'
+TUNED = '--mksquashfs-args "-comp zstd -Xcompression-level 3"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """Where the builds of one base happen."""
+
+    folder: Path
+    base: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {"RECIPE_CACHE_DIR": str(self.folder / "cache"), "UV_CACHE_DIR": str(self.folder / "uv")}
+        return {**os.environ, **own}
+
+    def recipe(self, numpy: str, *more: str) -> float:
+        file = self.folder / "environment.yml"
+        file.write_text(RECIPE.format(numpy=numpy), encoding="utf-8")
+        words = ["recipe", "build", "local", str(file), "--base", str(self.base), "-o", str(self.folder / "out.sif")]
+        return seconds([*words, "--no-smoke", "-q", *more], cwd=self.folder, env=self.environment)
+
+    def flat(self, numpy: str, options: str) -> float:
+        (self.folder / "flat.def").write_text(DEFINITION.format(base=self.base, numpy=numpy), encoding="utf-8")
+        line = f'"$runtime" build --force {options} "${{build_binds[@]}}" flat.sif flat.def\n'
+        (self.folder / "flat.sh").write_text(f"set -euo pipefail\n{SETTINGS}{line}", encoding="utf-8")
+        return seconds(["bash", "flat.sh"], cwd=self.folder, env=self.environment)
+
+    def docker(self, numpy: str) -> float:
+        context = self.folder / "docker"
+        (context / "wheels").mkdir(parents=True, exist_ok=True)
+        for links in os.environ.get("PIP_FIND_LINKS", "").split():
+            for wheel in Path(links).glob("torch-*.whl"):
+                if not (context / "wheels" / wheel.name).exists():
+                    shutil.copy(wheel, context / "wheels")
+        certificate = (
+            os.environ.get("PIP_CERT") or os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt"
+        )
+        if Path(certificate).is_file():
+            shutil.copy(certificate, context / "wheels" / "ca.pem")
+        (context / "Dockerfile").write_text(DOCKERFILE.format(numpy=numpy), encoding="utf-8")
+        steps = [
+            ["docker", "build", "--quiet", "--network", "host", "--tag", "recipe-bench", str(context)],
+            ["docker", "save", "recipe-bench", "--output", str(self.folder / "docker.tar")],
+            [
+                "apptainer",
+                "build",
+                "--force",
+                str(self.folder / "docker.sif"),
+                f"docker-archive://{self.folder}/docker.tar",
+            ],
+        ]
+        return sum(seconds(step, cwd=self.folder, env={**self.environment, "DOCKER_BUILDKIT": "1"}) for step in steps)
+
+    def forget_layers(self) -> None:
+        shutil.rmtree(self.folder / "cache" / "layers-1", ignore_errors=True)
+        for left in ("out.sif", "out.plan"):
+            path = self.folder / left
+            shutil.rmtree(path, ignore_errors=True)
+            path.unlink(missing_ok=True)
+
+
+def seconds(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> float:
+    """Wall seconds of one command; raises when it fails."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{argv} ended with {done.returncode}:\n{done.stdout.decode(errors='replace')[-3000:]}")
+    return time.perf_counter() - started
+
+
+def layers(runs: int) -> None:
+    """From nothing, one pin, nothing: layers against the engines' defaults, tuned, and Docker where it runs."""
+    base = os.environ.get("RECIPE_TEST_BASE_SIF", "")
+    if not base:
+        raise SystemExit("RECIPE_TEST_BASE_SIF is not set: run this by `make bench`")
+    with tempfile.TemporaryDirectory(prefix="recipe-bench-") as scratch:
+        ground = Ground(folder=Path(scratch), base=Path(base))
+        _compare(ground, runs=runs, title=f"base of {Path(base).stat().st_size / 1e6:.0f} MB")
+        larger = _padded(ground)
+        _compare(larger, runs=runs, title=f"base of {larger.base.stat().st_size / 1e6:.0f} MB", flat=False)
+
+
+def _padded(ground: Ground) -> Ground:
+    """The same base with incompressible files, so that its image is ten times as large."""
+    folder = ground.folder / "padded"
+    folder.mkdir()
+    tree, size = folder / "tree", ground.base.stat().st_size
+    seconds(["apptainer", "build", "--sandbox", str(tree), str(ground.base)], cwd=folder, env=ground.environment)
+    for number in range(9):
+        with (tree / "opt" / f"padding-{number}").open("wb") as file:
+            file.write(os.urandom(size))
+    words = ["apptainer", "build", "--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
+    seconds([*words, str(folder / "base.sif"), str(tree)], cwd=folder, env=ground.environment)
+    shutil.rmtree(tree)
+    return Ground(folder=folder, base=folder / "base.sif")
+
+
+def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> None:
+    runs = min(runs, len(NUMPY) - 1)
+    plan = ["recipe", "plan", "local", str(ground.folder / "environment.yml"), "--base", str(ground.base)]
+    for numpy in NUMPY[: runs + 1]:  # downloads
+        ground.recipe(numpy, "--force")
+    seconds([*plan, "-o", str(ground.folder / "plan")], cwd=ground.folder, env=ground.environment)
+    ways: dict[str, Callable[[str], float]] = {}
+    if flat:
+        ways["apptainer build, pip in %post"] = lambda numpy: ground.flat(numpy, "")
+        ways["the same, zstd 3"] = lambda numpy: ground.flat(numpy, TUNED)
+    if flat and os.environ.get("DOCKER_HOST") and os.environ.get("RECIPE_TEST_BASE_TAR"):
+        load = ["docker", "import", os.environ["RECIPE_TEST_BASE_TAR"], "recipe-bench-base"]
+        seconds(load, cwd=ground.folder, env=ground.environment)
+        ways["docker build, save, convert"] = ground.docker
+    found: dict[str, list[float]] = {}
+    for numpy in NUMPY[1 : runs + 1]:
+        ground.forget_layers()
+        found.setdefault("layers, from nothing", []).append(ground.recipe(NUMPY[0]))
+        for name, way in ways.items():
+            found.setdefault(name, []).append(way(numpy))
+        found.setdefault("layers, one changed pin", []).append(ground.recipe(numpy, "--force"))
+        found.setdefault("layers, nothing changed", []).append(ground.recipe(numpy))
+    _show(f"torch and numpy, downloads cached, {title}, median of {runs}", found)
+    if flat:
+        sizes = {"layers": ground.folder / "out.sif", "flat": ground.folder / "flat.sif"}
+        print("  " + ", ".join(f"{name} {path.stat().st_size / 1e6:.0f} MB" for name, path in sizes.items()))
+        _starts(ground, sizes, runs=runs)
+
+
+def _show(title: str, found: Mapping[str, Sequence[float]]) -> None:
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    print(f"\n{title}", flush=True)
+    for name, value in medians.items():
+        against = [f"{other / value:6.1f} x" for key, other in medians.items() if not key.startswith("layers")]
+        print(f"  {name:34} {value:8.2f} s  {'  '.join(against) if name.startswith('layers') else ''}")
+
+
+def _starts(ground: Ground, images: Mapping[str, Path], *, runs: int) -> None:
+    found: dict[str, list[float]] = {}
+    for _ in range(runs):
+        for name, image in images.items():
+            for what in ("pass", "import torch"):
+                words = ["apptainer", "exec", str(image), "/opt/env/bin/python", "-c", what]
+                taken = seconds(words, cwd=ground.folder, env=ground.environment)
+                found.setdefault(f"{what}, {name}", []).append(taken)
+    _show("start-up", found)

@@ -1,0 +1,53 @@
+"""recipe cache: the kept layers, shown, checked, made smaller."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from builder.execute.cache import Cached, contents, open_cache, prune, verify
+
+
+@click.group("cache")
+def command() -> None:
+    """Show, check or shrink the cache that builds from layers share (RECIPE_CACHE_DIR)."""
+
+
+@command.command("ls")
+def ls() -> None:
+    """List what is in the cache, what was used longest ago first."""
+    rows = contents(open_cache(os.environ))
+    for row in rows:
+        click.echo(line_of(row))
+    total = sum(row.size for row in rows)
+    click.echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+
+
+@command.command("verify")
+def check() -> int:
+    """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
+    altered, stray = verify(open_cache(os.environ))
+    for row in altered:
+        click.echo(f"altered, removed: {line_of(row)}")
+    for path in stray:
+        click.echo(f"belongs to nothing, removed: {path}")
+    click.echo("the cache is whole" if not altered else "builds make again what was removed", err=True)
+    return 5 if altered else 0
+
+
+@command.command("prune")
+@click.option("--gib", type=click.FloatRange(min=0), help="How much may stay; default: RECIPE_CACHE_GIB, else 40.")
+def shrink(gib: float | None) -> None:
+    """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
+    gone = prune(open_cache(os.environ), os.environ, gib=gib)
+    for row in gone:
+        click.echo(f"removed: {line_of(row)}")
+    click.echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+
+
+def line_of(row: Cached) -> str:
+    """One thing of the cache on a line."""
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
+    return f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}"

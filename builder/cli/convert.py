@@ -1,0 +1,84 @@
+"""recipe convert: a docker-archive to a SIF."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builder.cli.batch import Asked, Submission, batch_options, check_site, to_verdict
+from builder.cli.build import show_verdict
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
+from builder.cli.login import check_here, here_option
+from builder.cli.show import use_color
+from builder.compile.image_plan import convert_plan, image_target
+from builder.execute.executor import execute, raise_for
+from builder.execute.folder import write_plan
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.submit import check_free
+from builder.execute.names import plan_folder
+from builder.execute.options import Options
+from builder.execute.preflight import GIB, check_output
+from builder.execute.progress import choose_progress
+from builder.model.catalog import load_site
+from builder.model.finding import ConfigError, Finding, Place
+
+
+@click.command("convert")
+@click.argument("site")
+@click.argument("archive", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME.sif here.")
+@click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
+@click.option("--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR")
+@here_option
+@batch_options
+@account_option
+@verbosity
+def command(
+    site: str,
+    archive: Path,
+    output: Path | None,
+    force: bool,
+    tmpdir: Path | None,
+    here: bool,
+    verbose: int,
+    quiet: bool,
+    no_color: bool,
+    **options: Any,
+) -> None:
+    """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
+    asked = Asked.take(options, account=options["account"])
+    loaded = load_site(site, folder=sites_folder())
+    path = existing(archive, what="archive")
+    if ":" in str(path) or not str(path).isprintable():
+        message = f"the archive's path '{path}' holds a colon, which stands before a tag"
+        raise ConfigError(Finding(code="archive-path", message=message, at=Place(file=str(path)), fix="rename it"))
+    image = output or Path(f"{path.stem}.sif")
+    target = image_target(loaded, image=str(path), context=plain_context(options["account"]))
+    plan = convert_plan(target, archive=str(path), archive_gib=path.stat().st_size / GIB)
+    folder = plan_folder(image)
+    environment = dict(os.environ)
+    wanted = Options(environment=environment, force=force, tmpdir=tmpdir)
+    progress = choose_progress(
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+    )
+    if asked.submit:
+        check_site(loaded, asked=asked)
+    else:
+        check_here(loaded, here=here, what="a conversion")
+    check_free(folder, slurm=Slurm(environment))
+    check_output(plan, image.resolve(), force=force, kept=None)
+    write_plan(plan, folder, recipe_folder=folder)
+    show = show_verdict(quiet=quiet)
+    if asked.submit:
+        what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)
+        if not to_verdict(what, asked=asked, progress=progress, show=show, quiet=quiet):
+            return
+    else:
+        report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
+        show(report)
+        raise_for(report)
+    click.echo(str(image))

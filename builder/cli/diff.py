@@ -1,0 +1,95 @@
+"""recipe diff: two images, two locks, or an image and its lock, package by package."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Union
+
+import click
+
+from builder.cli.show import columns
+from builder.execute.contents.image import read_contents
+from builder.model.contents import Contents, Package
+from builder.model.difference import Change, compare, locked, within
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.lock import Lock
+from builder.model.lock_files import index_path, read_index, read_lock
+from builder.model.safe import is_there
+
+SCHEMA = 1
+Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
+
+
+@click.command("diff")
+@click.argument("before", type=click.Path(path_type=Path), metavar="A")
+@click.argument("after", type=click.Path(path_type=Path), metavar="B")
+@click.option(
+    "--site", "sites", multiple=True, metavar="SITE", help="The site of a lock; of both locks where it is given twice."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@click.pass_context
+def command(context: click.Context, before: Path, after: Path, sites: tuple[str, ...], as_json: bool) -> None:
+    """Compare A and B package by package; leave with 0 where they are the same and with 1 where they differ.
+
+    A and B are images (see `recipe inspect`) or locks: NAME.lock.yml, or the environment file beside it. An image is
+    compared with a lock in what the lock is for: its own environment, not the base image's packages.
+    """
+    one, two = _side(before, sites[:1]), _side(after, sites[-1:])
+    # The site of a lock is that of the image, where there is one.
+    left = one if isinstance(one, (Contents, Lock)) else _lock(one, _site_of(two))
+    right = two if isinstance(two, (Contents, Lock)) else _lock(two, _site_of(one))
+    changes = compare(_packages(left, right), _packages(right, left))
+    if as_json:
+        rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
+        click.echo(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
+    elif changes:
+        click.echo(columns([_row(change) for change in changes]))
+    context.exit(1 if changes else 0)
+
+
+def _row(change: Change) -> tuple[str, str, str, str]:
+    sign = {"added": "+", "removed": "-", "changed": "~"}[change.what]
+    told = [", ".join(versions) or "-" for versions in (change.before, change.after)]
+    versions = f"{told[0]} -> {told[1]}" if change.what == "changed" else "".join(told).strip("-")
+    return sign, change.kind, change.name, versions
+
+
+def _side(path: Path, sites: tuple[str, ...]) -> Side | Path:
+    """An image or a lock read; of a lock whose site is not clear yet its index."""
+    if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
+        return read_contents(path, environment=os.environ)
+    index = path if path.name.endswith(".lock.yml") else index_path(path)
+    if not is_there(index):
+        message, fix = f"there is no lock '{index}'", "make it with `recipe lock SITE ENV`, or check the path"
+        raise ConfigError(Finding(code="lock-missing", message=message, fix=fix, at=Place(file=str(path))))
+    return _lock(index, sites[0]) if sites else index
+
+
+def _site_of(side: Side | Path) -> str:
+    if isinstance(side, Lock):
+        return side.site
+    return side.labels.get("recipe.site", "") if isinstance(side, Contents) else ""
+
+
+def _lock(index: Path, site: str) -> Lock:
+    """The lock of a site; where none is known, the only one there is."""
+    found = read_index(index)
+    names = sorted(found.sites) if found else []
+    chosen = site if site in names or not site else ""
+    chosen = chosen or (names[0] if len(names) == 1 and not site else "")
+    lock = read_lock(index, chosen) if chosen else None
+    if lock is None:
+        message = f"the lock '{index}' has no site '{site}'" if site else f"the lock '{index}' has several sites"
+        fix = f"name one of them with --site: {', '.join(names)}"
+        raise ConfigError(Finding(code="lock-site", message=message, fix=fix, at=Place(file=str(index))))
+    return lock
+
+
+def _packages(side: Side, other: Side) -> tuple[Package, ...]:
+    """What of a side is compared with the other."""
+    if isinstance(side, Lock):
+        return locked(side)
+    return within(side, other) if isinstance(other, Lock) else side.packages

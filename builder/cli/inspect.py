@@ -1,0 +1,110 @@
+"""recipe inspect: what is inside an image, without running it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builder import __version__
+from builder.cli.show import columns
+from builder.compile.sbom import sbom as bill
+from builder.execute.contents.image import read_contents
+from builder.execute.tree import write_whole
+from builder.model.contents import Contents, Kind, Package, TorchBuild
+from builder.model.finding import ConfigError, Finding, Place
+
+SCHEMA = 1
+WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
+
+
+@click.command("inspect")
+@click.argument("image", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
+@click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
+@click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
+def command(image: Path, as_json: bool, sbom: Path | None, everything: bool) -> None:
+    """Say what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
+
+    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
+    """
+    contents = read_contents(image, environment=os.environ)
+    if sbom is not None:
+        _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
+        click.echo(f"SBOM: {sbom}", err=True)
+    click.echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        write_whole(output, text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message, fix = (
+            f"the bill of materials '{output}' cannot be written: {reason}",
+            "choose another file with --sbom",
+        )
+        fault = Finding(code="output-unwritable", message=message, fix=fix, at=Place(file=str(output)))
+        raise ConfigError(fault) from None
+
+
+def content(contents: Contents) -> dict[str, Any]:
+    """Everything as plain data, for other programs (docs/inspect.md)."""
+    return {"schema": SCHEMA, **dataclasses.asdict(contents)}
+
+
+def shown(contents: Contents, everything: bool) -> str:
+    """Everything as blocks of text."""
+    facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", size(contents.size))]
+    facts += [("base", contents.base)] if contents.base else []
+    facts += [("system", contents.distribution)] if contents.distribution else []
+    facts += [("torch", torch(contents))] if contents.torch else []
+    facts += [("SBOM", "inside")] if contents.sbom else []
+    facts += [("signed", f"{item.covers}, key {item.fingerprint or 'in a file'}") for item in contents.signatures]
+    blocks = [contents.image + "\n" + columns([(f"  {name}", value) for name, value in facts])]
+    if contents.parts:
+        parts = [(f"  {part.name}", size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts]
+        blocks.append("parts\n" + columns(parts))
+    if contents.labels:
+        blocks.append("labels\n" + columns([(f"  {name}", value) for name, value in contents.labels.items()]))
+    counts = Counter(package.kind for package in contents.packages)
+    for kind, word in WORDS.items():
+        listed = kind in ("conda", "pip") or everything
+        rows = [_row(package) for package in contents.packages if package.kind == kind] if listed else []
+        if counts[kind]:
+            head = f"{word}: {counts[kind]} packages" + ("" if listed else " (--all lists them)")
+            blocks.append("\n".join([head, *([columns(rows)] if rows else [])]))
+    if contents.unknown:
+        blocks.append("\n".join(["not known", *(f"  {line}" for line in contents.unknown)]))
+    return "\n\n".join(blocks)
+
+
+def torch(contents: Contents) -> str:
+    """Every torch with what it was built for."""
+    return "; ".join(
+        " ".join([build.version, *(f"{name} {value}" for name, value in _vendors(build) if value)])
+        for build in contents.torch
+    )
+
+
+def _vendors(build: TorchBuild) -> list[tuple[str, str]]:
+    return [("CUDA", build.cuda), ("ROCm", build.hip), ("XPU", build.xpu)]
+
+
+def _row(package: Package) -> tuple[str, str, str]:
+    from_where = f"{package.channel}/{package.subdir} {package.build}" if package.kind == "conda" else package.arch
+    return f"  {package.name}", package.version, from_where.strip("/ ") or package.place
+
+
+def size(count: float) -> str:
+    """Bytes as a person reads them."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"

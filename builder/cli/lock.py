@@ -1,0 +1,126 @@
+"""recipe lock: the exact files of an environment for one site or several."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder
+from builder.cli.show import show_findings
+from builder.model.catalog import load_site
+from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
+from builder.model.lock import Lock
+from builder.model.lock_files import index_path, read_lock
+from builder.model.reading.load import load_recipe
+from builder.model.target import Target
+
+
+@click.command("lock")
+@click.argument("words", nargs=-1, required=True, metavar="SITE... ENV")
+@click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
+@click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
+@click.option("-q", "--quiet", is_flag=True, help="Warnings and errors only.")
+@choices
+def command(words: tuple[str, ...], offline: bool, check_only: bool, quiet: bool, **chosen: str | bool | None) -> None:
+    """Write down the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
+
+    NAME.lock.yml and the folder NAME.lock beside ENV belong into version control; `recipe build` uses them.
+    """
+    *sites, env = words
+    if not sites:
+        fix = "see `recipe sites`; then: recipe lock SITE ENV"
+        raise ConfigError(Finding(code="usage", message="name the sites to lock for before the file", fix=fix))
+    path = Path(env)
+    recipe = load_recipe(path)
+    index = index_path(path)
+    context = context_of(**chosen, locked=check_only)
+    loaded = [load_site(site, folder=sites_folder()) for site in dict.fromkeys(sites)]
+    targets = [
+        make_target(site, recipe, context=locks_of(context, recipe, site.name, use=check_only)) for site in loaded
+    ]
+    if check_only:
+        _check(targets, index=index)
+        return
+    _lock(targets, index=index, offline=offline, quiet=quiet)
+    click.echo(str(index))
+
+
+def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
+    """Lock one after the other; nothing is written before all are locked."""
+    from builder.execute.locking.session import Session, cache_folder
+    from builder.execute.locking.site import lock_site
+    from builder.execute.locking.write import write_locks
+
+    environment = dict(os.environ)
+    locked = []
+    with tempfile.TemporaryDirectory(prefix="recipe-lock-") as work:
+        for target in targets:
+            folder = Path(work) / target.site.name
+            folder.mkdir()
+            session = Session(environment=environment, work=folder, cache=cache_folder(environment), offline=offline)
+            item = lock_site(target, session=session)
+            locked.append(item)
+            show_findings(item.findings)
+            if not quiet:
+                click.echo(summary(item.lock, before=_before(index, item.lock.site)), err=True)
+    write_locks(index, locked, tool=targets[0].context.tool)
+
+
+def _check(targets: Sequence[Target], *, index: Path) -> None:
+    """Say of every site whether its lock fits; raises UnsupportedError where one does not."""
+    wrong = [finding for target in targets for finding in target.findings if finding.code.startswith("lock-")]
+    for target in targets:
+        if target.lock is not None:
+            click.echo(f"{target.site.name}: {index} fits", err=True)
+    if errors(wrong):
+        raise UnsupportedError(*wrong)
+
+
+def _before(index: Path, site: str) -> Lock | None:
+    """The lock that is about to be replaced; a faulty one has nothing to say."""
+    try:
+        return read_lock(index, site)
+    except ConfigError:
+        return None
+
+
+def summary(lock: Lock, *, before: Lock | None) -> str:
+    """What was locked in a line, and below it what has changed since the last time."""
+    size = sum(package.size for package in lock.conda) + sum(file.size for file in lock.pip)
+    parts = [f"{len(lock.conda)} conda packages"] if lock.conda else []
+    parts += [f"{len(lock.pip)} Python files"] if lock.pip else []
+    parts += [f"{size / 1e6:.0f} MB as far as known"] if size > 1e6 else []
+    parts.append(f"base image {lock.base.digest[:19] or 'by name'}")
+    lines = [f"{lock.site}: {', '.join(parts)}"]
+    if before is not None:
+        lines += [f"  {line}" for line in changes(before, lock)] or ["  nothing has changed"]
+    return "\n".join(lines)
+
+
+def changes(before: Lock, now: Lock) -> list[str]:
+    """Package by package, what a new lock has that the old one had not."""
+    old, new = _versions(before), _versions(now)
+    lines = []
+    for name in sorted({*old, *new}):
+        was, is_now = old.get(name), new.get(name)
+        if was is None:
+            lines.append(f"+ {name} {is_now and is_now[0]}")
+        elif is_now is None:
+            lines.append(f"- {name} {was[0]}")
+        elif was != is_now:
+            lines.append(f"  {name} {was[0]} -> {is_now[0]}" + (" (another file)" if was[0] == is_now[0] else ""))
+    if before.base.digest != now.base.digest:
+        lines.append(f"  base image {before.base.digest or 'by name'} -> {now.base.digest or 'by name'}")
+    return lines
+
+
+def _versions(lock: Lock) -> dict[str, tuple[str, str]]:
+    """Version and hash by name; conda's packages are told apart from pip's."""
+    found = {
+        f"{package.name} (conda)": (f"{package.version} {package.build}", package.sha256) for package in lock.conda
+    }
+    return found | {file.name: (file.version, file.sha256 or file.url) for file in lock.pip}

@@ -1,0 +1,157 @@
+"""recipe run: a command of the user's in an image, as the site runs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builder.cli.batch import Asked, Submission, batch_options, check_site, job_lines, shape_options, submit_plan
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder
+from builder.cli.login import check_here, here_option
+from builder.cli.show import show_findings
+from builder.compile.image_plan import image_target, run_plan
+from builder.compile.launch import refuse_command
+from builder.execute.folder import write_plan
+from builder.execute.jobs.command import follow_command
+from builder.execute.jobs.submit import header
+from builder.execute.options import Options
+from builder.execute.process import attach
+from builder.model.catalog import load_site
+from builder.model.finding import UnsupportedError, errors
+from builder.model.plan import Plan
+from builder.model.site import Site
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.argument("site")
+@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("words", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of a job's scripts, log and record.")
+@here_option
+@batch_options
+@shape_options
+@account_option
+@click.option("-q", "--quiet", is_flag=True, help="Nothing but what the command says.")
+def command(
+    site: str,
+    image: Path,
+    words: tuple[str, ...],
+    output: Path | None,
+    here: bool,
+    nodes: int | None,
+    gpus: int | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Run CMD in IMAGE with SITE's binds, environment, launcher and CPU-GPU binding.
+
+    Here, or inside the allocation that this shell is in, or with --submit as a job of --nodes N and --gpus G of each.
+    It works in the folder it is called in, and leaves with the exit code of CMD. On a machine without a batch system
+    --gpus G starts G ranks.
+    """
+    asked = Asked.take(options, account=options["account"])
+    loaded = load_site(site, folder=sites_folder())
+    path = existing(image, what="image")
+    target = image_target(
+        loaded, image=str(path), context=plain_context(options["account"]), folder=(path / "bin").is_dir()
+    )
+    findings = refuse_command(target, words)
+    if errors(findings):
+        raise UnsupportedError(*findings)
+    if not quiet:
+        show_findings(findings)
+    variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
+    if asked.submit:
+        check_site(loaded, asked=asked)
+        plan = run_plan(target, nodes=nodes, devices=gpus, here=False)
+        code = _as_job(plan, loaded, words, asked=asked, folder=output, variables=variables, quiet=quiet)
+    else:
+        check_here(loaded, here=here, what="a run")
+        inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
+        allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
+        nodes = nodes or (allocated if allocated > 1 else None)
+        plan = run_plan(target, nodes=nodes, devices=gpus, here=not inside)
+        code = _here(plan, words, ranks=None if inside else gpus, variables=variables)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _as_job(
+    plan: Plan,
+    site: Site,
+    words: tuple[str, ...],
+    *,
+    asked: Asked,
+    folder: Path | None,
+    variables: dict[str, str],
+    quiet: bool,
+) -> int:
+    """Submit it, and follow it to its exit code unless nobody is to wait."""
+    folder = folder or _free(Path(f"{plan.recipe}.run"))
+    write_plan(plan, folder, recipe_folder=folder)
+    options = Options(environment=dict(os.environ))
+    what = Submission(
+        plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
+        variables=variables, command=words,
+    )  # fmt: skip
+    ledger = submit_plan(what, asked=asked)
+
+    def note(text: str) -> None:
+        if not quiet:
+            click.echo(text, err=True)
+
+    note("\n".join(job_lines(ledger)))
+    if asked.no_wait:
+        note(f"submitted; `recipe status {folder}` says how it goes")
+        return 0
+    end = follow_command(
+        folder,
+        environment=options.environment,
+        on_line=click.echo,
+        note=note,
+        cancel_on_interrupt=asked.cancel_on_interrupt,
+    )
+    if end.finding is not None:
+        show_findings([end.finding])
+    return end.exit_code
+
+
+def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
+    """Run its script at this terminal."""
+    (step,) = plan.steps
+    sys.stdout.flush()
+    # On a file system that every node of an allocation sees.
+    inside = bool(step.batch)
+    with tempfile.TemporaryDirectory(prefix=".recipe-run-", dir=Path.cwd() if inside else None) as scratch:
+        folder = Path(scratch) / "plan"
+        write_plan(plan, folder, recipe_folder=folder)
+        environment = {**_shape(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
+        count = [] if ranks is None else [str(ranks)]
+        return attach(["bash", str(folder / step.script), *count, *words], cwd=folder, env=environment)
+
+
+def _shape(plan: Plan) -> dict[str, str]:
+    """What sbatch would have set and an allocation leaves out where its options did not say it."""
+    (step,) = plan.steps
+    options = header(plan, step)
+    found = {
+        "SLURM_CPUS_PER_TASK": options.get("cpus-per-task", ""),
+        "SLURM_NTASKS_PER_NODE": options.get("ntasks-per-node", ""),
+    }
+    if "nodes" in options and options.get("ntasks-per-node"):
+        found["SLURM_NTASKS"] = str(int(options["nodes"]) * int(options["ntasks-per-node"]))
+    return {name: value for name, value in found.items() if value}
+
+
+def _free(folder: Path) -> Path:
+    """A folder that no other run has: NAME.run, NAME.run-2 ..."""
+    number, found = 1, folder
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found

@@ -1,0 +1,116 @@
+"""recipe status: what became of submitted jobs; when all have ended, the verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from builder.cli.build import show_verdict
+from builder.cli.inputs import verbosity
+from builder.cli.show import columns, show_findings, use_color
+from builder.execute.executor import raise_for
+from builder.execute.jobs.command import follow_command
+from builder.execute.jobs.finish import JobView, finish, is_over, look_at_jobs, read_plan
+from builder.execute.jobs.ledger import read_ledger
+from builder.execute.jobs.refusal import hopeless
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.names import PLAN_FILE, plan_folder
+from builder.execute.progress import choose_progress, duration
+from builder.execute.report_file import read_report
+from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
+
+
+@click.command("status")
+@click.argument("place", metavar="[FOLDER|IMAGE]", default=".", type=click.Path(path_type=Path))
+@click.option("--follow", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
+@click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
+@verbosity
+def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, no_color: bool) -> None:
+    """Say how the jobs are doing that were submitted from a plan folder, or for an image.
+
+    When all have ended it judges what they left, puts the image into its place, writes report.json and leaves with the
+    verdict's exit code, however often it is called. Leaves with 7 while jobs wait or run.
+    """
+    folder = folder_of(place)
+    ledger = read_ledger(folder)
+    if ledger is None:
+        message = f"nothing was submitted from '{folder}'"
+        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
+    slurm, plan = Slurm(os.environ), read_plan(folder)
+    if cancel:
+        slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
+    views = look_at_jobs(ledger, folder=folder, slurm=slurm)
+    if not quiet:
+        click.echo(columns(_rows(views)), err=True)
+    if not (follow or ledger.finished or is_over(plan, views)):
+        raise UnfinishedError(*_open(views, folder=folder))
+    if ledger.kind == "run":
+        _run_ended(folder)
+        return
+    report = read_report(folder) if ledger.finished else None
+    if report is None:
+        color = use_color(wanted=not no_color)
+        progress = choose_progress(
+            sys.stderr, verbose=bool(verbose), quiet=quiet or not follow, color=color, environment=dict(os.environ)
+        )
+        report = finish(folder, environment=os.environ, progress=progress)
+    show_verdict(quiet=quiet)(report)
+    raise_for(report)
+    click.echo(ledger.output)
+
+
+def _run_ended(folder: Path) -> None:
+    """Show what a command said, and leave with its exit code."""
+    end = follow_command(
+        folder, environment=os.environ, on_line=click.echo, note=lambda text: click.echo(text, err=True)
+    )
+    if end.finding is not None:
+        show_findings([end.finding])
+    if end.exit_code:
+        raise click.exceptions.Exit(end.exit_code)
+
+
+def folder_of(place: Path) -> Path:
+    """The plan folder that a path means: itself, or the one beside an image."""
+    for folder in (place, plan_folder(place)):
+        if (folder / PLAN_FILE).is_file():
+            return folder
+    message = f"'{place}' is neither a plan folder nor an image with one beside it"
+    fix = "name the folder that ends in .plan, or the image"
+    raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
+
+
+def _rows(views: tuple[JobView, ...]) -> list[list[str]]:
+    return [["step", "job", "state", "log"], *([view.step, view.job, _state(view), view.log] for view in views)]
+
+
+def _state(view: JobView) -> str:
+    if view.over and view.record is not None:
+        how = view.record.reason or ("ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}")
+        return f"{how} after {duration(view.record.seconds)}"
+    if view.state is None:
+        return "Slurm does not answer"
+    if view.state.stage == "waiting":
+        reason = view.state.reason.strip("()")
+        return "waits" + (f" ({reason})" if reason not in ("", "None") else "")
+    if view.state.stage == "running":
+        return f"runs on {view.state.nodes}"
+    return view.state.word.lower().replace("_", " ") or "unknown to Slurm"
+
+
+def _open(views: tuple[JobView, ...], *, folder: Path) -> list[Finding]:
+    left = [view for view in views if not view.over]
+    never = [
+        finding
+        for view in left
+        if view.state is not None and view.state.stage == "waiting"
+        if (finding := hopeless(view.state.reason, step=view.step, job=view.job)) is not None
+    ]
+    if never:
+        return never
+    named = ("job " if len(left) == 1 else "jobs ") + ", ".join(view.job for view in left)
+    fix = f"ask again later, or `recipe status --follow {folder}`; --cancel ends them"
+    return [Finding(code="jobs-open", message=f"{named} not at the end yet", fix=fix, level="note")]

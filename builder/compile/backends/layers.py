@@ -1,0 +1,94 @@
+"""SIF layers: the base image as it is, and squashfs layers that the runtime mounts over it."""
+
+from __future__ import annotations
+
+import json
+
+from builder.compile.build import Build, size_gib
+from builder.compile.content import base_check, base_reference, expected, image_copies, image_files, image_name
+from builder.compile.render import verbatim
+from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
+from builder.model.finding import Finding, Place
+from builder.model.plan import Copy, Expanding, File, Step
+from builder.model.target import Target
+
+FIX = "use --backend apptainer, which makes one flat image, or another backend of the site"
+SCRIPT = "1-build-image.sh"
+
+
+def findings(target: Target) -> tuple[Finding, ...]:
+    """What layers cannot do yet, and what is not known of the site's runtime."""
+    found = []
+    recipe, site = target.recipe, target.site
+    if target.environment.place == "conda":
+        message = "a conda environment cannot be a layer yet"
+        found.append(Finding(code="layers-conda", message=message, at=Place(file=recipe.file), fix=FIX))
+    if site.runtime.layers == "no":
+        message = f"{site.runtime.command} on '{site.name}' does not mount layers"
+        found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=FIX))
+    elif site.runtime.layers == "unknown":
+        message = f"nobody has seen {site.runtime.command} on '{site.name}' mount the layers of an image"
+        fix = "if the smoke test there does not find the packages, " + FIX
+        at = Place(key="runtime.layers")
+        found.append(Finding(code="layers-unproven", message=message, at=at, fix=fix, level="warning"))
+    return tuple(found)
+
+
+def plan(target: Target) -> Build:
+    """The description of the layers, the program that makes them and the script that calls it."""
+    name = image_name(target)
+    image = f"{name}.sif"
+    files = [
+        File(path="engine.sh", text=verbatim("engine.sh")),
+        File(path="layers.json", text=description(target, image=image)),
+        File(path=SCRIPT, text=build_script(target, image=image), executable=True),
+        *image_files(target),
+    ]
+    job = build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
+    step = Step(
+        name="build-image",
+        kind="build",
+        why=f"build {image} from {target.base.reference} and layers",
+        script=SCRIPT,
+        produces=(image,),
+        programs=("|".join(runtime_command(target)), "mksquashfs", "unsquashfs"),
+        space_gib=size_gib(target),
+        batch=job[0].path if job else "",
+    )
+    copies = (*image_copies(target), Copy(source="layering", path="layering", bundled=True))
+    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=copies)
+
+
+def description(target: Target, *, image: str) -> str:
+    """`layers.json`: what the stand-alone program has to know besides the files of `image/`."""
+    environment = target.environment
+    document = {
+        "image": image,
+        "base": base_reference(target),
+        "place": environment.place,
+        "machine": target.site.node.arch,
+        "zstd": target.site.runtime.zstd == "yes",
+        "python": environment.python or "" if environment.place == "venv" and target.base.python is None else "",
+        "expect": expected(target),
+        "tool": target.context.tool,
+    }
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def build_script(target: Target, *, image: str) -> str:
+    """The script of the build step."""
+    build = target.site.build
+    lines = [
+        call("pick_runtime", *runtime_command(target)),
+        "pick_python",
+        *proxy_lines(target),
+        "clear_binds",
+        *base_check(target),
+        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        "inside_build",
+        f'"$python" -B layering build layers.json --runtime "$runtime" --output {image}.part -- "${{build_binds[@]}}"',
+        call("put_in_place", f"{image}.part", image),
+    ]
+    title = f"Builds {image} from layers: the base image as it is, and what the recipe adds."
+    modules = (*target.site.runtime.modules, *build.modules, *build.backend_modules.get("layers", ()))
+    return step_script(target, title=title, modules=modules, lines=lines)

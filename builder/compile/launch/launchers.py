@@ -1,0 +1,91 @@
+"""The launchers of the field: each gives what a job prepares once, and the line that starts its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from builder.compile import shell
+from builder.compile.launch.shape import is_whole, ranks_per_node
+from builder.model.plan import Expanding, Word
+from builder.model.site import Job, Launcher, Purpose
+from builder.model.target import Target
+
+Lines = list[str]
+RANK = ["bash", "run/rank.sh"]
+
+
+def _call(words: list[Word]) -> Lines:
+    return f'{shell.command([*words, *RANK])} "$@"'.splitlines()
+
+
+def _cores(job: Job) -> list[Word]:
+    """srun does not take --cpus-per-task over from the job since Slurm 22.05."""
+    return [Expanding("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
+
+
+def _srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+    launch = target.site.launch
+    words: list[Word] = ["srun"]
+    if is_bound(target, job):
+        words.append(f"--cpu-bind=mask_cpu:{','.join(launch.cpu_masks)}")
+    words += launch.one_gpu_options if purpose == "gpu" and launch.one_gpu_options else launch.options
+    return [], _call([*words, *_cores(job)])
+
+
+def _srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+    del purpose
+    words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options, *_cores(job)]
+    return [f"export RECIPE_RANKS={ranks_per_node(target, job)}"], _call(words)
+
+
+def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+    """Hydra, Intel MPI's launcher, which is told the hosts and the ranks of each."""
+    del purpose
+    before = [
+        "# Hydra starts one process a node by srun, which would bind it, and all ranks with it, to the cores of one.",
+        "export SLURM_CPU_BIND=none",
+        'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)',
+        *_devices(target, job),
+    ]
+    before.append("world=$((tasks * SLURM_JOB_NUM_NODES))")
+    words: list[Word] = ["mpiexec", "-n", Expanding("${world}"), "-ppn", Expanding("${tasks}")]
+    return before, _call([*words, "--hosts", Expanding("${hosts}"), *target.site.launch.options])
+
+
+def _devices(target: Target, job: Job) -> Lines:
+    """The ranks of a node. The scheduler counts cards; ranks take stacks (FLAT) or cards (COMPOSITE)."""
+    gpu, tasks = target.site.gpu, job.tasks_per_node
+    hierarchy = target.site.launch.device_hierarchy
+    if gpu is None or not hierarchy:
+        return [f"tasks={tasks}"]
+    stacks = max(1, gpu.devices // gpu.scheduled)
+    return [
+        f"export ZE_FLAT_DEVICE_HIERARCHY=${{ZE_FLAT_DEVICE_HIERARCHY:-{hierarchy}}}",
+        "case $ZE_FLAT_DEVICE_HIERARCHY in",
+        f"    FLAT) tasks={tasks} ;; # a rank a stack, {stacks} of them a card",
+        f"    COMPOSITE) tasks={-(-tasks // stacks)} ;; # a rank a card",
+        '    *) fail "ZE_FLAT_DEVICE_HIERARCHY is \\"$ZE_FLAT_DEVICE_HIERARCHY\\": write FLAT or COMPOSITE" ;;',
+        "esac",
+        'ZE_AFFINITY_MASK=$(seq -s , 0 "$((tasks - 1))")',
+        "export ZE_AFFINITY_MASK",
+        "threads=$((${SLURM_CPUS_ON_NODE:-$tasks} / tasks))",
+        "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((threads > 0 ? threads : 1))}",
+    ]
+
+
+def _plain(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+    del target, job, purpose
+    return [], ['bash run/rank.sh "$@"']
+
+
+def is_bound(target: Target, job: Job) -> bool:
+    """Whether the site's CPU masks hold for a job: on whole nodes only, where the job owns every core."""
+    return job.bind and bool(target.site.launch.cpu_masks) and is_whole(target, job)
+
+
+LAUNCHERS: Mapping[Launcher, Callable[[Target, Job, Purpose], tuple[Lines, Lines]]] = {
+    "srun": _srun,
+    "srun-torchrun": _srun_torchrun,
+    "mpiexec": _mpiexec,
+    "plain": _plain,
+}

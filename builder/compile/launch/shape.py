@@ -1,0 +1,143 @@
+"""The shape of a job: nodes, devices and ranks, adapted from the shapes that the site's file describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from builder.model.finding import ConfigError, Finding
+from builder.model.site import Job, Purpose
+from builder.model.target import Target
+
+_MEMORY = re.compile(r"(\d+)([KMGT]?)")
+_KIB = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}  # a bare number is MiB for Slurm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a job has: devices of a node as ranks count them (0 on CPU sites), ranks on each node."""
+
+    nodes: int
+    devices: int
+    ranks_per_node: int
+
+
+def shape(target: Target, job: Job) -> Shape:
+    """The shape of a job of a target's site."""
+    return Shape(nodes=job.nodes, devices=job.devices, ranks_per_node=ranks_per_node(target, job))
+
+
+def ranks_per_node(target: Target, job: Job) -> int:
+    """How many ranks a job starts on each node; torchrun starts one a device, the others one a task."""
+    return max(1, job.devices) if target.site.launch.launcher == "srun-torchrun" else job.tasks_per_node
+
+
+def is_whole(target: Target, job: Job) -> bool:
+    """Whether a job has its nodes to itself: it takes all that a node has, or the site gives nothing less."""
+    site = target.site
+    if site.scheduler.whole_nodes or "exclusive" in job.options:
+        return True
+    if site.gpu is not None:
+        return job.devices == site.gpu.devices
+    return (
+        site.node.usable_cores is not None and job.tasks_per_node * (job.cpus_per_task or 0) >= site.node.usable_cores
+    )
+
+
+def shape_of(target: Target, *, nodes: int | None, devices: int | None) -> tuple[Purpose, Job]:
+    """Pick and adapt the site's job for so many nodes and devices of each; neither given: one device of one node.
+
+    `devices` counts as ranks do (a GCD, a stack). Raises ConfigError where the site has no such shape.
+    """
+    site, jobs = target.site, target.site.scheduler.jobs
+    if site.scheduler.kind == "none":
+        raise _refused(f"'{site.name}' has no scheduler: it has no jobs", "run the command on this machine")
+    for what, count in (("nodes", nodes), ("devices", devices)):
+        if count is not None and count < 1:
+            raise _refused(f"a job of {count} {what}", "give at least 1")
+    most = site.gpu.devices if site.gpu else 0
+    if devices is not None and devices > most:
+        here = f"a node of '{site.name}' has {most} devices, not {devices}" if most else f"'{site.name}' has no GPUs"
+        raise _refused(here, f"ask for 1 to {most}, on more nodes" if most else "leave the number of GPUs out")
+    if nodes is not None and nodes > 1:
+        return "nodes", _of_several(target, nodes=nodes, devices=devices)
+    if nodes is None and devices in (None, 1):
+        return "gpu", _named(target, "gpu")
+    if devices is None or devices == most:
+        return "node", _named(target, "node")
+    if devices == 1 and "gpu" in jobs:
+        return "gpu", jobs["gpu"]
+    return "node", part_of_node(target, devices=devices)
+
+
+def _of_several(target: Target, *, nodes: int, devices: int | None) -> Job:
+    """Several nodes; fewer devices than they have leave the rest idle, and the CPU masks do not hold."""
+    site = target.site
+    job = replace(_named(target, "nodes"), nodes=nodes)
+    if devices is None or site.gpu is None or devices == site.gpu.devices:
+        return job
+    if site.scheduler.several_whole:
+        message = f"a job of {nodes} nodes of '{site.name}' takes all {site.gpu.devices} devices of each"
+        raise _refused(message, "leave the number of GPUs out, or ask for one node")
+    return _scaled(target, job, devices=devices, one=job, share=devices / site.gpu.devices)
+
+
+def part_of_node(target: Target, *, devices: int) -> Job:
+    """A part of one node: as many shares of cores and memory as devices, without CPU masks."""
+    jobs = target.site.scheduler.jobs
+    if "gpu" in jobs:
+        # Parts come from the partition that gives one device.
+        whole = jobs.get("node", jobs["gpu"])
+        one = replace(jobs["gpu"], minutes=max(whole.minutes, jobs["gpu"].minutes))
+        return _scaled(target, one, devices=devices, one=whole, share=float(devices))
+    node = _named(target, "node")
+    assert target.site.gpu is not None, "devices were asked for"
+    return _scaled(target, node, devices=devices, one=node, share=devices / target.site.gpu.devices)
+
+
+def _scaled(target: Target, job: Job, *, devices: int, one: Job, share: float) -> Job:
+    """A job with other devices: tasks, cores and cards follow; memory is multiplied by `share`.
+
+    `one` is the job whose cores for a rank are taken.
+    """
+    gpu = target.site.gpu
+    assert gpu is not None, "devices were asked for"
+    cores = one.cpus_per_task
+    tasks = devices
+    if target.site.launch.launcher == "srun-torchrun":
+        tasks = 1
+        cores = cores * devices // max(1, one.devices) if cores else None
+    stacks = max(1, gpu.devices // gpu.scheduled)
+    return replace(
+        job,
+        tasks_per_node=tasks,
+        cpus_per_task=cores,
+        gpus=-(-devices // stacks),
+        devices=devices,
+        bind=False,
+        options=_memory(job.options, share=share),
+    )
+
+
+def _memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
+    """Options with the share of memory; `mem-per-gpu` and `mem-per-cpu` follow by themselves."""
+    scaled = dict(options)
+    found = _MEMORY.fullmatch(scaled.get("mem", ""))
+    if found is not None and int(found[1]):
+        mebibytes = int(int(found[1]) * _KIB[found[2]] * share) // 1024
+        scaled["mem"] = f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
+    return scaled
+
+
+def _named(target: Target, purpose: Purpose) -> Job:
+    jobs = target.site.scheduler.jobs
+    if purpose not in jobs:
+        has = ", ".join(name for name in ("gpu", "node", "nodes") if name in jobs) or "none"
+        message = f"the file of '{target.site.name}' describes no job '{purpose}'"
+        raise _refused(message, f"it describes: {has}; add the job to a site of your own")
+    return jobs[purpose]
+
+
+def _refused(message: str, fix: str) -> ConfigError:
+    return ConfigError(Finding(code="launch-shape", message=message, fix=fix))

@@ -1,0 +1,87 @@
+"""Figures that are worked out of a workload's result: step time, throughput, parts of its time, bandwidths."""
+
+from __future__ import annotations
+
+from builder.compile.page.words import duration, figure, size
+from builder.model.results import Results, Transfer, WorkloadResult
+
+# What a part of a workload's time is called; one that is not here is called by its own name.
+PARTS = {
+    "exec_to_python": "exec to Python",
+    "import_torch": "import torch",
+    "import": "import torch",
+    "first_device": "first device",
+    "first_step": "first step",
+    "data": "data",
+    "train": "training",
+    "test": "test",
+}
+OTHER = "other"
+STARTUP = ("exec_to_python", "import_torch", "import", "first_device", "first_step")
+FIRST_STEP = "exec_to_first_step"  # a sum of parts
+KEY_SIZE = 128 << 20  # bytes: the size at which sites give what they expect
+
+
+def step_seconds(workload: WorkloadResult) -> float | None:
+    """Seconds of one optimizer step."""
+    train, steps = workload.seconds.get("train"), workload.training.steps
+    return train / steps if train is not None and steps else None
+
+
+def throughput(workload: WorkloadResult) -> float | None:
+    """Images a second over all ranks."""
+    train, images = workload.seconds.get("train"), workload.training.images
+    return images / train if train and images is not None else None
+
+
+def import_seconds(results: Results) -> float | None:
+    """Seconds of `import torch`: the startup workload's, else the first that another has measured."""
+    for keys in (("import_torch",), ("import",)):
+        for workload in results.workloads:
+            for key in keys:
+                if key in workload.seconds:
+                    return workload.seconds[key]
+    return None
+
+
+def parts(workload: WorkloadResult) -> tuple[tuple[str, float], ...]:
+    """The parts of a workload's time in the order they were spent, and what of the total they leave."""
+    known = [(PARTS[key], workload.seconds[key]) for key in PARTS if key in workload.seconds]
+    rest = workload.seconds.get("total", 0.0) - sum(seconds for _, seconds in known)
+    if rest < -0.05 * workload.seconds.get("total", 0.0):
+        known = []  # they overlap, and are no parts
+        rest = workload.seconds.get("total", 0.0)
+    return tuple([*known, (OTHER, rest)] if rest > 0 else known)
+
+
+def key_transfer(workload: WorkloadResult) -> Transfer | None:
+    """The transfer to name where one must do: at 128 MiB, else the largest."""
+    measured = [transfer for transfer in workload.sweep if transfer.busbw is not None]
+    return next((one for one in measured if one.size == KEY_SIZE), measured[-1] if measured else None)
+
+
+def summary(workload: WorkloadResult) -> str:
+    """One workload's numbers in a line."""
+    training, said = workload.training, list[str]()
+    if workload.name == "probe" and workload.ranks:
+        hosts = len({rank.host for rank in workload.ranks})
+        said.append(f"{len(workload.ranks)} ranks on {hosts} {'host' if hosts == 1 else 'hosts'}")
+    if training.accuracy is not None:
+        said.append(f"accuracy {figure(training.accuracy)}")
+    if training.first_loss is not None and training.last_loss is not None:
+        said.append(f"loss {figure(training.first_loss)} to {figure(training.last_loss)}")
+    step = step_seconds(workload)
+    if step is not None:
+        said.append(f"{duration(step)} a step")
+    transfer = key_transfer(workload)
+    if transfer is not None:
+        floor = dict(workload.floors).get(transfer.size)
+        limit = f" (floor {figure(floor)})" if floor is not None else ""
+        said.append(f"busbw {figure(transfer.busbw)} GB/s at {size(transfer.size)}{limit}")
+    if workload.pi is not None:
+        said.append(f"pi {workload.pi:.10f}")
+    if training.accuracy is None:
+        said += [f"{PARTS[key]} {duration(workload.seconds[key])}" for key in STARTUP if key in workload.seconds]
+    if FIRST_STEP in workload.seconds:
+        said.append(f"first step after {duration(workload.seconds[FIRST_STEP])}")
+    return ", ".join([*said, *filter(None, [workload.error])])

@@ -1,0 +1,105 @@
+"""What is inside an image as a CycloneDX 1.5 bill of materials: the same contents give the same bytes.
+
+https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from builder.model.contents import Contents, Package
+
+VERSION = "1.5"
+OURS = ("recipe.name", "recipe.digest", "recipe.lock", "recipe.site", "recipe.tool")
+
+
+def sbom(contents: Contents, *, name: str, tool: str) -> str:
+    """Write the bill of materials of an image; it has no time in it, and its number is made from its content."""
+    components = _components(contents)
+    image = {"type": "container", "bom-ref": "image", "name": name, "properties": _properties(contents)}
+    program, _, version = tool.partition(" ")
+    document: dict[str, Any] = {
+        "bomFormat": "CycloneDX",
+        "specVersion": VERSION,
+        "version": 1,
+        "metadata": {
+            "tools": {"components": [{"type": "application", "name": program or "recipe", "version": version}]},
+            "component": image,
+        },
+        "components": components,
+        "dependencies": [{"ref": "image", "dependsOn": [item["bom-ref"] for item in components]}],
+    }
+    number = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    # A UUID of version 8 (RFC 9562): its bits are those of a digest.
+    uuid = f"{number[:8]}-{number[8:12]}-8{number[13:16]}-8{number[17:20]}-{number[20:32]}"
+    document["serialNumber"] = f"urn:uuid:{uuid}"
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _properties(contents: Contents) -> list[dict[str, str]]:
+    pairs = [(f"recipe:{name.partition('.')[2]}", contents.labels[name]) for name in OURS if name in contents.labels]
+    pairs += [("recipe:base", base_uri(contents.base))] if contents.base else []
+    for build in contents.torch:
+        fields = (("torch", build.version), ("cuda", build.cuda), ("hip", build.hip), ("xpu", build.xpu))
+        pairs += [(f"recipe:{name}", value) for name, value in fields if value]
+    pairs += [("recipe:unknown", line) for line in contents.unknown]
+    return [{"name": name, "value": value} for name, value in sorted(set(pairs))]
+
+
+def _components(contents: Contents) -> list[dict[str, Any]]:
+    """One for each package; a package in several places is one."""
+    found: dict[str, list[Package]] = {}
+    for package in contents.packages:
+        found.setdefault(purl(package, distribution=contents.distribution), []).append(package)
+    return [_component(name, packages) for name, packages in sorted(found.items())]
+
+
+def _component(ref: str, packages: list[Package]) -> dict[str, Any]:
+    first = max(packages, key=lambda package: (package.license, package.sha256))
+    entry: dict[str, Any] = {"type": "library", "bom-ref": ref, "purl": ref, "name": first.name}
+    if first.version:
+        entry["version"] = first.version
+    if first.license:
+        entry["licenses"] = [{"license": {"name": first.license}}]
+    if first.sha256:
+        entry["hashes"] = [{"alg": "SHA-256", "content": first.sha256}]
+    places = sorted({package.place for package in packages if package.place})
+    if places:
+        entry["properties"] = [{"name": "recipe:place", "value": place} for place in places]
+    return entry
+
+
+def purl(package: Package, *, distribution: str = "") -> str:
+    """The address of a package as other tools write it; `distribution` is the image's, as in "debian 12"."""
+    vendor, _, release = distribution.partition(" ")
+    name, namespace = package.name, ""
+    more: list[tuple[str, str]] = []
+    if package.kind == "pip":
+        kind, name = "pypi", name.lower().replace("_", "-")
+    elif package.kind == "conda":
+        kind = "conda"
+        more = [("build", package.build), ("channel", package.channel), ("subdir", package.subdir)]
+    else:
+        kind, namespace = package.kind, vendor or "unknown"
+        more = [("arch", package.arch), ("distro", f"{vendor}-{release}" if vendor and release else "")]
+    path = "/".join(_quoted(part) for part in (kind, namespace, name) if part)
+    version = f"@{_quoted(package.version)}" if package.version else ""
+    return f"pkg:{path}{version}{_query(more)}"
+
+
+def _query(pairs: Iterable[tuple[str, str]]) -> str:
+    words = "&".join(f"{name}={_quoted(value)}" for name, value in sorted(pairs) if value)
+    return f"?{words}" if words else ""
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe=":")
+
+
+def base_uri(base: str) -> str:
+    """A base image; of a file only its name: folders tell of users."""
+    return f"file:{base.rpartition('/')[2]}" if base.startswith("/") else base

@@ -1,0 +1,159 @@
+# A job's record: jobs/JOBID.json, which says how the job ended, whole or not at all; sourced by the job scripts.
+# The job script runs a second time as a child of its first run, which waits for it and writes the record, however it
+# ends: by itself, by scancel, or near the time limit, when Slurm sends SIGTERM (#SBATCH --signal in each job script).
+# shellcheck shell=bash
+
+# record_job SELF PURPOSE SHAPE SCRIPT NOTICE BY [ARGUMENT...]: returns in the child and never in the first run.
+# SELF is the job script as it runs, SCRIPT its path in the plan folder; SIGTERM comes NOTICE seconds before the limit;
+# BY is srun where that starts the work: Slurm then tells the tasks when they are asked to end.
+record_job() {
+    job_id=${SLURM_JOB_ID:-here-$$} job_notice=$5 job_by=$6 job_folder=jobs
+    # A plan folder that cannot be written keeps its records with the results.
+    if [ -n "${RECIPE_RESULTS:-}" ] && [ ! -w . ]; then job_folder=$RECIPE_RESULTS/jobs; fi
+    if [ "${recorded_by:-}" = "$PPID" ]; then
+        unset recorded_by
+        return 0
+    fi
+    case $job_folder in
+        /*) export RECIPE_STOP=$job_folder/.$job_id.stop ;;
+        *) export RECIPE_STOP=$PWD/$job_folder/.$job_id.stop ;;
+    esac
+    job_purpose=$2 job_shape=$3 job_script=$4 job_reason="" job_signalled="" job_code=0
+    job_started=$(date +%s)
+    # Of a run before Slurm started the job again.
+    rm -f "$job_folder/$job_id.json" "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
+    set -- "$1" "${@:7}"
+    start_child "$@"
+    trap job_stopped TERM INT HUP
+    while :; do
+        job_signalled="" job_before=$job_code job_code=0
+        wait "$job_child" || job_code=$?
+        if [ -z "$job_signalled" ]; then break; fi
+    done
+    # A child that ended while the signal was dealt with has no code any more (bash 5.2 says -1 or 127).
+    if [ "$job_code" -lt 0 ] || { [ "$job_code" -eq 127 ] && [ "$job_before" -ne 0 ]; }; then job_code=$job_before; fi
+    trap '' TERM INT HUP
+    if [ -z "$job_reason" ]; then job_reason=$(cat "$job_folder/.$job_id.reason" 2>/dev/null) || true; fi
+    # Tasks that were told to end near the limit end with 128 + 15.
+    if [ "$job_code" -eq 143 ] && [ -z "$job_reason" ] && near_limit; then job_reason="time limit"; fi
+    rm -f "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
+    write_record
+    exit "$job_code"
+}
+
+# say_reason TEXT: for the child: why the job ends as it does, where its exit code does not say it.
+say_reason() {
+    mkdir -p "$job_folder" && printf '%s' "$1" >"$job_folder/.$job_id.reason" || true
+}
+
+# start_child SCRIPT ARGUMENT...: in a process group of its own, so that all of it can be ended, unless someone sits here.
+start_child() {
+    if [ -t 0 ]; then
+        recorded_by=$$ bash "$@" <&0 &
+        job_child=$!
+        return
+    fi
+    set -m
+    recorded_by=$$ bash "$@" </dev/null &
+    job_child=$!
+    set +m
+}
+
+# What SIGTERM means is known by Slurm; the record is written at once, since nobody says how long this job still lives.
+job_stopped() {
+    local state why left
+    job_signalled=yes
+    if [ -z "$job_reason" ]; then
+        read -r state left why < <(job_state) || true
+        case "$state $why" in
+            *TimeLimit*) job_reason="time limit" ;;
+            PREEMPTED*) job_reason="preempted" ;;
+            RUNNING*) if in_notice "$left"; then job_reason="time limit"; else job_reason="ended by a signal"; fi ;;
+            *) job_reason="cancelled" ;;
+        esac
+    fi
+    job_code=143
+    write_record
+    if [ "$job_reason" = "time limit" ] && tell_work; then return 0; fi
+    kill -TERM -- "-$job_child" 2>/dev/null || kill -TERM "$job_child" 2>/dev/null || true
+}
+
+# heed_stop: for work that looks for the file $RECIPE_STOP and then ends by itself.
+heed_stop() {
+    if [ -n "${RECIPE_STOP:-}" ]; then mkdir -p "${RECIPE_STOP%/*}" && : >"$RECIPE_STOP.heeded" || true; fi
+}
+
+# tell_work: the time limit is near. What heeds the file is told by it and has half of the notice: a signal of Slurm's
+# also reaches the process that mounts the image for an unprivileged runtime, and what runs in the image dies of that.
+# Other work of srun's gets the signal from Slurm; false where the process group is still to be told.
+tell_work() {
+    local seconds=$((job_notice / 2))
+    if [ -e "$RECIPE_STOP.heeded" ] && : >"$RECIPE_STOP"; then
+        while kill -0 "$job_child" 2>/dev/null; do
+            if [ "$seconds" -le 0 ]; then break; fi
+            seconds=$((seconds - 1))
+            sleep 1
+        done
+        if ! kill -0 "$job_child" 2>/dev/null; then return 0; fi
+    fi
+    [ "$job_by" = srun ] && scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
+}
+
+# job_state: prints Slurm's word for this job, the time left and the reason it gives; nothing where it does not answer.
+job_state() {
+    [ -n "${SLURM_JOB_ID:-}" ] || return 0
+    timeout 10 squeue --noheader --jobs "$SLURM_JOB_ID" --format "%T %L %r" 2>/dev/null || true
+}
+
+# in_notice LEFT: is that time, as squeue writes it (1-02:03:04), within the notice; Slurm's signal is up to 60 s early.
+in_notice() {
+    local seconds=0 part rest=${1:-}
+    case "$rest" in
+        "" | *[!0-9:-]*)
+            [ -n "${SLURM_JOB_END_TIME:-}" ] || return 1
+            seconds=$((SLURM_JOB_END_TIME - $(date +%s)))
+            ;;
+        *-*) return 1 ;; # days
+        *)
+            while [ -n "$rest" ]; do
+                part=${rest%%:*}
+                seconds=$((seconds * 60 + 10#$part))
+                case "$rest" in *:*) rest=${rest#*:} ;; *) rest="" ;; esac
+            done
+            ;;
+    esac
+    [ "$seconds" -le $((job_notice + 75)) ]
+}
+
+# near_limit: is the time limit of this job near?
+near_limit() {
+    local state why left
+    read -r state left why < <(job_state) || true
+    case "$state $why" in *TimeLimit*) return 0 ;; esac
+    in_notice "$left"
+}
+
+write_record() {
+    local draft=$job_folder/.$job_id.json.$$ log=${SLURM_JOB_NAME:-}-$job_id.log
+    if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then log=${SLURM_JOB_NAME:-}-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.log; fi
+    [ -f "$log" ] || log=""
+    if ! { mkdir -p "$job_folder" && print_record "$log" >"$draft" && mv -f "$draft" "$job_folder/$job_id.json"; }; then
+        rm -f "$draft" 2>/dev/null || true
+        echo "recipe: the record $job_folder/$job_id.json could not be written (exit code $job_code ${job_reason:-})" >&2
+    fi
+}
+
+print_record() {
+    printf '{"schema": 1, "job": %s, "name": %s, "purpose": %s, "script": %s, "exit_code": %d, "reason": %s, ' \
+        "$(json_text "$job_id")" "$(json_text "${SLURM_JOB_NAME:-}")" "$(json_text "$job_purpose")" \
+        "$(json_text "$job_script")" "$job_code" "$(json_text "$job_reason")"
+    printf '"started": %d, "ended": %d, "nodes": %s, "shape": %s, "log": %s}\n' \
+        "$job_started" "$(date +%s)" "$(json_text "${SLURM_JOB_NODELIST:-}")" \
+        "$(if [ -n "$job_shape" ]; then json_text "$job_shape"; else echo null; fi)" "$(json_text "$1")"
+}
+
+json_text() {
+    local text=${1//\\/\\\\}
+    text=${text//\"/\\\"}
+    printf '"%s"' "${text//[[:cntrl:]]/ }"
+}

@@ -1,0 +1,1 @@
+"""Reads what is inside an image, without running it."""

@@ -1,0 +1,168 @@
+"""The files in which package managers write down what is installed, as bytes are given. Nothing here trusts them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from builder.model.contents import Package, TorchBuild, normal
+from builder.model.plain import text
+
+SITE = r"(?P<site>(?:[^/\n]+/)*(?:site|dist)-packages)"
+CONDA = re.compile(r"(?P<prefix>(?:[^/\n]+/)*)conda-meta/(?P<stem>[^/\n]+)\.json")
+PIP = re.compile(rf"{SITE}/(?P<stem>[^/\n]+)\.(?:dist-info/METADATA|egg-info/PKG-INFO|egg-info)")
+TORCH = re.compile(rf"{SITE}/torch/version\.py")
+DPKG = re.compile(r"var/lib/dpkg/status(?:\.d/[^/\n.]+)?")
+RPM = re.compile(r"(?:var/lib|usr/lib/sysimage|usr/share)/rpm/(?:rpmdb\.sqlite|Packages|Packages\.db)")
+APK = "lib/apk/db/installed"
+LABELS, RECORD = ".singularity.d/labels.json", "opt/recipe/recipe.json"
+RELEASES = ("etc/os-release", "usr/lib/os-release")
+# One search decides of hundreds of thousands of paths.
+WANTED = re.compile(
+    "|".join(
+        f"(?:{re.sub('[?]P<[a-z]+>', '?:', form)})"
+        for form in (CONDA.pattern, PIP.pattern, TORCH.pattern, DPKG.pattern, RPM.pattern)
+    )
+    + "|"
+    + "|".join(re.escape(path) for path in (APK, LABELS, RECORD, *RELEASES))
+)
+WORD = 200  # characters of a name or version
+HEADERS = 64 * 1024  # bytes of METADATA in which its fields are looked for
+ASSIGNED = re.compile(
+    r"^(__version__|cuda|hip|xpu)\s*(?::[^=\n]{0,80})?=\s*(?:'([^'\n]{0,200})'|\"([^\"\n]{0,200})\")", re.MULTILINE
+)
+FIELD = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]*(.*)")
+
+
+def word(value: object) -> str:
+    """Return a name or a version as one printable word, credentials left out."""
+    return text(value, limit=WORD).strip()
+
+
+def conda_package(path: str, content: bytes | None) -> Package | None:
+    """One package of conda's records; its file's name says most of it where the content cannot be read."""
+    match = CONDA.fullmatch(path)
+    if match is None or match["stem"] == "history":
+        return None
+    name, version, build = ("", "", *match["stem"].rsplit("-", 2))[-3:]
+    entry = _json(content)
+    sha256 = word(entry.get("sha256"))
+    return Package(
+        kind="conda",
+        name=word(entry.get("name") or name),
+        version=word(entry.get("version") or version),
+        build=word(entry.get("build") or build),
+        channel=_channel(word(entry.get("channel"))),
+        subdir=word(entry.get("subdir")),
+        license=word(entry.get("license")),
+        sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else "",
+        place=word(f"/{match['prefix'].rstrip('/')}"),
+    )
+
+
+def _channel(channel: str) -> str:
+    """https://conda.anaconda.org/conda-forge/linux-64 is conda-forge."""
+    if "://" not in channel:
+        return channel
+    parts = [part for part in urlsplit(channel).path.split("/") if part]
+    if parts and (parts[-1] == "noarch" or re.fullmatch(r"(?:linux|osx|win)-\w+", parts[-1])):
+        parts.pop()
+    return parts[-1] if parts else ""
+
+
+def pip_package(path: str, content: bytes | None) -> Package | None:
+    """One distribution of a site-packages folder; its folder's name says most of it where METADATA cannot be read."""
+    match = PIP.fullmatch(path)
+    if match is None:
+        return None
+    fields = next(paragraphs((content or b"")[:HEADERS]), {})
+    name, _, version = match["stem"].partition("-")
+    return Package(
+        kind="pip",
+        name=word(fields.get("name") or name),
+        version=word(fields.get("version") or re.sub(r"-py\d[\d.]*$", "", version)),
+        license=word(fields.get("license-expression") or ""),
+        place=word(f"/{match['site']}"),
+    )
+
+
+def deb_packages(content: bytes) -> Iterator[Package]:
+    """Return what dpkg's status file lists as installed."""
+    for fields in paragraphs(content):
+        if fields.get("status", "install ok installed").endswith(" installed") and fields.get("package"):
+            name, version = word(fields["package"]), word(fields.get("version", ""))
+            yield Package(kind="deb", name=name, version=version, arch=word(fields.get("architecture", "")))
+
+
+def torch_build(path: str, content: bytes) -> TorchBuild | None:
+    """What torch/version.py says, read and not run."""
+    match = TORCH.fullmatch(path)
+    if match is None:
+        return None
+    source = content[:HEADERS].decode("utf-8", errors="replace")
+    found = {name: word(one or other) for name, one, other in ASSIGNED.findall(source)}
+    return TorchBuild(
+        version=found.get("__version__", ""),
+        cuda=found.get("cuda", ""),
+        hip=found.get("hip", ""),
+        xpu=found.get("xpu", ""),
+        place=word(f"/{match['site']}"),
+    )
+
+
+def paragraphs(content: bytes) -> Iterator[Mapping[str, str]]:
+    """Fields of the paragraphs of a file in Debian's control format, or of an e-mail's header; the first of each."""
+    fields: dict[str, str] = {}
+    for line in content.decode("utf-8", errors="replace").split("\n"):
+        line = line.rstrip("\r")
+        if not line.strip():
+            if fields:
+                yield fields
+            fields = {}
+        elif match := FIELD.match(line):
+            fields.setdefault(match[1].lower(), match[2].strip())
+    if fields:
+        yield fields
+
+
+def release(content: bytes) -> Mapping[str, str]:
+    """Fields of os-release."""
+    lines = content[:HEADERS].decode("utf-8", errors="replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name: word(value.strip("\"' ")) for name, _, value in pairs}
+
+
+def label_table(value: Any, *, most: int = 200) -> dict[str, str]:
+    """Return labels as printable words; what is none is left out."""
+    entries = value.items() if isinstance(value, dict) else ()
+    found = {word(name): text(label) for name, label in entries if isinstance(label, (str, int, float))}
+    return dict(sorted(found.items())[:most])
+
+
+def without_twins(packages: Iterable[Package]) -> tuple[Package, ...]:
+    """Leave out pip's view of what conda has installed, and every second listing; sorted."""
+    unique = set(packages)
+    conda = {(normal(item.name), item.version) for item in unique if item.kind == "conda"}
+    prefixes = tuple(f"{item.place.rstrip('/')}/" for item in unique if item.kind == "conda")
+    kept = [
+        item
+        for item in unique
+        if item.kind != "pip" or (normal(item.name), item.version) not in conda or not item.place.startswith(prefixes)
+    ]
+    return tuple(sorted(kept, key=lambda item: (item.kind, normal(item.name), item.version, item.place, item.build)))
+
+
+def _json(content: bytes | None) -> dict[str, Any]:
+    return table(content) if content else {}
+
+
+def table(content: bytes) -> dict[str, Any]:
+    """Return the object of a JSON text, {} for what is none."""
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return tree if isinstance(tree, dict) else {}

@@ -1,0 +1,209 @@
+"""The files that say what an image holds, out of a squashfs, an archive's layer or a folder; sizes are bounded."""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from builder.execute.contents.packages import RPM, WANTED
+from builder.execute.process import read_output
+from builder.model.finding import Finding, ToolError
+
+FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1
+RPM_LIMIT = 256 * 1024 * 1024
+TOTAL_LIMIT = 512 * 1024 * 1024
+LISTING_LIMIT = 512 * 1024 * 1024  # two million files
+FILES = 50_000
+SECONDS = 300.0
+BATCH = 100_000  # characters of a command line
+LINE = re.compile(
+    r"^(?P<type>[-dlcbps])\S{9} \d+/\d+ +(?:(?P<size>\d+)|(?P<major>\d+), *(?P<minor>\d+)) "
+    r"\d{4}-\d\d-\d\d \d\d:\d\d squashfs-root/(?P<path>.*)$"
+)
+
+
+class Tree(Protocol):
+    """One layer: the wanted files with their sizes in bytes, and the paths that it hides in the layers below."""
+
+    @property
+    def files(self) -> Mapping[str, int]: ...
+
+    @property
+    def hidden(self) -> frozenset[str]: ...
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]: ...
+
+
+def wanted(path: str, size: int) -> bool:
+    """Say whether a file is one of those we read, and not too large for one."""
+    return size <= (RPM_LIMIT if RPM.fullmatch(path) else FILE_LIMIT) and WANTED.fullmatch(path) is not None
+
+
+@dataclass(kw_only=True)
+class Squashfs:
+    """A squashfs at an offset of a file; read by squashfs-tools, the engines' own."""
+
+    image: Path
+    offset: int
+    environment: Mapping[str, str]
+    files: dict[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+
+    def list(self) -> bool:
+        """List it; False where it cannot be."""
+        output = self._ask("-lln", str(self.image), limit=LISTING_LIMIT)
+        if output is None:
+            return False
+        hidden = set()
+        for line in output.decode("utf-8", errors="replace").split("\n"):
+            if not (line[:1] == "c" or (line[:1] == "-" and _LIKELY.search(line))):
+                continue
+            match = LINE.match(line)
+            if match is None:
+                continue
+            if match["type"] == "c":
+                if match["major"] == match["minor"] == "0":  # a whiteout of overlayfs
+                    hidden.add(match["path"])
+            elif match["size"] and len(self.files) < FILES and wanted(match["path"], int(match["size"])):
+                self.files[match["path"]] = int(match["size"])
+        self.hidden = frozenset(hidden)
+        return True
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Read files in few calls: their contents come as one stream, which the sizes divide."""
+        found: dict[str, bytes] = {}
+        batches = [list(batch) for batch in _batches(paths)]
+        calls = len(batches) + 64  # a listing can be deceived by a file name with a line break; not forever
+        while batches and calls:
+            batch, calls = batches.pop(), calls - 1
+            total = sum(self.files[path] for path in batch)
+            content = self._ask("-no-wildcards", "-cat", str(self.image), *batch, limit=total)
+            if content is not None and len(content) == total:
+                at = 0
+                for path in batch:
+                    found[path] = content[at : at + self.files[path]]
+                    at += self.files[path]
+            elif len(batch) > 1:
+                half = len(batch) // 2
+                batches += [batch[:half], batch[half:]]
+        return found
+
+    def _ask(self, *words: str, limit: int) -> bytes | None:
+        argv = ["unsquashfs", "-o", str(self.offset), *words]
+        return read_output(argv, env={**self.environment, "LC_ALL": "C.UTF-8"}, limit=limit, timeout=SECONDS)
+
+
+_LIKELY = re.compile(r"-packages/|conda-meta/|/rpm/|/dpkg/|/apk/|os-release|labels\.json|recipe\.json")
+
+
+def _batches(paths: Sequence[str]) -> Iterable[Sequence[str]]:
+    start = length = 0
+    for at, path in enumerate(paths):
+        length += len(path.encode()) + 1
+        if length > BATCH and at > start:
+            yield paths[start:at]
+            start, length = at, 0
+    if paths[start:]:
+        yield paths[start:]
+
+
+@dataclass(kw_only=True)
+class Archive:
+    """A layer of a docker-archive: a tar file inside a tar file, perhaps compressed."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def take(self, layer: tarfile.TarFile, *, room: int) -> None:
+        """Read all that is wanted while passing by; raises tarfile.TarError, OSError, EOFError and zlib.error."""
+        hidden = set()
+        for member in layer:
+            path = member.name.removeprefix("./").lstrip("/")
+            folder, _, name = path.rpartition("/")
+            if name == ".wh..wh..opq":
+                hidden.add(f"{folder}/")
+            elif name.startswith(".wh."):
+                hidden.add(f"{folder}/{name[4:]}".lstrip("/"))
+            elif member.isreg() and len(self.files) < FILES and wanted(path, member.size) and member.size <= room:
+                stream = layer.extractfile(member)
+                self.contents[path] = stream.read() if stream else b""
+                self.files[path] = member.size
+                room -= member.size
+            layer.members = []  # type: ignore[attr-defined]  # a list that grows with every file of the image
+        self.hidden = frozenset(hidden)
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Give what was read."""
+        return {path: self.contents[path] for path in paths if path in self.contents}
+
+
+@dataclass(kw_only=True)
+class Folder:
+    """A folder that is a root file system, or a part of one; links are not followed."""
+
+    root: Path
+    files: dict[str, int] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
+
+    def list(self) -> bool:
+        """List it."""
+        for folder, _, names in os.walk(self.root):
+            below = os.path.relpath(folder, self.root)
+            for name in names:
+                path = name if below == "." else f"{below}/{name}"
+                full = Path(folder, name)
+                if WANTED.fullmatch(path) and not full.is_symlink() and full.is_file():
+                    size = full.stat().st_size
+                    if len(self.files) < FILES and wanted(path, size):
+                        self.files[path] = size
+        return True
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """Read files; what cannot be read is left out."""
+        found = {}
+        for path in paths:
+            try:
+                with Path(self.root, path).open("rb") as file:
+                    found[path] = file.read(FILE_LIMIT if not RPM.fullmatch(path) else RPM_LIMIT)
+            except OSError:
+                continue
+        return found
+
+
+def read_all(trees: Sequence[Tree]) -> Mapping[str, bytes | None]:
+    """Every wanted file as the image shows it: the last layer wins; None for one that could not be read."""
+    owner: dict[str, Tree] = {}
+    for tree in trees:
+        for path in [path for path in owner if _is_hidden(path, tree.hidden)]:
+            del owner[path]
+        owner |= dict.fromkeys(tree.files, tree)
+    found: dict[str, bytes | None] = dict.fromkeys(sorted(owner))
+    room = TOTAL_LIMIT
+    for tree in trees:
+        own = []
+        for path in sorted(path for path, its in owner.items() if its is tree):
+            if tree.files[path] <= room:
+                room -= tree.files[path]
+                own.append(path)
+        found |= tree.read(own)
+    return found
+
+
+def _is_hidden(path: str, hidden: frozenset[str]) -> bool:
+    if not hidden:
+        return False
+    parts = path.split("/")
+    parents = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    return path in hidden or any(parent in hidden or f"{parent}/" in hidden for parent in parents)
+
+
+def no_unsquashfs() -> ToolError:
+    """Make the error for a machine without squashfs-tools."""
+    message = "'unsquashfs' is not on PATH, and the file system of the image is read with it"
+    return ToolError(Finding(code="no-program", message=message, fix="install squashfs-tools"))

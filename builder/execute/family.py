@@ -1,0 +1,60 @@
+"""Which processes belong together: by session, by a mark in their environment, by descent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def members_of(leader: int | None, *, mark: bytes) -> set[int]:
+    """Find the live processes that a session's leader has started; a negative number is a whole group."""
+    if not Path("/proc/self/stat").exists():  # no Linux: only what stayed in the group
+        return _group(leader)
+    return _family(leader, mark=mark)
+
+
+def _group(leader: int | None) -> set[int]:
+    if leader is None:
+        return set()
+    try:
+        os.killpg(leader, 0)
+    except (ProcessLookupError, PermissionError):
+        return set()
+    return {-leader}
+
+
+def _family(leader: int | None, *, mark: bytes) -> set[int]:
+    """The live processes of a session, those that carry the mark in their environment, and all their children."""
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    own = os.getpid()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of entries on a login node
+        if not name.isdecimal() or int(name) == own:
+            continue
+        stat = _stat(name)
+        if stat is None:
+            continue
+        pid, (parent, group, session) = int(name), stat
+        parents[pid] = parent
+        if (leader is not None and leader in (pid, group, session)) or mark in _environ(name):
+            found.add(pid)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def _stat(pid: str) -> tuple[int, int, int] | None:
+    """Parent, group and session of a process, None when it is gone or only waits to be reaped."""
+    try:
+        text = Path("/proc", pid, "stat").read_bytes()
+    except OSError:
+        return None
+    state, parent, group, session = text.rpartition(b")")[2].split()[:4]
+    return None if state in (b"Z", b"X") else (int(parent), int(group), int(session))
+
+
+def _environ(pid: str) -> bytes:
+    try:
+        return Path("/proc", pid, "environ").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,138 @@
+"""From submitted jobs to a report: follow them to their end, judge what they left, put the image into its place."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.execute.hold import hold
+from builder.execute.jobs.ledger import Ledger, read_ledger, write_ledger
+from builder.execute.jobs.record import JobRecord, read_record
+from builder.execute.jobs.slurm import JobState, Slurm
+from builder.execute.jobs.steps import JobSteps
+from builder.execute.jobs.stopped import stopped
+from builder.execute.mask import Mask
+from builder.execute.names import PLAN_FILE
+from builder.execute.options import Interrupted, Signals
+from builder.execute.papers import write_papers
+from builder.execute.preflight import ask_versions
+from builder.execute.process import which
+from builder.execute.progress import Progress
+from builder.execute.report_file import write_report
+from builder.execute.run import Run
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plan import Plan, Step
+from builder.model.plan_json import from_json
+from builder.model.report import Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """One job as `recipe status` shows it."""
+
+    step: str
+    job: str
+    state: JobState | None  # None: nobody answers
+    record: JobRecord | None
+    log: str
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        if self.record is not None:
+            return self.state is None or self.state.stage != "waiting"
+        return self.state is not None and self.state.stage in ("ended", "lost")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and badly."""
+        if self.record is not None:
+            return self.over and bool(self.record.exit_code or self.record.reason)
+        return self.over and self.state is not None and self.state.word != "COMPLETED"
+
+
+def read_plan(folder: Path) -> Plan:
+    """Read the plan of a folder; raises ConfigError."""
+    path = folder / PLAN_FILE
+    try:
+        return from_json(path.read_text(encoding="utf-8"), file=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({error})"
+        fix = "name the image, or the folder that lies beside it"
+        raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
+
+
+def look_at_jobs(ledger: Ledger, *, folder: Path, slurm: Slurm) -> tuple[JobView, ...]:
+    """How each job of a ledger is doing."""
+    states = slurm.states([job.job for job in ledger.jobs]) if ledger.jobs else {}
+    return tuple(
+        JobView(
+            step=job.step,
+            job=job.job,
+            state=states.get(job.job) if states is not None else None,
+            record=read_record(folder, job.job),
+            log=job.log,
+        )
+        for job in ledger.jobs
+    )
+
+
+def is_over(plan: Plan, views: tuple[JobView, ...]) -> bool:
+    """Whether nothing more will come: all have ended, or one has failed that the others wait for."""
+    kinds = {step.name: step.kind for step in plan.steps}
+    return all(view.over for view in views) or any(view.failed and kinds.get(view.step) != "smoke" for view in views)
+
+
+def finish(
+    folder: Path, *, environment: Mapping[str, str], progress: Progress, cancel_on_interrupt: bool = False
+) -> Report:
+    """Follow the jobs of a folder to their end, judge them, publish the image and write report.json.
+
+    Done twice it says the same. Raises Interrupted; the jobs then go on unless they are to be cancelled. Raises
+    ConfigError when another process is at it.
+    """
+    folder = folder.resolve()
+    plan, signals, slurm = read_plan(folder), Signals(), Slurm(environment)
+    with signals.caught(), hold(folder):
+        ledger = read_ledger(folder)
+        assert ledger is not None, "something was submitted"
+        steps = tuple(step for step in plan.steps if ledger.of(step.name))
+        carrier = JobSteps(ledger=ledger, folder=folder, slurm=slurm, progress=progress, mask=Mask(environment))
+        run = Run(
+            plan=plan,
+            folder=folder,
+            output=Path(ledger.output),
+            carrier=carrier,
+            progress=progress,
+            signals=signals,
+            versions=lambda _: _versions(environment),
+            environment=environment,
+        )
+        try:
+            return _carry_out(run, steps, ledger=ledger, slurm=slurm)
+        except Interrupted as stop:
+            signals.hold()
+            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            raise
+
+
+def _carry_out(run: Run, steps: tuple[Step, ...], *, ledger: Ledger, slurm: Slurm) -> Report:
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(steps))
+    try:
+        run.go(steps)
+    finally:
+        run.progress.end()
+    slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    report = run.report(max(0.0, time.time() - min(job.submitted for job in ledger.jobs)))
+    if fault := write_papers(run.plan, report, sbom=run.sbom):
+        run.progress.note(fault)
+    write_report(report, run.folder)
+    write_ledger(replace(ledger, finished=time.time()), run.folder)
+    return report
+
+
+def _versions(environment: Mapping[str, str]) -> dict[str, str]:
+    path = which("sbatch", env=environment)
+    return ask_versions({"sbatch": path}, environment=environment) if path else {}

@@ -1,0 +1,152 @@
+"""Follow one job to its end: its log as it grows, Slurm's word for it, and the record that it leaves."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.execute.jobs.ledger import Submitted
+from builder.execute.jobs.record import JobRecord, read_record
+from builder.execute.jobs.refusal import hopeless
+from builder.execute.jobs.slurm import JobState, Slurm
+from builder.execute.log import TAIL_LINES, Lines, shorten
+from builder.model.finding import StepError
+
+LOOK = 0.25  # seconds between two looks at the log and the record
+ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at most: its controllers are shared
+LAG = 15.0  # seconds that a file of another node may take to be seen here
+LOST = 60.0  # seconds until a job that nobody knows counts as lost
+BLOCK = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnd:
+    """How a job ended; `reason` is "" for its own end, `word` is Slurm's."""
+
+    exit_code: int
+    reason: str = ""
+    word: str = ""
+    recorded: bool = False  # it left a record
+    seconds: float = 0.0
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class LogTail:
+    """The lines of a growing file, each once; a file that is not there yet has none."""
+
+    path: Path
+    on_line: Callable[[str], None]
+    mask: Callable[[str], str]
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    _offset: int = 0
+    _lines: Lines = field(default_factory=Lines)
+
+    def read(self) -> bool:
+        """Take what is new; False when nothing is."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read(BLOCK)
+        except OSError:
+            return False
+        self._offset += len(data)
+        for line in self._lines.feed(data):
+            self._take(line.text, passing=line.passing)
+        return bool(data)
+
+    def close(self) -> None:
+        """Take the rest, also a last line without an end."""
+        while self.read():
+            pass
+        for line in self._lines.close():
+            self._take(line.text)
+
+    def _take(self, text: str, *, passing: bool = False) -> None:
+        text = shorten(self.mask(text))
+        if not passing:
+            self.recent.append(text)
+        self.on_line(text)
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """One job under watch; raises StepError for a job that would wait for ever, and cancels it."""
+
+    job: Submitted
+    folder: Path
+    slurm: Slurm
+    log: LogTail
+    on_tick: Callable[[], None]
+    note: Callable[[str], None]
+    _said: str = ""
+    _pause: float = ASK[0]
+    _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
+
+    def follow(self) -> JobEnd:
+        """Wait for the end."""
+        asked = 0.0
+        while True:
+            self.log.read()
+            self.on_tick()
+            now = time.monotonic()
+            record = read_record(self.folder, self.job.job)
+            if record is not None or now - asked >= self._pause:
+                asked = now
+                state = self._state()
+                end = self._end(record, state)
+                if end is not None:
+                    return end
+                self._pause = min(self._pause * 1.5, ASK[1])
+            time.sleep(LOOK)
+
+    def _state(self) -> JobState | None:
+        states = self.slurm.states([self.job.job])
+        state = states[self.job.job] if states else None
+        if state is None:
+            return None
+        if state.stage == "waiting":
+            never = hopeless(state.reason, step=self.job.step, job=self.job.job)
+            if never is not None:
+                self.slurm.cancel([self.job.job])
+                raise StepError(never)
+        text = _words(self.job.job, state)
+        if text and text != self._said:
+            self._said, self._pause = text, ASK[0]
+            self.note(text)
+        return state
+
+    def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
+        """The end, when it has come: a record counts unless Slurm has put the job back into the queue."""
+        if record is not None and (state is None or state.stage != "waiting"):
+            self.log.close()
+            return JobEnd(
+                exit_code=record.exit_code or (1 if record.reason else 0),
+                reason=record.reason,
+                word=state.word if state else "",
+                recorded=True,
+                seconds=record.seconds,
+                tail=tuple(self.log.recent),
+            )
+        if state is None or state.stage not in ("ended", "lost"):
+            self._ended = None
+            return None
+        self._ended = self._ended or time.monotonic()
+        # A job that never had a node has nothing to write a record on.
+        patience = LOST if state.stage == "lost" else LAG if state.nodes else 0.0
+        if time.monotonic() - self._ended < patience:
+            self._pause = ASK[0]
+            return None
+        self.log.close()
+        word = state.word or "LOST"
+        return JobEnd(exit_code=0 if word == "COMPLETED" else 1, word=word, tail=tuple(self.log.recent))
+
+
+def _words(job: str, state: JobState) -> str:
+    if state.stage == "waiting":
+        reason = state.reason.strip("()")
+        return f"job {job} waits" + (f" ({reason})" if reason not in ("None", "") else "")
+    return f"job {job} runs on {state.nodes}" if state.stage == "running" and state.word == "RUNNING" else ""

@@ -1,0 +1,58 @@
+"""What a job has left of itself: jobs/JOBID.json, written by its own script (record.sh)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from builder.execute.names import JOBS
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """How a job ended; times in seconds since 1970 by the node's clock."""
+
+    job: str
+    exit_code: int
+    reason: str  # "" for its own end, else time limit, cancelled, preempted ...
+    started: float
+    ended: float
+    nodes: str = ""
+    log: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return max(0.0, self.ended - self.started)
+
+
+def record_path(folder: Path, job: str) -> Path:
+    """Where a job's record lies."""
+    return folder / JOBS / f"{job}.json"
+
+
+def read_record(folder: Path, job: str) -> JobRecord | None:
+    """Read the record of a job, None when there is none or it is no record."""
+    try:
+        found = json.loads(record_path(folder, job).read_text(encoding="utf-8"))
+        return _record(found, job) if isinstance(found, dict) else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _record(found: dict[str, Any], job: str) -> JobRecord | None:
+    if found.get("schema") != SCHEMA or str(found["job"]) != job:
+        return None
+    return JobRecord(
+        job=job,
+        exit_code=int(found["exit_code"]),
+        reason=str(found.get("reason") or ""),
+        started=float(found["started"]),
+        ended=float(found["ended"]),
+        nodes=str(found.get("nodes") or ""),
+        log=str(found.get("log") or ""),
+    )

@@ -1,0 +1,92 @@
+"""Steps that were submitted as jobs, carried out by waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.execute.jobs.follow import Follower, JobEnd, LogTail
+from builder.execute.jobs.ledger import Ledger, Submitted
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.process import Ended
+from builder.execute.product import Seen
+from builder.execute.progress import Progress, duration
+from builder.model.finding import Finding, Place
+from builder.model.plan import Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSteps:
+    """The carrier of steps whose jobs a ledger names."""
+
+    ledger: Ledger
+    folder: Path
+    slurm: Slurm
+    progress: Progress
+    mask: Callable[[str], str]
+    ends: dict[str, JobEnd] = field(default_factory=dict)
+
+    def log(self, step: Step) -> Path:
+        """The job's own log."""
+        return self.folder / self._job(step).log
+
+    def before(self, step: Step) -> Mapping[str, Seen | None]:
+        """What was there when the job was submitted."""
+        return self._job(step).before
+
+    def carry_out(self, step: Step) -> Ended:
+        """Follow the job to its end."""
+        job = self._job(step)
+        log = LogTail(path=self.folder / job.log, on_line=self.progress.line, mask=self.mask)
+        end = Follower(
+            job=job,
+            folder=self.folder,
+            slurm=self.slurm,
+            log=log,
+            on_tick=self.progress.tick,
+            note=self.progress.note,
+        ).follow()
+        self.ends[step.name] = end
+        return Ended(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
+
+    def fault(self, step: Step, ended: Ended) -> Finding | None:
+        """What Slurm did to the job."""
+        del ended
+        return job_fault(self._job(step), self.ends[step.name], folder=self.folder)
+
+    def _job(self, step: Step) -> Submitted:
+        job = self.ledger.of(step.name)
+        assert job is not None, "only steps that were submitted are carried out"
+        return job
+
+
+AGAIN = "submit it again"
+
+# Slurm's word or the record's reason -> code, what happened, what to do.
+FATES: Mapping[str, tuple[str, str, str]] = {
+    "time limit": ("job-time-limit", "ran out of time", "give it more with --time"),
+    "TIMEOUT": ("job-time-limit", "ran out of time", "give it more with --time"),
+    "DEADLINE": ("job-time-limit", "came to its deadline", "give it another one"),
+    "cancelled": ("job-cancelled", "was cancelled", AGAIN),
+    "CANCELLED": ("job-cancelled", "was cancelled", AGAIN),
+    "preempted": ("job-preempted", "had to make room for another job", AGAIN),
+    "PREEMPTED": ("job-preempted", "had to make room for another job", AGAIN),
+    "ended by a signal": ("job-signal", "was ended by a signal", AGAIN),
+    "OUT_OF_MEMORY": ("no-memory", "used up its memory", "ask for more with --mem"),
+    "NODE_FAIL": ("job-node", "lost its node", AGAIN),
+    "BOOT_FAIL": ("job-node", "got no node that starts", AGAIN),
+    "FAILED": ("job-no-record", "ended without a record", "check that its nodes can write to the plan folder"),
+    "LOST": ("job-lost", "is not known to Slurm any more and left no record", "see its log, and submit it again"),
+}
+
+
+def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
+    """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
+    key = end.reason or end.word
+    if key not in FATES or (end.recorded and not end.reason and key != "OUT_OF_MEMORY"):
+        return None
+    code, what, fix = FATES[key]
+    after = f" after {duration(end.seconds)}" if end.seconds else ""
+    message = f"job {job.job} of step '{job.step}' {what}{after}"
+    return Finding(code=code, message=message, fix=fix, at=Place(file=str(folder / job.log)))

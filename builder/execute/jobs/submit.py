@@ -1,0 +1,188 @@
+"""Submit the steps of a plan as a chain of jobs: all of them tried first, each noted as soon as it is in the queue."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from builder.compile.scripts import signal_option
+from builder.execute.carrier import make_room
+from builder.execute.jobs.ledger import Kind, Ledger, Submitted, read_ledger, write_ledger
+from builder.execute.jobs.record import read_record
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.wishes import Wishes, minutes_of
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+from builder.model.plan import Plan, Step
+
+_HEADER = re.compile(r"^#SBATCH --(?P<name>[a-z-]+)(?:=(?P<value>.*))?$", re.MULTILINE)
+_NO_EXPORT = "--export=NONE"
+# What a build respects of the user's environment; it goes along where a site's jobs inherit nothing.
+_RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
+
+
+class Undisturbed(Protocol):
+    """A `with` block that no signal ends half done."""
+
+    def __call__(self) -> AbstractContextManager[None]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
+
+    `variables` are set for the jobs, on top of the user's `environment`; `command` follows the script's name.
+    """
+
+    kind: Kind
+    output: Path
+    site_options: tuple[str, ...] = ()
+    wishes: Wishes
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+
+
+def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
+    """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
+    findings = []
+    for step in steps:
+        argv = arguments(plan, step, batch=batch, after=(), dependency=False)
+        refused = slurm.test(argv, folder=folder, step=step.name, more=_variables(batch, folder))
+        findings += [refused] if refused is not None else _too_long(plan, step, batch=batch, slurm=slurm)
+    if any(finding.code == "no-slurm" for finding in findings):
+        raise ToolError(findings[0])
+    if findings:
+        raise ConfigError(*dict.fromkeys(findings))
+
+
+def submit(
+    plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm, undisturbed: Undisturbed
+) -> Ledger:
+    """Submit the steps, each build step after the one before it, every smoke test after the last of them.
+
+    What is in the queue when one of them is refused is cancelled. Raises StepError, or OSError when the folder cannot
+    be written.
+    """
+    ledger = Ledger(site=plan.site, kind=batch.kind, output=str(batch.output))
+    write_ledger(ledger, folder)
+    after: tuple[str, ...] = ()
+    try:
+        for step in steps:
+            with undisturbed():
+                job = _submit(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
+                ledger = ledger.with_job(job)
+                write_ledger(ledger, folder)
+            if step.kind != "smoke":
+                after = (job.job,)
+    except (BuilderError, OSError):
+        slurm.cancel([job.job for job in ledger.jobs])
+        raise
+    return ledger
+
+
+def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
+    before = make_room(plan, step, folder)
+    argv = arguments(plan, step, batch=batch, after=after)
+    number = slurm.submit(argv, folder=folder, step=step.name, more=_variables(batch, folder))
+    return Submitted(
+        job=number,
+        step=step.name,
+        script=step.batch,
+        log=f"{_job_name(plan, step)}-{number}.log",
+        after=after,
+        submitted=time.time(),
+        argv=("sbatch", *argv),
+        before=before,
+    )
+
+
+def arguments(
+    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True
+) -> tuple[str, ...]:
+    """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
+    name = _job_name(plan, step)
+    words = [f"--job-name={name}", f"--output={name}-%j.log", *_export(batch)]
+    wishes = batch.wishes
+    for option in ("partition", "qos", "time", "mem"):
+        value = wishes.of(option, step=step.name)
+        words += [f"--{option}={value}"] if value else []
+    if wishes.account:
+        words.append(f"--account={wishes.account}")
+    if wishes.of("time", step=step.name):
+        minutes = minutes_of(wishes.of("time", step=step.name))
+        words.append(f"--signal={signal_option(minutes)}")
+    conditions = [f"afterok:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
+    if dependency and conditions:
+        # What can never run does not wait for ever.
+        words += [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"]
+    return (*words, step.batch, *batch.command)
+
+
+def header(plan: Plan, step: Step) -> dict[str, str]:
+    """The #SBATCH options of a step's job."""
+    text = next((file.text for file in plan.files if file.path == step.batch), "")
+    return {match["name"]: match["value"] or "" for match in _HEADER.finditer(text)}
+
+
+def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
+    """Jobs of a folder that wait or run."""
+    ledger = read_ledger(folder)
+    if ledger is None or ledger.finished:
+        return ()
+    open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+    states = slurm.states(open_jobs) if open_jobs else {}
+    if states is None:
+        return tuple(open_jobs)  # nobody answers: better too careful
+    return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
+
+
+def check_free(folder: Path, *, slurm: Slurm) -> None:
+    """Raise ConfigError when jobs of an earlier submission still work in a folder."""
+    jobs = unfinished(folder, slurm=slurm)
+    if jobs:
+        what = f"job {jobs[0]} of this folder is" if len(jobs) == 1 else f"jobs {', '.join(jobs)} of this folder are"
+        message = f"{what} still waiting or running"
+        fix = f"see `recipe status {folder}`; add --cancel to end them"
+        raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
+
+
+def _job_name(plan: Plan, step: Step) -> str:
+    return header(plan, step).get("job-name") or PurePosixPath(step.batch).stem
+
+
+def _export(batch: Batch) -> list[str]:
+    """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
+    if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
+        return list(batch.site_options)
+    respected = {name for name in batch.environment if _RESPECTED.fullmatch(name)}
+    names = sorted({*batch.variables, "RECIPE_FOLDER", *respected})
+    return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
+
+
+def _variables(batch: Batch, folder: Path) -> dict[str, str]:
+    return {**batch.variables, "RECIPE_FOLDER": str(folder)}
+
+
+def _value(plan: Plan, step: Step, option: str, variable: str, *, batch: Batch) -> str:
+    """An option's value in sbatch's own order: the command line, the environment, the script."""
+    said = batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "")
+    return said or header(plan, step).get(option, "")
+
+
+def _too_long(plan: Plan, step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
+    """sbatch takes a job that is longer than its partition allows, and never starts it."""
+    wanted = _value(plan, step, "time", "SBATCH_TIMELIMIT", batch=batch)
+    longest = slurm.longest(_value(plan, step, "partition", "SBATCH_PARTITION", batch=batch))
+    try:
+        too_long = minutes_of(wanted) > minutes_of(longest)
+    except ValueError:
+        return []  # UNLIMITED, or nobody says
+    if not too_long:
+        return []
+    message = f"the job of step '{step.name}' is refused: {wanted} is longer than the {longest} of its partition"
+    return [Finding(code="job-time", message=message, fix="ask for less with --time, or choose another --partition")]

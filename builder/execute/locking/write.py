@@ -1,0 +1,75 @@
+"""The files of locks on disk: whole or not at all, the index last."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from builder.execute.locking.site import Locked
+from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.lock import Lock
+from builder.model.lock_files import PIXI, PYLOCK, Entry, index_text, read_index, read_lock, site_folder
+
+
+def write_locks(index: Path, locked: Iterable[Locked], *, tool: str) -> None:
+    """Write the locks of some sites; those of other sites stay. Raises ToolError where that cannot be."""
+    new = {item.lock.site: item for item in locked}
+    locks, files = _kept(index, without=set(new))
+    for site, item in new.items():
+        locks[site] = item.lock
+        files[site] = (_digest(item.conda), _digest(item.pip))
+    try:
+        for site, item in new.items():
+            folder = site_folder(index, site)
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in ((PIXI, item.conda), (PYLOCK, item.pip)):
+                _replace(folder / name, text)
+            with suppress(OSError):  # not empty: it has files
+                folder.rmdir()
+        _replace(index, index_text(locks, files=files, tool=tool))
+    except OSError as error:
+        at = Place(file=str(error.filename or index))
+        message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
+        raise ToolError(
+            Finding(code="lock-write", message=message, at=at, fix="check the rights and the space")
+        ) from None
+
+
+def _kept(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
+    """The locks of other sites; one that is faulty is left out, with its files: it could not be used either."""
+    entries: Mapping[str, Entry] = {}
+    with suppress(ConfigError):
+        found = read_index(index)
+        entries = found.sites if found else {}
+    locks, files = {}, {}
+    for site, entry in entries.items():
+        if site in without:
+            continue
+        with suppress(ConfigError):
+            lock = read_lock(index, site)
+            if lock is not None:
+                locks[site], files[site] = lock, (entry.conda, entry.pip)
+                continue
+        shutil.rmtree(site_folder(index, site), ignore_errors=True)
+    return locks, files
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a file in its place at once; without text it goes."""
+    if not text:
+        path.unlink(missing_ok=True)
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,333 @@
+"""One build: what is in the cache is taken, what is missing is made side by side, and all of it is put together."""
+
+from __future__ import annotations
+
+import json
+import os
+import time as clock
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import bytecode, stage
+from .assemble import Layer, assemble
+from .base import BaseFacts, learn, listed
+from .content import METADATA, inspected, metadata, own_files, tree_digest
+from .failure import AlteredError, LayeringError, say
+from .fetch import base_image
+from .inside import Containers, whiteouts
+from .pack import Packer, find_packer, processors
+from .programs import needed_program
+from .proof import prove
+from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
+from .sif import SifError, read_sif
+from .spec import Spec
+from .store import Entry, Store, key_of, limit_bytes
+
+FORMAT = 1  # of what is in a layer; another number makes all of them anew
+EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
+
+
+@dataclass(kw_only=True)
+class Builder:
+    """One build under way."""
+
+    spec: Spec
+    store: Store
+    packer: Packer
+    containers: Containers
+    environment: Mapping[str, str]
+    cache: Path
+    work: Path
+    time: int
+    stack: ExitStack
+    base: Path = Path()
+    facts: BaseFacts = field(default_factory=lambda: BaseFacts(sha256="", machine=""))
+    layers: list[Layer] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
+    _number: int = 0
+
+    def build(self, target: Path) -> None:
+        """Make the image; raises LayeringError and OSError."""
+        self.base = base_image(self.spec.base, store=self.store, runtime=self.containers.runtime, work=self.work)
+        self.facts = learn(self.base, store=self.store)
+        if self.facts.machine != self.spec.machine:
+            message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
+            raise LayeringError(message, fix="use a base image for the site's processors")
+        if self.spec.text("system.txt"):
+            self.inside("system", parts=("system",), files=("system.txt",))
+        self.install()
+        if (self.spec.folder / "root").is_dir():
+            self.add("files", [tree_digest(self.spec.folder / "root")], self.own(own_files), keep_modes=True)
+        if self.spec.text("run.sh"):
+            parts = ("python", "run") if self.spec.place == "base" else ("run",)
+            self.inside("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
+        self.prove()
+        self.add(
+            "recipe",
+            [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]],
+            self.own(metadata),
+        )
+        assemble(self.base, self.layers, target, time=self.time, metadata=inspected(spec=self.spec, facts=self.facts))
+
+    def prove(self) -> None:
+        """Ask the files for their torch, before the image gets its name."""
+        own = f"{self.facts.real(stage.PREFIX)}/lib/python{self.facts.minor}/site-packages/torch"
+        ends = ("/site-packages/torch", "/dist-packages/torch")
+        folders = [path for path in self.facts.folders if path.endswith(ends)]
+        places = [(self.base, read_sif(self.base).system.offset)]
+        places += [(layer.entry.path, 0) for layer in self.layers if layer.entry.title not in ("system", "files")]
+        prove(
+            places,
+            folders=sorted({own, *folders}),
+            folder=self.spec.folder,
+            work=self.work,
+            minor=self.facts.minor,
+        )
+
+    # --- layers ------------------------------------------------------------------------------------------------------
+
+    def add(
+        self, title: str, inputs: Sequence[object], fill: Callable[[Path], None], *, keep_modes: bool = False
+    ) -> None:
+        """A layer that `fill` writes into a folder that stands for the root of the image."""
+        self.layers.append(self.made(title, inputs, fill, keep_modes=keep_modes))
+
+    def own(self, write: Callable[..., None]) -> Callable[[Path], None]:
+        """A function of content.py as one that fills a folder."""
+        return lambda tree: write(tree, spec=self.spec, facts=self.facts)
+
+    def made(
+        self, title: str, inputs: Sequence[object], fill: Callable[[Path], None], *, keep_modes: bool = False
+    ) -> Layer:
+        """A layer from the cache, or made now."""
+        key = key_of([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
+
+        def make(path: Path) -> None:
+            tree = path.parent / "tree"
+            tree.mkdir()
+            fill(tree)
+            self.packer.pack([tree], path, keep_modes=keep_modes)
+
+        return self.layer(title, key, make)
+
+    def layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
+        """An entry of the cache that stays until this build has ended."""
+        started = clock.monotonic()
+        entry, fresh = self.store.get("layers", key, title=title, make=make)
+        self.stack.enter_context(self.store.held("layers", key))
+        seconds = f"made in {clock.monotonic() - started:.1f} s" if fresh else "from the cache"
+        say(f"layer {title}: {entry.size / 1e6:.1f} MB, {seconds}")
+        return Layer(entry=entry, fresh=fresh)
+
+    def inside(self, title: str, *, parts: Sequence[str], files: Sequence[str]) -> None:
+        """A layer that a container has to make, in the image as it is so far."""
+        below = [layer.entry.sha256 for layer in self.layers]
+        texts = [self.spec.text(name) for name in (*files, "install.sh", "place")]
+        key = key_of([FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts])
+
+        def make(path: Path) -> None:
+            image = self.base
+            if self.layers:
+                image = path.parent / "so-far.sif"
+                assemble(self.base, self.layers, image, time=self.time)
+            say(f"{title}: in a container")
+            upper = self.containers.layer(image, parts, work=path.parent)
+            self.packer.pack([upper], path, keep_modes=True, more=whiteouts(upper, image))
+
+        layer = self.layer(title, key, make)
+        self.layers.append(layer)
+        self.facts = self.facts.over(*listed(layer.entry.path, offset=0))
+
+    # --- packages ----------------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        """The recipe's packages: wheels on this machine, the rest inside the image."""
+        spec, facts = self.spec, self.facts
+        wanted = [name for name in ("requirements-torch.txt", "requirements.txt") if spec.text(name)]
+        if spec.place == "base" or not facts.minor:
+            if wanted:
+                self.inside("packages", parts=("python", "torch", "packages"), files=PACKAGES)
+            return
+        if spec.python and spec.python != facts.minor:
+            message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
+            raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
+        uv = needed_program("uv", fix="install it (`pip install uv`), or build with --backend apptainer")
+        resolver = Resolver(
+            uv=uv,
+            minor=facts.minor,
+            platform=platform_of(facts.machine, facts.glibc),
+            work=self.work,
+            environment=settings(self.environment, cache=self.cache),
+        )
+        started = clock.monotonic()
+        groups, sources = resolve(spec.folder, resolver) if wanted else ((), False)
+        say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
+        self.packages = stage.names_of(groups)
+        before = len(self.layers)
+        try:
+            self.unpack(groups, resolver, last=not sources)
+        except NeedsSourcesError as reason:
+            say(f"{reason}: the packages are installed inside the base image")
+            del self.layers[before:]
+            sources = True
+        if sources:
+            self.inside("packages", parts=("python", "torch", "packages"), files=PACKAGES)
+
+    def unpack(self, groups: Sequence[Group], resolver: Resolver, *, last: bool) -> None:
+        """Layers of wheels, side by side; the environment's own files go with the light ones."""
+        compiler = bytecode.find_compiler(
+            self.facts.minor,
+            uv=resolver.uv,
+            runtime=self.containers.runtime,
+            base=self.base,
+            python=self.facts.python,
+        )
+        rows = [group for group in groups if group.title != "packages"]
+        light = [group for group in groups if group.title == "packages"]
+        prefix = self.facts.real(stage.PREFIX)
+
+        def heavy(group: Group) -> Layer:
+            def fill(tree: Path) -> None:
+                self.fill(group, tree / prefix.lstrip("/"), resolver, compiler)
+
+            return self.made(group.title, self.inputs([group], compiler, prefix), fill)
+
+        def rest() -> Layer:
+            def fill(tree: Path) -> None:
+                place = tree / prefix.lstrip("/")
+                place.mkdir(parents=True)
+                for group in light:
+                    self.fill(group, place, resolver, compiler, kept=True)
+                stage.environment_files(place, python=self.facts.python, minor=self.facts.minor, system_packages=False)
+
+            return self.made("packages", [*self.inputs(light, compiler, prefix), self.facts.python], fill)
+
+        jobs: list[Callable[[], Layer]] = [(lambda group=group: heavy(group)) for group in rows]  # type: ignore[misc]
+        if last:
+            jobs.append(rest)
+        with ThreadPoolExecutor(max_workers=max(len(jobs), 1)) as pool:
+            self.layers += list(pool.map(lambda job: job(), jobs))
+
+    def inputs(self, groups: Sequence[Group], compiler: bytecode.Compiler, prefix: str) -> list[object]:
+        """What decides a layer of wheels."""
+        pins = [pin.inputs for group in groups for pin in group.pins]
+        return [self.facts.minor, self.facts.machine, self.facts.glibc, prefix, compiler.inputs, pins]
+
+    def fill(
+        self, group: Group, tree: Path, resolver: Resolver, compiler: bytecode.Compiler, *, kept: bool = False
+    ) -> None:
+        """Unpack and compile a group; with `kept` what was compiled is kept by wheel for the next time."""
+        self._number += 1
+        place = tree if not tree.exists() else resolver.work / f"stage-{self._number}"
+        site = stage.install(group, place, resolver=resolver, minor=self.facts.minor, number=f"pins-{self._number}")
+        if kept:
+            self.compile_kept(group, place, site, compiler)
+        else:
+            compiler.compile(place, bytecode.sources(place, below="lib"), prefix=stage.PREFIX, workers=processors())
+        if place != tree:
+            _merge(place, tree)
+
+    def compile_kept(self, group: Group, tree: Path, site: Path, compiler: bytecode.Compiler) -> None:
+        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is put back."""
+        files = stage.owners(site, tree)
+        missing: dict[str, tuple[str, list[str]]] = {}
+        for pin in group.pins:
+            paths = [path for path in files.get(pin.name, []) if "tests" not in path.split("/")]
+            if not paths:
+                continue
+            key = key_of([FORMAT, compiler.inputs, stage.PREFIX, pin.inputs])
+            entry = self.store.look("compiled", key)
+            if entry is not None and self.store.intact(entry):
+                bytecode.restore(entry.path, tree)
+            else:
+                missing[key] = (f"{pin.name} {pin.version}", paths)
+        compiler.compile(
+            tree,
+            sorted({path for _, paths in missing.values() for path in paths}),
+            prefix=stage.PREFIX,
+            workers=processors(),
+        )
+        for key, (title, paths) in missing.items():
+            made = [bytecode.compiled_path(path, compiler.tag) for path in paths]
+            self.store.get("compiled", key, title=title, make=lambda path, made=made: bytecode.save(tree, made, path))  # type: ignore[misc]
+
+
+PACKAGES = (
+    "requirements-torch.txt",
+    "requirements.txt",
+    "requirements-commits.txt",
+    "constraints.txt",
+    "compiled.txt",
+    "tools.txt",
+    "lock",
+    "protected.txt",
+    "protect.py",
+    "python-version",
+)
+
+
+def build(
+    spec: Spec, target: Path, *, runtime: str, binds: Sequence[str], cache: Path, environment: Mapping[str, str]
+) -> None:
+    """Make the image of a plan at `target`; raises LayeringError."""
+    time = int(environment.get("SOURCE_DATE_EPOCH") or EPOCH)
+    store = Store(cache)
+    store.sweep()
+    for _ in range(3):
+        with ExitStack() as stack:
+            builder = Builder(
+                spec=spec,
+                store=store,
+                packer=find_packer(zstd=spec.zstd, time=time),
+                containers=Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds)),
+                environment=environment,
+                cache=cache,
+                work=stack.enter_context(store.work()),
+                time=time,
+                stack=stack,
+            )
+            try:
+                builder.build(target)
+            except SifError as error:
+                raise LayeringError(f"the image cannot be put together: {error}") from None
+            except AlteredError as error:
+                altered = error.path
+            else:
+                _report(builder, target)
+                break
+        say(f"the cached file '{altered}' is not what it was: it is made again")
+        forget(store, altered)
+    else:
+        raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
+    for entry in store.prune(limit_bytes(environment)):
+        say(f"removed from the cache: {entry.title}")
+
+
+def forget(store: Store, path: str) -> None:
+    """Take an altered file out of the cache."""
+    for entry in store.entries():
+        if str(entry.path) == path:
+            store.drop(entry)
+
+
+def _report(builder: Builder, target: Path) -> None:
+    """`layers.report.json` beside the image: what it is made of."""
+    rows: list[Entry] = [layer.entry for layer in builder.layers]
+    document = {
+        "base": {"reference": builder.spec.base, "sha256": builder.facts.sha256},
+        "layers": [{"title": row.title, "sha256": row.sha256, "bytes": row.size, "key": row.key} for row in rows],
+        "packages": builder.packages,
+    }
+    target.with_name("made-of.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Move the files of one folder into another that may have the same folders."""
+    for root, folders, names in os.walk(source):
+        place = target / os.path.relpath(root, source)
+        place.mkdir(parents=True, exist_ok=True)
+        for name in [*names, *[name for name in folders if Path(root, name).is_symlink()]]:
+            Path(root, name).replace(place / name)

@@ -1,0 +1,54 @@
+"""The command line of the stand-alone program."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .failure import LayeringError, in_words, show
+from .spec import read_spec
+from .store import cache_folder
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; 0 where it did what it was asked for, 1 where it could not."""
+    parser = argparse.ArgumentParser(prog="layering", description="Makes a SIF image out of layers.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="make the image that layers.json describes")
+    build.add_argument("spec", type=Path, metavar="layers.json")
+    build.add_argument("--output", type=Path, required=True)
+    build.add_argument("--runtime", required=True, help="apptainer or singularity")
+    build.epilog = "What follows -- is given to the runtime for steps in a container: --bind SOURCE:TARGET ..."
+    own = list(arguments)
+    cut = own.index("--") if "--" in own else len(own)
+    chosen = parser.parse_args(own[:cut])
+    try:
+        return _build(chosen, binds=own[cut + 1 :])
+    except LayeringError as error:
+        show(error)
+    except OSError as error:
+        show(in_words(error))
+    return 1
+
+
+def _build(chosen: argparse.Namespace, *, binds: Sequence[str]) -> int:
+    from .build import build
+
+    spec = read_spec(chosen.spec)
+    os.umask(0o022)
+    build(
+        spec,
+        chosen.output,
+        runtime=chosen.runtime,
+        binds=binds,
+        cache=cache_folder(os.environ),
+        environment=os.environ,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

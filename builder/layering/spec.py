@@ -1,0 +1,49 @@
+"""What a plan says of the image that is to be made: `layers.json` and the folder `image/` beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .failure import LayeringError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`layers.json`, and the files of `image/`."""
+
+    folder: Path  # image/
+    image: str
+    base: str
+    place: str  # venv or base
+    machine: str
+    zstd: bool
+    python: str  # X.Y that the recipe insists on, or ""
+    expect: dict[str, str]
+    tool: str
+
+    def text(self, name: str) -> str:
+        """A file of `image/`, "" where there is none."""
+        path = self.folder / name
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def read_spec(path: Path) -> Spec:
+    """Read `layers.json`; raises LayeringError."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Spec(
+            folder=path.resolve().parent / "image",
+            image=str(found["image"]),
+            base=str(found["base"]),
+            place=str(found["place"]),
+            machine=str(found["machine"]),
+            zstd=bool(found["zstd"]),
+            python=str(found["python"]),
+            expect={str(name): str(value) for name, value in found["expect"].items()},
+            tool=str(found["tool"]),
+        )
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise LayeringError(f"'{path}' is no description of layers: {error}", fix="write the plan again") from None

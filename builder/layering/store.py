@@ -1,0 +1,287 @@
+"""The shared cache: layers and what they are made of, named by the digest of their inputs.
+
+    layers/KEY.sqfs, KEY.json    a layer; the second file, written last, holds its sha256 and says what is in it
+    bases/KEY.sif, KEY.json      base images that came from a registry
+    compiled/KEY.tar, KEY.json   the .pyc files of one wheel
+    facts/KEY.json               what is known of a base image, by its sha256
+    known/KEY.json               the sha256 of a file, by the file's identity
+    work/                        folders of builds that run, and of those that were killed
+
+Several builds may use it at once: an entry is made beside its place, synced and renamed under a lock of its own, held
+by whoever reads it, and removed only when nobody does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".tar"}
+LIMIT_GIB = 40.0
+BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file of the cache."""
+
+    kind: str
+    key: str
+    path: Path
+    sha256: str
+    size: int
+    title: str
+    used: float = 0.0
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder."""
+    own = environment.get("RECIPE_CACHE_DIR")
+    if own:
+        return Path(own)
+    return Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "/tmp", ".cache"), "recipe")
+
+
+def limit_bytes(environment: Mapping[str, str]) -> int:
+    """RECIPE_CACHE_GIB, else 40 GiB."""
+    try:
+        gib = float(environment.get("RECIPE_CACHE_GIB") or LIMIT_GIB)
+    except ValueError:
+        gib = LIMIT_GIB
+    return int(max(gib, 0.0) * 2**30)
+
+
+def key_of(document: object) -> str:
+    """The digest of a document's content."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold what was written."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError:
+        if path.is_file():
+            raise
+    finally:
+        os.close(number)
+
+
+class Store:
+    """The cache of one user."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "layers-1"
+        for name in (*KINDS, "facts", "known", "work", "locks"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o755)
+
+    def path(self, kind: str, key: str) -> Path:
+        """Where an entry lies."""
+        return self.folder / kind / f"{key}{KINDS[kind]}"
+
+    def look(self, kind: str, key: str) -> Entry | None:
+        """An entry, when it is there and has the size that was written down."""
+        path = self.path(kind, key)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            used = path.with_suffix(".json").stat().st_mtime
+            entry = Entry(
+                kind=kind,
+                key=key,
+                path=path,
+                sha256=str(noted["sha256"]),
+                size=int(noted["size"]),
+                title=str(noted["title"]),
+                used=used,
+            )
+            if path.stat().st_size == entry.size:
+                return entry
+        return None
+
+    def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[Entry, bool]:
+        """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
+        found = self.look(kind, key)
+        if found is None:
+            with self.locked(f"{kind}-{key}"):
+                found = self.look(kind, key)
+                if found is None:
+                    return self._make(kind, key, title=title, make=make), True
+        with suppress(OSError):
+            os.utime(found.path.with_suffix(".json"))
+        return found, False
+
+    def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
+        path = self.path(kind, key)
+        with self.work() as folder:
+            part = folder / path.name
+            make(part)
+            # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
+            if kind != "compiled":
+                sync(part)
+            part.chmod(0o644)
+            noted = {"sha256": sha256_of(part), "size": part.stat().st_size, "title": title}
+            note = folder / f"{key}.json"
+            note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            path.with_suffix(".json").unlink(missing_ok=True)
+            part.replace(path)
+            note.replace(path.with_suffix(".json"))
+            if kind != "compiled":
+                sync(path.parent)
+        return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=path.stat().st_size)
+
+    def intact(self, entry: Entry) -> bool:
+        """Whether an entry is what it was when it was made; one that is not is removed."""
+        if sha256_of(entry.path) == entry.sha256:
+            return True
+        self.drop(entry)
+        return False
+
+    def drop(self, entry: Entry) -> bool:
+        """Remove an entry; False when somebody reads it."""
+        with self._lock(f"{entry.kind}-{entry.key}", fcntl.LOCK_EX | fcntl.LOCK_NB) as ours:
+            if ours:
+                entry.path.with_suffix(".json").unlink(missing_ok=True)
+                entry.path.unlink(missing_ok=True)
+                (self.folder / "locks" / f"{entry.kind}-{entry.key}").unlink(missing_ok=True)
+            return ours
+
+    def entries(self) -> list[Entry]:
+        """Every entry, the one used longest ago first."""
+        found = [
+            entry
+            for kind in KINDS
+            for path in (self.folder / kind).glob("*.json")
+            if (entry := self.look(kind, path.stem)) is not None
+        ]
+        return sorted(found, key=lambda entry: (entry.used, entry.key))
+
+    def broken(self) -> list[Path]:
+        """Files of the cache that belong to no whole entry."""
+        whole = {entry.path for entry in self.entries()}
+        return [
+            path
+            for kind, suffix in KINDS.items()
+            for path in sorted((self.folder / kind).iterdir())
+            if path.with_suffix(suffix) not in whole
+        ]
+
+    def prune(self, limit: int) -> list[Entry]:
+        """Remove what was used longest ago until the rest fits; what is in use stays. Returns what was removed."""
+        entries = self.entries()
+        total, gone = sum(entry.size for entry in entries), []
+        for entry in entries:
+            if total <= limit:
+                break
+            if self.drop(entry):
+                gone.append(entry)
+                total -= entry.size
+        return gone
+
+    def remember(self, kind: str, key: str, document: object) -> None:
+        """Keep a small fact."""
+        path = self.folder / kind / f"{key}.json"
+        with suppress(OSError):
+            part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+            part.write_text(json.dumps(document), encoding="utf-8")
+            part.replace(path)
+
+    def recall(self, kind: str, key: str) -> Any:
+        """A fact that was kept, or None."""
+        with suppress(OSError, ValueError):
+            return json.loads((self.folder / kind / f"{key}.json").read_text(encoding="utf-8"))
+        return None
+
+    def digest(self, path: Path) -> str:
+        """SHA-256 of a file, computed anew only when the file has changed in any way that the system notes."""
+        seen = path.stat()
+        identity = key_of([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
+        known = self.recall("known", identity)
+        if isinstance(known, str):
+            return known
+        found = sha256_of(path)
+        # A file written a moment ago may change again within the clock's tick.
+        if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > 2 * 10**9:
+            self.remember("known", identity, found)
+        return found
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Alone with an entry."""
+        with self._lock(name, fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def held(self, kind: str, key: str) -> Iterator[None]:
+        """While an entry is read nobody removes it."""
+        with self._lock(f"{kind}-{key}", fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def _lock(self, name: str, how: int) -> Iterator[bool]:
+        path = self.folder / "locks" / name
+        while True:
+            with path.open("a") as file:
+                try:
+                    fcntl.flock(file, how)
+                except BlockingIOError:
+                    yield False
+                    return
+                except OSError:
+                    pass  # a file system without locks: renames still keep entries whole
+                if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    yield True
+                    return
+
+    @contextmanager
+    def work(self) -> Iterator[Path]:
+        """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.folder / "work"))
+        folder.chmod(0o755)
+        alive = folder.with_name(f"{folder.name}.alive")
+        with alive.open("w") as file:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield folder
+            finally:
+                remove(folder)
+                alive.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove the folders of builds that were killed."""
+        for alive in (self.folder / "work").glob("*.alive"):
+            with suppress(OSError), alive.open("r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(alive.with_suffix(""))
+                alive.unlink(missing_ok=True)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, also one whose folders were made unwritable."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        for root, names, _ in os.walk(folder):
+            for name in names:
+                with suppress(OSError):
+                    Path(root, name).chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,175 @@
+"""A lock: the exact files of one environment on one site, what they were chosen for, and whether that still holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Literal
+
+from builder.model.safe import shown
+
+SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
+FileKind = Literal["wheel", "sdist", "vcs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a lock is for: everything that decides which files are chosen. One that differs makes the lock stale."""
+
+    place: Literal["base", "venv", "conda"]
+    arch: Literal["x86_64", "aarch64"]
+    base: str  # the reference of a registry's image, the name of a file
+    python: str = ""  # X.Y, empty where the base image or conda's solver decides
+    glibc: str = ""  # of the base image as its site's file says, empty where not known
+    cuda: str = ""  # what the site's driver serves, for conda's solver
+    channels: tuple[str, ...] = ()
+    conda: tuple[str, ...] = ()
+    torch: tuple[str, ...] = ()
+    pip: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+
+
+WORDS = {
+    "place": "the place of the packages",
+    "arch": "the processor",
+    "base": "the base image",
+    "python": "Python",
+    "glibc": "the base image's glibc",
+    "cuda": "the CUDA of the site's driver",
+    "channels": "the channels",
+    "conda": "the conda packages",
+    "torch": "the torch packages",
+    "pip": "the pip packages",
+    "options": "the options of pip",
+    "constraints": "the constraints",
+    "protected": "the packages that the base image keeps",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseLock:
+    """The base image: `digest` is the registry's of its manifest, or the sha256 of a local file of `size` bytes."""
+
+    reference: str
+    digest: str = ""  # sha256:<64 hex>, empty where it is not known
+    size: int = 0  # 0 for an image of a registry
+    why: str = ""  # the digest is not known
+    python: str = ""  # as the image answered, X.Y.Z
+    glibc: str = ""  # as the image answered, else as the site's file says
+    provides: Mapping[str, str] = field(default_factory=dict)  # distributions of its Python, where they go there
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondaPackage:
+    """One conda package; hashes as lower-case hexadecimal digits, size in bytes (0: not known)."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    url: str
+    sha256: str
+    md5: str = ""
+    size: int = 0
+    depends: tuple[str, ...] = ()
+    license: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The name of the package's file."""
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipFile:
+    """One file of a Python distribution; of version control (`vcs`) there is a commit in `url` and no sha256.
+
+    `direct`: the recipe names the address, no index has it.
+    """
+
+    name: str
+    version: str
+    kind: FileKind
+    url: str
+    sha256: str = ""
+    size: int = 0
+    torch: bool = False  # of the torch family, which comes from an index of its own
+    direct: bool = False
+
+    @property
+    def requirement(self) -> str:
+        """The line of a requirements file that this file alone can serve."""
+        named = f"{self.name} @ {self.url}" if self.direct else f"{self.name}=={self.version}"
+        return f"{named} --hash=sha256:{self.sha256}" if self.sha256 else named
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file, as its index writes it (a plus sign may be %2B)."""
+        return self.url.partition("#")[0].rpartition("/")[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The lock of one site; `recipe` is the digest of the recipe that it was made from."""
+
+    site: str
+    recipe: str
+    tool: str
+    asked: Asked
+    base: BaseLock
+    virtual: tuple[str, ...] = ()  # conda's virtual packages: __glibc=2.28=0
+    conda: tuple[CondaPackage, ...] = ()
+    pip: tuple[PipFile, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of what is locked; the tool and the recipe's bytes do not count."""
+        content = {name: value for name, value in asdict(self).items() if name not in ("recipe", "tool")}
+        content["base"].pop("why")
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def platform(self) -> str:
+        """Conda's name of the platform."""
+        return SUBDIRS[self.asked.arch]
+
+    @property
+    def python(self) -> str:
+        """The Python of the environment: conda's own, else the base image's, else what was asked for."""
+        own = next((package.version for package in self.conda if package.name == "python"), "")
+        return own or self.base.python or self.asked.python
+
+
+def differences(lock: Lock, asked: Asked) -> Iterator[str]:
+    """Say what has changed since a lock was made, one phrase for each thing."""
+    for item in fields(Asked):
+        before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
+        if before == now:
+            continue
+        if isinstance(before, tuple):
+            gone, new = [word for word in before if word not in now], [word for word in now if word not in before]
+            words = [f"no longer {_listed(gone)}"] if gone else []
+            words += [f"now {_listed(new)}"] if new else []
+            yield f"{WORDS[item.name]}: {', '.join(words) or 'in another order'}"
+        else:
+            yield f"{WORDS[item.name]}: '{shown(before)}' before, '{shown(now)}' now"
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(f"'{shown(word)}'" for word in words[:4]) + (
+        f" and {len(words) - 4} more" if len(words) > 4 else ""
+    )
+
+
+def requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
+    """Lines of a requirements file for the torch family, or for all the rest: one exact file each, by its hash."""
+    return tuple(file.requirement for file in lock.pip if file.torch == torch and file.kind != "vcs")
+
+
+def commits(lock: Lock) -> tuple[str, ...]:
+    """Lines for what comes from version control: a commit names its content, and installers take no hash for it."""
+    return tuple(file.requirement for file in lock.pip if file.kind == "vcs")

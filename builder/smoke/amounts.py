@@ -1,0 +1,90 @@
+"""Read the values of the command line: numbers, sizes, masks, pairs; each complains in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Tuple
+
+_UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def count(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or not 1 <= int(text) < 10**15:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1')
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e7:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds over 0')
+    return found
+
+
+def moment(text: str) -> float:
+    """A moment in seconds since 1970."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found < 1e11:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a time in seconds since 1970')
+    return found
+
+
+def size(text: str) -> int:
+    """A number of bytes: 32KiB, 128MiB, 4GB (10^9), or plain."""
+    found = re.fullmatch(r"([0-9]{1,15})\s*([KMG]i?B|B|)", text, re.IGNORECASE)
+    if found is None or not 4096 <= int(found[1]) * _UNITS[found[2].upper()] < 1 << 50:
+        raise argparse.ArgumentTypeError(f'"{text}" is not a size from 4096 bytes, such as 32KiB or 4GB')
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def floor(text: str) -> Tuple[int, float]:
+    """A size and the bandwidth in GB/s that is expected there."""
+    where, _, bandwidth = text.partition("=")
+    try:
+        found = float(bandwidth)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 1e6:
+        raise argparse.ArgumentTypeError(f'"{text}" is not SIZE=GBPS, such as 128MiB=85')
+    return size(where), found
+
+
+def masks(text: str) -> Tuple[int, ...]:
+    """Masks of CPU cores, in hexadecimal with or without 0x."""
+    parts = text.split(",")
+    if not all(re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,512}", part) and int(part, 16) for part in parts):
+        raise argparse.ArgumentTypeError(f'"{text}" is no list of CPU masks in hexadecimal, such as 0xfe,0xfe00')
+    return tuple(int(part, 16) for part in parts)
+
+
+def variable(text: str) -> Tuple[str, str]:
+    """A variable's name and its value."""
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise argparse.ArgumentTypeError(f'"{text}" is not NAME=VALUE')
+    return name, value
+
+
+def names(text: str) -> Tuple[str, ...]:
+    """Names of workloads."""
+    found = tuple(part for part in text.split(",") if part)
+    if not all(re.fullmatch(r"[a-z][a-z0-9-]*", name) for name in found):
+        raise argparse.ArgumentTypeError(f'"{text}" is no list of workloads, such as mnist,ddp')
+    return found
+
+
+def shown_size(number: int) -> str:
+    """A number of bytes as one writes it: 128 MiB, 4 GB, 5000 B."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 10**9), ("MB", 10**6)):
+        if number >= factor and number % factor == 0:
+            return f"{number // factor} {unit}"
+    return f"{number} B"

@@ -1,0 +1,67 @@
+"""A workload over all ranks: as one rank of a launcher's, or as the parent of ranks of our own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+from . import hardware, ranks, variables
+from .failure import UsageError
+from .options import Options
+from .rank_run import RankRun
+from .run import ENDING, Run
+
+
+def main(options: Options) -> int:
+    """Run as what the options and the environment make of this process; raises UsageError when that is unclear."""
+    if options.rendezvous is None and options.ranks is not None:
+        from . import supervise
+
+        ranks.check_own(os.environ)
+        return supervise.Supervised(options).supervise()
+    alone = options.rendezvous is None and options.expect_ranks is None
+    if options.workload == "startup" and alone:
+        return Run(options).perform(work)  # a start needs no others: those of its launcher may have nothing to do
+    placement = ranks.from_environment(os.environ)
+    if placement is None and options.workload == "probe":
+        placement = ranks.Placement(0, 1, 0, "none")  # a look at this machine
+    if placement is None:
+        raise UsageError(
+            "no launcher started this process (no RANK, PMI_RANK, SLURM_PROCID): start it by one or give --ranks"
+        )
+    run = RankRun(options, placement)
+    if options.rendezvous is not None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before any thread: one that lets them in dies of them
+        threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
+    return run.perform(work)
+
+
+def work(run: Run) -> None:
+    """Do one rank's part; raises RunError."""
+    if run.options.workload == "startup":
+        from . import startup
+
+        startup.work(run)
+        return
+    assert isinstance(run, RankRun)
+    run.note(state="starting", affinity=sorted(os.sched_getaffinity(0)))
+    if run.options.workload == "probe":
+        run.note(variables=variables.kept(name for name, _ in run.options.expect_variable))
+        run.prepare_log()
+    torch = hardware.load_torch()
+    run.note(torch=hardware.describe_torch(torch))
+    # pi is for the CPUs, on every machine
+    wanted = "cpu" if run.options.workload == "pi" else run.options.device
+    kind, index = hardware.choose_device(torch, wanted, run.placement.local_rank)
+    run.note(device=hardware.describe_device(torch, kind, index))
+    from . import rank  # imports torch
+
+    rank.take_part(run, hardware.prepare(torch, kind, index))
+
+
+def _follow_parent() -> None:
+    """End with the parent: its end of our standard input closes when it dies, even of SIGKILL."""
+    while os.read(0, 64):
+        pass
+    os._exit(1)

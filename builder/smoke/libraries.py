@@ -1,0 +1,119 @@
+"""Which libraries are loaded, in which versions, and which network the first collective went by."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional
+
+# What of NCCL's log (NCCL_DEBUG=INFO) tells the network; RCCL writes the same.
+_TELLING = re.compile(r"NET/|Using network|NCCL version|RCCL version|Plugin|plugin|provider|cxi", re.IGNORECASE)
+_USED = re.compile(r"Using network (?P<name>\S.*?)\s*$")
+_LIBRARY = re.compile(
+    r"lib(nccl|rccl|fabric|mlx5|ibverbs|psm|cxi|ccl|mpi|ucp|uct|MIOpen|cudnn|hsa-runtime|ze_loader|cuda|amdhip)[\w.+-]*\.so",
+    re.IGNORECASE,
+)
+_LINES = 24
+_FABRIC = "import ctypes; version = ctypes.CDLL('{}').fi_version(); print(f'{{version >> 16}}.{{version & 65535}}')"
+
+
+def log_to(path: str) -> None:
+    """Let NCCL write what it does into the file; it reads these when the first communicator is made."""
+    os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=path)
+
+
+def network(backend: str, log: Optional[str]) -> Dict[str, Any]:
+    """By what the ranks talk: what NCCL wrote of it, libraries that are loaded, and for gloo the interface."""
+    lines = _telling(log) if backend == "nccl" else []
+    used = next((found["name"] for found in map(_USED.search, lines) if found), None)
+    if backend == "gloo":
+        used = interface()
+    elif used is None and backend != "nccl":
+        used = os.environ.get("FI_PROVIDER") or os.environ.get("CCL_ATL_TRANSPORT")
+    return {"backend": backend, "used": used or "unknown", "lines": lines, "libraries": sorted(loaded())}
+
+
+def interface() -> str:
+    """The interface that gloo was told, or the address that the host's name stands for, which it takes otherwise."""
+    told = os.environ.get("GLOO_SOCKET_IFNAME")
+    if told:
+        return told
+    try:
+        return f"{socket.gethostbyname(socket.gethostname())} (no GLOO_SOCKET_IFNAME)"
+    except OSError:
+        return "the host's name has no address"
+
+
+def loaded() -> Dict[str, str]:
+    """Libraries of network, devices and kernels that this process has loaded: name to path."""
+    found = {}
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                path = line.split(None, 5)[-1].strip()
+                name = os.path.basename(path)
+                if path.startswith("/") and _LIBRARY.match(name):
+                    found[name] = path
+    except OSError:
+        pass
+    return found
+
+
+def versions(torch: Any) -> Dict[str, str]:
+    """NCCL's or RCCL's version, cuDNN's or MIOpen's, libfabric's, as far as they are there."""
+    found = {}
+    amd = bool(torch.version.hip)
+    if torch.cuda.is_available():
+        collective = _told(torch.cuda.nccl.version)
+        if isinstance(collective, tuple):
+            found["rccl" if amd else "nccl"] = ".".join(map(str, collective))
+        kernels = _told(torch.backends.cudnn.version)
+        if kernels is not None:
+            found["miopen" if amd else "cudnn"] = str(kernels)
+    fabric = _fabric()
+    if fabric:
+        found["libfabric"] = fabric
+    return found
+
+
+def _fabric() -> Optional[str]:
+    """The version that libfabric tells of itself, asked in a process of its own: loading it may change this one."""
+    path = next((path for name, path in loaded().items() if name.startswith("libfabric")), "libfabric.so.1")
+    if "'" in path or "\\" in path:
+        return None
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _FABRIC.format(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    text = done.stdout.decode("ascii", "replace").strip()
+    return text if done.returncode == 0 and re.fullmatch(r"[0-9]+\.[0-9]+", text) else None
+
+
+def _telling(log: Optional[str]) -> List[str]:
+    found: List[str] = []
+    try:
+        with open(log or "", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                text = line.strip()[:200]
+                if _TELLING.search(text) and text not in found and len(found) < _LINES:
+                    found.append(text)
+    except OSError:
+        pass
+    return found
+
+
+def _told(call: Any) -> Any:
+    try:
+        return call()
+    except Exception:
+        return None

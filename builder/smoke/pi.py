@@ -1,0 +1,94 @@
+"""Pi as the integral of 4/(1+x^2) over 0..1, in trapezoids over the CPUs of all ranks, by gloo; imports torch.
+
+The application of the MareNostrum 5 hands-on, put right: the trapezoids at the ends count half, none is dropped where
+they do not divide by the ranks, no GPU is needed to take the time, and the time is the slowest rank's and not a sum.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Dict, List, Tuple
+
+import torch
+import torch.distributed as dist
+
+from . import meeting
+from .rank_run import RankRun
+
+STEPS = 20_000_000
+_TRIALS = 3
+_CHUNK = 1 << 18  # trapezoids at once: two megabytes, which a cache holds
+
+
+def take_part(run: RankRun, device: Any) -> None:
+    """Integrate over 1, 2, 4, ... and all ranks; raises RunError."""
+    del device  # the CPU, on every machine
+    world, steps = run.placement.world, run.options.steps or STEPS
+    meeting.join(run)
+    meeting.connect(run, "cpu")
+    run.note(state="integrating", world=world, steps=steps)
+    rows = []
+    for count in counts(world):
+        value, seconds, own = _timed(run, count, steps)
+        rows.append({"ranks": count, "seconds": seconds})
+        run.say(f"{count} ranks: pi {value!r} in {seconds:.4f} s")
+    first, last = share(steps, run.placement.rank, world)
+    run.record["seconds"].update(part=round(own, 6), all_ranks=rows[-1]["seconds"], one_rank=rows[0]["seconds"])
+    run.note(pi=value, deviation=abs(value - math.pi), trapezoids=last - first, scaling=_scaling(rows))
+
+
+def counts(world: int) -> List[int]:
+    """1, 2, 4, ... and the world."""
+    found = [1]
+    while found[-1] * 2 < world:
+        found.append(found[-1] * 2)
+    return [*found, world] if world > 1 else found
+
+
+def share(steps: int, rank: int, count: int) -> Tuple[int, int]:
+    """The trapezoids from .. to (not included) of one rank among so many: the first ranks have one more."""
+    base, extra = divmod(steps, count)
+    first = rank * base + min(rank, extra)
+    return first, first + base + (rank < extra)
+
+
+def trapezoids(first: int, last: int, steps: int) -> float:
+    """The area of the trapezoids from .. to (not included) of so many."""
+    if first >= last:
+        return 0.0
+    width = 1.0 / steps
+    ends = [4.0 / (1.0 + (end * width) ** 2) for end in (first, last)]
+    total = sum(ends) / 2
+    for start in range(first + 1, last, _CHUNK):
+        x = torch.arange(start, min(start + _CHUNK, last), dtype=torch.float64).mul_(width)
+        total += float(x.mul_(x).add_(1.0).reciprocal_().sum()) * 4.0
+    return total * width
+
+
+def _timed(run: RankRun, count: int, steps: int) -> Tuple[float, float, float]:
+    """Pi over the first so many ranks; the mean time until all know it, on the slowest, and of this rank's part."""
+    first, last = share(steps, run.placement.rank, count) if run.placement.rank < count else (0, 0)
+    taken, own = [], []
+    total = torch.zeros(1, dtype=torch.float64)
+    for trial in range(1 + _TRIALS):  # the first warms up
+        meeting.wait_for_all("cpu")
+        began = time.perf_counter()
+        total[0] = trapezoids(first, last, steps)
+        mine = time.perf_counter() - began
+        dist.all_reduce(total)
+        slowest = meeting.greatest([time.perf_counter() - began], "cpu")[0]
+        if trial:
+            taken.append(slowest)
+            own.append(mine)
+    return float(total), round(sum(taken) / _TRIALS, 6), sum(own) / _TRIALS
+
+
+def _scaling(rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Speedup over one rank, and how much of the ideal one that is."""
+    one = rows[0]["seconds"]
+    found = []
+    for row in rows:
+        speedup = one / row["seconds"] if row["seconds"] else 0.0
+        found.append({**row, "speedup": round(speedup, 3), "efficiency": round(speedup / row["ranks"], 3)})
+    return found

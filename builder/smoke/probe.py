@@ -1,0 +1,58 @@
+"""What this rank has: devices, cores, libraries, network, caches, variables, workers that come up; imports torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any, Dict
+
+import torch
+import torch.distributed as dist
+
+from . import hardware, libraries, meeting, places, workers
+from .rank_run import RankRun
+
+
+def take_part(run: RankRun, device: Any) -> None:
+    """Look at everything, in the order in which a training would come to use it; raises RunError."""
+    meeting.join(run)
+    backend = meeting.connect(run, device.type)
+    run.note(
+        state="at its first collective",
+        devices=hardware.all_devices(torch, device.type),
+        caches=places.caches(_vendor(device)),
+    )
+    total = torch.tensor([float(run.placement.rank + 1)], device=device)
+    dist.all_reduce(total)
+    world = run.placement.world
+    run.note(sum_right=float(total.cpu()[0]) == world * (world + 1) / 2)
+    run.note(network=libraries.network(backend, run.log), libraries=_versions())
+    tried: Dict[str, Any] = {}
+    for method in workers.methods(run.placement.local_rank):
+        run.note(state=f"starting workers by {method}")
+        tried[method] = workers.tried(method, min(workers.PATIENCE, run.left() * 0.3))
+        run.note(workers=tried)
+    after = sorted(os.sched_getaffinity(0))
+    run.note(affinity_after=after)
+    meeting.wait_for_all(device)
+    run.say(f"{len(run.record['affinity'])} cores, network {run.record['network']['used']}")
+
+
+def _vendor(device: Any) -> str:
+    if device.type == "xpu":
+        return "intel"
+    if device.type == "cuda":
+        return "amd" if torch.version.hip else "nvidia"
+    return "cpu"
+
+
+def _versions() -> Dict[str, str]:
+    """Versions of what the image and the host bring together in this process."""
+    found = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    found["libc"] = " ".join(platform.libc_ver())
+    for name in ("cuda", "hip", "xpu"):
+        version = getattr(torch.version, name, None)
+        if version:
+            found[name] = str(version)
+    found.update(libraries.versions(torch))
+    return found

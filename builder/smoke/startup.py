@@ -1,0 +1,73 @@
+"""The time from the launch to the first step of a training: what an image costs before it does anything."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict
+
+from . import hardware
+from .rank_run import RankRun
+from .run import Run
+
+_BATCH = 64
+
+
+def work(run: Run) -> None:
+    """Time the start in its phases, then tell rank 0 where there are several; raises RunError."""
+    facts: Dict[str, Any] = run.record if isinstance(run, RankRun) else run.result
+    seconds = facts["seconds"]
+    first_line = time.time() - run.seconds()
+    began = run.options.started if run.options.started is not None else first_line - _age() + run.seconds()
+    seconds["exec_to_python"] = round(first_line - began, 3)
+    if isinstance(run, RankRun):
+        run.note(state="importing torch")
+    before = time.time()
+    torch = hardware.load_torch()
+    seconds["import_torch"] = round(time.time() - before, 3)
+    facts["torch"] = hardware.describe_torch(torch)
+    before = time.time()
+    local = run.placement.local_rank if isinstance(run, RankRun) else 0
+    kind, index = hardware.choose_device(torch, run.options.device, local)
+    device = hardware.prepare(torch, kind, index)
+    torch.ones(1, device=device).add_(1)
+    hardware.synchronize(torch, device)
+    seconds["first_device"] = round(time.time() - before, 3)
+    facts["device"] = hardware.describe_device(torch, kind, index)
+    before = time.time()
+    _step(torch, device)
+    seconds["first_step"] = round(time.time() - before, 3)
+    seconds["exec_to_first_step"] = round(time.time() - began, 3)
+    run.say("{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds))
+    if isinstance(run, RankRun):
+        from . import rank  # imports torch
+
+        rank.take_part(run, device)
+
+
+def _step(torch: Any, device: Any) -> None:
+    """One step of the training: its kernels are loaded or compiled here."""
+    from . import training  # imports torch
+
+    net = training.network().to(device)
+    optimizer = torch.optim.Adadelta(net.parameters())
+    images = torch.zeros(_BATCH, 1, 28, 28, device=device)
+    labels = torch.zeros(_BATCH, dtype=torch.long, device=device)
+    torch.nn.functional.nll_loss(net(images), labels).backward()
+    optimizer.step()
+    hardware.synchronize(torch, device)
+
+
+def _age() -> float:
+    """Seconds since this process began, by the kernel (Linux counts from the boot in hundredths)."""
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        started = float(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
+
+
+def take_part(run: RankRun, device: Any) -> None:
+    """Meet the others, to be told of together."""
+    from . import meeting  # imports torch
+
+    del device
+    meeting.join(run)

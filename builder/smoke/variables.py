@@ -1,0 +1,24 @@
+"""Which variables of a rank are worth telling: those that say how a job is wired, and no others."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Iterable
+
+# A result is shown to people, and a variable may hold a secret: what is not listed here is not kept.
+_KEPT = (
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID",
+    "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_CPUS_PER_TASK", "PMI_RANK", "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK", "GLOO_SOCKET_IFNAME", "PYTHONNOUSERSITE", "HSA_FORCE_FINE_GRAIN_PCIE", "CXI_FORK_SAFE",
+    "CXI_FORK_SAFE_HP",
+)  # fmt: skip
+_FAMILIES = ("NCCL_", "RCCL_", "CCL_", "FI_", "I_MPI_", "MIOPEN_", "OMP_", "KMP_", "GOMP_")
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+
+
+def kept(wanted: Iterable[str] = ()) -> Dict[str, str]:
+    """The variables that tell how the job is wired, and those that are asked for by name."""
+    names = {name for name in os.environ if name in _KEPT or name.startswith(_FAMILIES)}
+    safe = {name for name in names if not any(word in name for word in _SECRET)}
+    return {name: os.environ[name] for name in sorted(safe | set(wanted)) if name in os.environ}

@@ -1,0 +1,122 @@
+"""The smoke workload as a plan's folder holds it, run by a Python with torch and told to be ranks as launchers do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builder.smoke
+
+FOLDER = Path(builder.smoke.__file__).parent
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "GLOO_", "OMP_")
+LONG = ["--samples", "512", "--epochs", "500"]  # minutes: to be broken in the midst of it
+
+
+class Smoke:
+    """The workload outside of the repository, its results in a folder of their own."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.python = python
+        self.program = folder / "plan" / "smoke"
+        shutil.copytree(FOLDER, self.program, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+        self.folder = folder / "results"
+        self.folder.mkdir()
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *arguments: str, before: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+        """Start it, `before` being words that come before the Python: `prlimit`, `taskset`."""
+        clean = {name: text for name, text in os.environ.items() if not name.startswith(LAUNCHERS)}
+        clean.pop("PYTHONPATH", None)
+        process = subprocess.Popen(
+            [*before, self.python, "-B", str(self.program), *arguments],
+            cwd=self.folder,
+            env=clean | {"GLOO_SOCKET_IFNAME": "lo"} | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str, before: tuple[str, ...] = (), **environment: str) -> tuple[int, str]:
+        """Run it to its end: the exit status and what it said."""
+        process = self.start(*arguments, before=before, **environment)
+        output = process.communicate(timeout=240)[0]
+        return process.returncode, output
+
+    def result(self, name: str = "result.json") -> dict[str, Any]:
+        """A result file."""
+        return dict(json.loads((self.folder / name).read_text()))
+
+    def failed(self, name: str = "result.json") -> dict[str, str]:
+        """The checks that failed, with what was measured."""
+        return {check["name"]: check["measured"] for check in self.result(name)["checks"] if not check["ok"]}
+
+    def wait_for_ranks(
+        self, count: int, ready: Callable[[dict[str, Any]], bool], name: str = "result.json"
+    ) -> list[int]:
+        """The process numbers of the ranks, once every rank's record is as wanted."""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            found = [self.folder / f"{name}.rank{rank}.json" for rank in range(count)]
+            records = [json.loads(path.read_text()) for path in found if path.exists()]
+            if len(records) == count and all(ready(record) for record in records):
+                return [record["pid"] for record in records]
+            time.sleep(0.1)
+        raise AssertionError("the ranks did not come so far")
+
+    def launch(
+        self, ranks: list[int], world: int, *arguments: str, workload: str = "ddp", result: str = "result.json"
+    ) -> list[subprocess.Popen[str]]:
+        """What srun does: each rank a process, told by Slurm's variables who it is."""
+        port = free_port()
+        return [
+            self.start(
+                workload, "--result", result, *arguments,
+                SLURM_PROCID=str(rank), SLURM_NTASKS=str(world), SLURM_LOCALID=str(rank),
+                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS="1",
+            )
+            for rank in ranks
+        ]  # fmt: skip
+
+    def end(self) -> None:
+        """End what still runs."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+
+def training(record: dict[str, Any]) -> bool:
+    """Whether a rank has an epoch behind it."""
+    return bool(record.get("training"))
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def all_gone(pids: list[int], seconds: float) -> bool:
+    """Whether all end within the time."""
+    until = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids) and time.monotonic() < until:
+        time.sleep(0.1)
+    return not any(alive(pid) for pid in pids)
+
+
+def free_port() -> str:
+    """A port that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])

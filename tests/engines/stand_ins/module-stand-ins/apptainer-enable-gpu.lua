@@ -1,0 +1,2 @@
+-- Stand-in for Frontier's module.
+setenv("APPTAINERENV_GPU_STAND_IN", "enabled")

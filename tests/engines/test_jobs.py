@@ -1,0 +1,234 @@
+"""`--submit` and `recipe status` on the real two-node Slurm: chains, verdicts, exit codes, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe_program import TORCH, Built, Room, program, report_of, run, stop, until_text
+
+pytestmark = pytest.mark.engines
+
+SITE = """
+    extends: local
+    node: {cores: 2, usable_cores: 2, memory_gib: 8, source: [own]}
+    scheduler:
+      kind: slurm
+      source: [own]
+      jobs:
+        gpu: {nodes: 1, tasks_per_node: 1, cpus_per_task: 1, minutes: 15, options: {partition: test}}
+        node: {nodes: 1, tasks_per_node: 2, cpus_per_task: 1, minutes: 10, options: {partition: test}}
+        nodes: {nodes: 2, tasks_per_node: 2, cpus_per_task: 1, minutes: 15, options: {partition: test}}
+        build: {nodes: 1, tasks_per_node: 1, cpus_per_task: 2, minutes: 15, options: {partition: test}}
+    launch: {launcher: srun, source: [own]}
+"""
+RANKS = "echo rank $RANK of $WORLD_SIZE in $PWD; exit $((RANK == 3 ? 9 : 0))"
+
+
+@pytest.fixture
+def bed(room: Room) -> Room:
+    """A room that knows a site with the tests' Slurm."""
+    room.site("bed", SITE)
+    return room
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    """The one record of a folder."""
+    (path,) = [path for path in (folder / "jobs").glob("*.json") if path.name != "submitted.json"]
+    return dict(json.loads(path.read_text()))
+
+
+def numbers(text: str) -> list[str]:
+    """The jobs that were submitted, in their order."""
+    return re.findall(r"^job (\d+): ", text, re.MULTILINE)
+
+
+def queue() -> str:
+    return run(["squeue", "--noheader", "--format=%i"]).expect(0).out
+
+
+def until_running(job: str) -> None:
+    end = time.monotonic() + 120
+    while run(["squeue", "--noheader", f"--jobs={job}", "--format=%T"]).out.strip() != "RUNNING":
+        assert time.monotonic() < end, "the job does not start"
+        time.sleep(0.2)
+
+
+# --- from a build to a verdict over two nodes ------------------------------------------------------------------------
+
+
+def test_a_build_and_its_smoke_tests_are_a_chain_of_jobs(bed: Room, base_sif: Path) -> None:
+    text = f"name: chain\ndependencies: [pip: ['torch=={TORCH}']]\ncontainer: {{smoke: {{workloads: [pi]}}}}\n"
+    image = bed.folder / "chain.sif"
+    words = ("build", "bed", bed.write("chain.yml", text), "--base", base_sif, "-o", image, "--submit", "--nodes", "2")
+    # The sockets of torch's data-loader workers lie in TMPDIR, and their paths have at most 107 characters.
+    done = bed.recipe(*words, TMPDIR="/tmp").expect(0)
+    build, smoke, nodes = numbers(done.err)
+    assert re.search(rf"^job {smoke}: smoke, after {build}$", done.err, re.MULTILINE)
+    assert re.search(rf"^job {nodes}: smoke-nodes, after {build}$", done.err, re.MULTILINE)
+    assert done.out == f"{image}\n"
+    report = report_of(bed.folder / "chain.plan")
+    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok"] * 3)
+    assert all(check["ok"] for check in report["checks"])
+    ranks = report["smoke"]["nodes/probe"]["ranks"]
+    assert [rank["rank"] for rank in ranks] == [0, 1, 2, 3]
+    assert report["smoke"]["nodes/pi"]["world"] == 4
+    assert "nothing to do" in bed.recipe(*words).expect(0).err
+    again = bed.recipe("status", image).expect(0)
+    assert (again.out, report_of(bed.folder / "chain.plan")) == (f"{image}\n", report)
+    assert bed.left_behind() == []
+
+
+def test_an_image_without_torch_fails_in_its_job(bed: Room, base_sif: Path) -> None:
+    done = bed.recipe("smoke", "bed", base_sif, "--submit", "--nodes", "2").expect(6)
+    assert "torch" in done.err
+    assert base_sif.exists()
+    bed.recipe("status", f"{base_sif.stem}.smoke").expect(6)
+
+
+# --- a command of the user's -----------------------------------------------------------------------------------------
+
+
+def test_a_command_gets_its_words_and_gives_its_exit_code(bed: Room, tiny: Built) -> None:
+    words = ("--submit", "--", "sh", "-c", 'printf "%s|" "$PWD" "$@"; exit 9', "x", "$(id)", "a b", "--submit")
+    done = bed.recipe("run", "bed", tiny.image, *words).expect(9)
+    assert f"{bed.folder}|$(id)|a b|--submit|" in done.out
+    assert record_of(bed.folder / "x.run")["exit_code"] == 9
+
+
+def test_a_command_on_every_rank_of_two_nodes_and_the_verdict_later(bed: Room, tiny: Built) -> None:
+    words = ("--submit", "--nodes", "2", "--no-wait", "--", "sh", "-c", RANKS)
+    (job,) = numbers(bed.recipe("run", "bed", tiny.image, *words).expect(0).err)
+    done = bed.recipe("status", "x.run", "--follow").expect(9)
+    assert sorted(line for line in done.out.splitlines() if line.startswith("rank")) == [
+        f"rank {rank} of 4 in {bed.folder}" for rank in range(4)
+    ]
+    found = record_of(bed.folder / "x.run")
+    assert (found["job"], found["nodes"], found["shape"], found["reason"]) == (job, "n[1-2]", "nodes", "")
+    assert bed.recipe("status", "x.run").expect(9).err.count(job) >= 1
+
+
+def test_a_command_here_and_in_an_allocation(bed: Room, tiny: Built) -> None:
+    bed.recipe("run", "local", tiny.image, "--", "sh", "-c", 'test "$PWD" = "$1" && exit 7', "x", bed.folder).expect(7)
+    inside = (program(), "run", "bed", tiny.image, "--", "sh", "-c", "echo $RANK/$WORLD_SIZE")
+    words = ["salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", *inside]
+    done = run(words, env=bed.environment(), cwd=bed.folder).expect(0)
+    assert sorted(done.out.split()) == ["0/4", "1/4", "2/4", "3/4"]
+
+
+# --- what Slurm does not take ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--partition", "nope"), "there is no partition 'nope'"),
+        (("--time", "99:00:00"), "longer than the 1:00:00"),
+        (("--mem", "900G"), "no node of that partition"),
+    ],
+)
+def test_a_job_that_is_refused_is_not_submitted(bed: Room, tiny: Built, option: tuple[str, str], said: str) -> None:
+    done = bed.recipe("run", "bed", tiny.image, "--submit", *option, "--", "true").expect(2)
+    assert said in done.err
+    assert not (bed.folder / "x.run" / "jobs").exists()
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """A partition for another account than ours."""
+    name = f"closed{os.getpid()}"
+    run(["scontrol", "create", f"PartitionName={name}", "Nodes=n1", "AllowAccounts=other", "State=UP"]).expect(0)
+    yield name
+    end = time.monotonic() + 60
+    while run(["scontrol", "delete", f"PartitionName={name}"]).code and time.monotonic() < end:
+        time.sleep(0.5)
+
+
+def test_a_wrong_account_does_not_wait_for_ever(bed: Room, tiny: Built, closed: str) -> None:
+    words = ("--submit", "--partition", closed, "--account", "mine", "--", "true")
+    done = bed.recipe("run", "bed", tiny.image, *words).expect(5)
+    assert "would wait for ever" in done.err
+    assert "--account" in done.err
+    assert numbers(done.err)[0] not in queue()
+
+
+def until_said(folder: Path, job: str, text: str) -> None:
+    """Wait for a text in the log of a job."""
+    end = time.monotonic() + 120
+    while not any(text in path.read_text(errors="replace") for path in folder.glob(f"*-{job}.log")):
+        assert time.monotonic() < end, f"'{text}' did not come in time"
+        time.sleep(0.1)
+
+
+# --- what happens to jobs --------------------------------------------------------------------------------------------
+
+
+def test_nothing_waits_for_a_build_that_failed(bed: Room) -> None:
+    recipe = bed.write("bad.yml", "name: bad\ndependencies: [pip: [six]]\ncontainer: {smoke: {imports: [six]}}\n")
+    base = bed.write("no.sif", "this is no image\n")
+    done = bed.recipe("build", "bed", recipe, "--base", base, "--submit", "-o", "bad.sif").expect(5)
+    build, smoke = numbers(done.err)
+    assert f"bad-bed-build-{build}.log" in done.err
+    left = queue()
+    assert build not in left
+    assert smoke not in left
+    statuses = [step["status"] for step in report_of(bed.folder / "bad.plan")["steps"]]
+    assert statuses == ["failed", "skipped"]
+    bed.recipe("status", "bad.sif").expect(5)
+
+
+def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny: Built) -> None:
+    process = bed.start("run", "bed", tiny.image, "--submit", "--", "sleep", "300")
+    until_text(bed.folder / "x.run" / "jobs" / "submitted.json", '"job"', process=process)
+    job = json.loads((bed.folder / "x.run" / "jobs" / "submitted.json").read_text())["jobs"][0]["job"]
+    until_running(job)
+    done = stop(process, signal.SIGINT, whole_group=True).expect(130)
+    assert f"job {job} in the queue or running" in done.out
+    assert "runs on n" in bed.recipe("status", "x.run").expect(7).err
+    bed.recipe("status", "x.run", "--cancel", "--follow").expect(143)
+    assert (record_of(bed.folder / "x.run")["reason"], job in queue()) == ("cancelled", False)
+
+
+def test_the_time_limit_reaches_the_work(bed: Room, tiny: Built) -> None:
+    # By the file: a signal of Slurm's may end the mount of the image before the work can say a word.
+    work = ': >"$RECIPE_STOP.heeded"; echo begun; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
+    (job,) = numbers(
+        bed.recipe("run", "bed", tiny.image, "--submit", "--no-wait", "--", "sh", "-c", work).expect(0).err
+    )
+    until_running(job)
+    until_said(bed.folder / "x.run", job, "begun")  # a signal before that would find no work to tell
+    run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"]).expect(0)
+    done = bed.recipe("status", "x.run", "--follow").expect(143)
+    assert "saved" in done.out
+    assert "ran out of time" in done.err
+    assert record_of(bed.folder / "x.run")["reason"] == "time limit"
+
+
+def test_a_full_disk_ends_the_command_and_its_record_is_whole(bed: Room, tiny: Built) -> None:
+    # Slurm gives the limits of the shell that submits to the job: no file of it grows over 64 KiB.
+    words = ("run", "bed", tiny.image, "--submit", "--", "sh", "-c", "echo begun; head -c 1000000 /dev/zero >big")
+    shell = ["bash", "-c", 'ulimit -f 64 && exec "$@"', "shell", program(), *words]
+    done = run(shell, env=bed.environment(), cwd=bed.folder)
+    assert "begun" in done.out
+    assert (bed.folder / "big").stat().st_size == 64 * 1024
+    assert done.code == record_of(bed.folder / "x.run")["exit_code"] != 0
+    bed.recipe("status", "x.run").expect(done.code)
+
+
+def test_two_ask_for_the_verdict_at_once(bed: Room, tiny: Built) -> None:
+    words = ("run", "bed", tiny.image, "--submit", "--no-wait", "--", "sh", "-c", "sleep 3; exit 9")
+    bed.recipe(*words).expect(0)
+    both = [bed.start("status", "x.run", "--follow") for _ in range(2)]
+    for process in both:
+        process.communicate(timeout=180)
+    codes = sorted(process.returncode for process in both)
+    assert codes[-1] == 9
+    assert codes[0] in (2, 9)  # the other one is told that somebody follows already
+    bed.recipe("status", "x.run").expect(9)

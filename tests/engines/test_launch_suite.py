@@ -1,0 +1,120 @@
+"""The suite through the generated job scripts on two nodes: a kit works by sbatch and bash alone; its verdicts."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe_program import Built, Done, Room, run
+from testbed import Kit
+
+pytestmark = pytest.mark.engines
+
+
+def verdict_of(folder: Path, shape: str) -> dict[str, Any]:
+    return dict(json.loads((folder / shape / "verdict.json").read_text()))
+
+
+@pytest.fixture
+def read_only(room: Room, digits: Built) -> Iterator[Kit]:
+    """A kit that nobody may write to, as a shared copy is."""
+    kit = Kit(room, "cpu-test", digits.image)
+    places = [kit.folder, *kit.folder.rglob("*")]
+    for place in places:
+        place.chmod(place.stat().st_mode & ~0o222)
+    yield kit
+    for place in places:
+        place.chmod(place.stat().st_mode | 0o200)
+
+
+def test_two_nodes_of_two_ranks_pass_from_a_kit_that_is_read_only(read_only: Kit, room: Room) -> None:
+    here = room.folder / "here"
+    here.mkdir()
+
+    def submit(**environment: str) -> Done:
+        settings = read_only.environment | {"RECIPE_FOLDER": str(read_only.folder)} | environment
+        return run(["sbatch", "--wait", read_only.folder / "run" / "nodes.sbatch"], cwd=here, env=settings)
+
+    submit().expect(1)
+    (log,) = here.glob("*.log")
+    assert "name another folder by RECIPE_RESULTS=/path" in log.read_text()
+    assert "== probe" not in log.read_text()  # nothing was started
+    log.unlink()
+    done = submit(RECIPE_RESULTS=str(here / "out"))
+    (log,) = here.glob("*.log")
+    assert done.code == 0, log.read_text()
+    verdict = verdict_of(here / "out", "nodes")
+    assert verdict["verdict"] == "pass"
+    (record,) = (here / "out" / "jobs").glob("*.json")
+    assert json.loads(record.read_text())["exit_code"] == 0
+    assert set(verdict["workloads"]) == {"probe", "ddp", "pi", "allreduce", "startup"}
+    ranks = json.loads((here / "out" / "nodes" / "probe.json").read_text())["ranks"]
+    assert [rank["variables"]["RECIPE_TEST_MARK"] for rank in ranks] == ["of the site"] * 4
+
+
+def test_an_image_without_torch_fails(room: Room, base_sif: Path) -> None:
+    kit = Kit(room, "cpu-test", base_sif)
+    job = kit.job("run/gpu.sbatch").expect(1)
+    verdict = verdict_of(kit.folder / "results", "gpu")
+    assert verdict["verdict"] == "FAIL"
+    assert [entry["verdict"] for entry in verdict["workloads"].values()] == ["FAIL"] * 3
+    assert all("torch" in entry["error"] for entry in verdict["workloads"].values())
+    assert (job.record["exit_code"], job.record["shape"]) == (1, "gpu")
+
+
+def test_an_image_that_does_not_start_fails_by_name(room: Room) -> None:
+    kit = Kit(room, "cpu-test", room.write("no.sif", "this is no image\n"))
+    kit.job("run/node.sbatch").expect(1)
+    verdict = verdict_of(kit.folder / "results", "node")
+    assert verdict["verdict"] == "FAIL"
+    assert verdict["reason"] == "the image did not start a Python that could judge (exit code 255)"
+
+
+def until_trained(kit: Kit, *, samples: int) -> dict[str, Any]:
+    """What rank 0 says of itself once it has trained on that many images."""
+    path = kit.folder / "results" / "node" / "ddp.json.rank0.json"
+    end = time.monotonic() + 180
+    while time.monotonic() < end:
+        found = json.loads(path.read_text()) if path.exists() else {}
+        if found.get("samples", 0) >= samples:
+            return dict(found)
+        time.sleep(0.2)
+    raise AssertionError("no training within 180 s")
+
+
+def ended(kit: Kit, number: int) -> Mapping[str, Any]:
+    """The last record of a job: one that is signalled writes one at once."""
+    end = time.monotonic() + 120
+    while str(number) in run(["squeue", "--noheader", "--format=%i"]).expect(0).out.split():
+        assert time.monotonic() < end, "the job does not end"
+        time.sleep(0.2)
+    return kit.record(number)
+
+
+def test_a_training_is_saved_at_the_time_limit_and_goes_on_in_the_next_job(room: Room, digits: Built) -> None:
+    """A process of the task mounts the image: a signal of Slurm's would end that before the training could save."""
+    kit = Kit(room, "cpu-test", digits.image)
+    script = kit.folder / "run" / "node.sbatch"
+    text = re.sub(r"(?m)^begin_suite node .*", "begin_suite node ddp", script.read_text())
+    text = re.sub(r"(?m)^(?:every_rank|one_process) (?!ddp )(?:.*\\\n)*.*\n", "", text)  # the training alone
+    script.write_text(text.replace("every_rank ddp ", "every_rank ddp --epochs 400 "))  # and one that lasts
+    number = kit.submit("run/node.sbatch")
+    until_trained(kit, samples=1)
+    run(["scontrol", "update", f"JobId={number}", "TimeLimit=1"]).expect(0)
+    record = ended(kit, number)
+    result = json.loads((kit.folder / "results" / "node" / "ddp.json").read_text())
+    assert (record["reason"], record["exit_code"]) == ("time limit", 143)
+    assert "ended by SIGTERM after step" in result["error"]
+    assert verdict_of(kit.folder / "results", "node")["reason"] == "time limit, in ddp"
+    assert (kit.folder / "results" / "node" / "ddp-2.snapshot").exists()
+    (kit.folder / "results" / "node" / "ddp.json.rank0.json").unlink()  # or it would be taken for the next one's
+    number = kit.submit("run/node.sbatch")
+    found = until_trained(kit, samples=1)
+    assert (found["resumed_from_epoch"], found["training"]["resumed_step"]) > (0, 0)
+    run(["scancel", str(number)]).expect(0)
+    assert ended(kit, number)["reason"] == "cancelled"

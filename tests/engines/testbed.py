@@ -1,0 +1,180 @@
+"""Sites cut down to the two-node Slurm of the tests, and their jobs run on it for real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recipe_program import Done, Room, run
+
+from builder.compile.image_plan import image_target, smoke_plan
+from builder.execute.folder import write_plan
+from builder.model.catalog import load_site
+from builder.model.target import Context
+
+HERE = Path(__file__).parent
+MODULES = HERE / "stand_ins" / "module-stand-ins"
+LIMIT = 420.0  # seconds for a job on a busy machine, with its time in the queue
+
+# Two nodes of two cores and two GPUs, partition "test": sizes and names are the test machine's, all else is the site's.
+_NODE = "node: {cores: 2, usable_cores: 2, memory_gib: 8}"
+_ONE = "{cpus_per_task: 1, options: {partition: test}}"
+_TWO = "{tasks_per_node: 2, cpus_per_task: 1, gpus: 2, devices: 2, options: {partition: test}}"
+# Two cards of two stacks: a rank a stack on half a core.
+_STACKS = "{tasks_per_node: 4, cpus_per_task: 1, gpus: 2, devices: 4, options: {partition: test}}"
+SITES = {
+    "lumi-test": f"""
+        extends: lumi-g
+        {_NODE}
+        gpu: {{devices: 2, scheduled: 2}}
+        scheduler:
+          jobs:
+            gpu: {{options: {{partition: test, mem: 500M}}, cpus_per_task: 1}}
+            node: {{tasks_per_node: 2, cpus_per_task: 1, gpus: 2, devices: 2, options: {{partition: test, mem: 1G}}}}
+            nodes: {{tasks_per_node: 2, cpus_per_task: 1, gpus: 2, devices: 2, options: {{partition: test, mem: 1G}}}}
+            build: {_ONE}
+        launch: {{cpu_masks: ["0x2", "0x1"]}}
+        """,
+    "frontier-test": f"""
+        extends: frontier
+        {_NODE}
+        gpu: {{devices: 2, scheduled: 2}}
+        scheduler:
+          gpu_option: "gres=gpu:{{gpus}}"
+          jobs: {{gpu: {_ONE}, node: {_TWO}, nodes: {_TWO}, build: {_ONE}}}
+        """,
+    "dawn-test": f"""
+        extends: dawn
+        node: {{cores: 4, usable_cores: 4, memory_gib: 8}}
+        gpu: {{devices: 4, scheduled: 2}}
+        scheduler:
+          jobs: {{gpu: {_ONE}, node: {_STACKS}, nodes: {_STACKS}, build: {_ONE}}}
+        """,
+    "mn5-test": f"""
+        extends: mn5
+        {_NODE}
+        gpu: {{devices: 2, scheduled: 2}}
+        scheduler:
+          jobs:
+            gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
+            node: {{cpus_per_task: 2, gpus: 2, devices: 2, options: {{qos: , partition: test}}}}
+            nodes: {{cpus_per_task: 2, gpus: 2, devices: 2, options: {{qos: , partition: test}}}}
+        """,
+    "cpu-test": """
+        extends: local
+        node: {cores: 2, usable_cores: 2, memory_gib: 8, source: [own]}
+        scheduler:
+          kind: slurm
+          source: [own]
+          jobs:
+            gpu: {nodes: 1, tasks_per_node: 1, cpus_per_task: 1, minutes: 15, options: {partition: test}}
+            node: {nodes: 1, tasks_per_node: 2, cpus_per_task: 1, minutes: 10, options: {partition: test}}
+            nodes: {nodes: 2, tasks_per_node: 2, cpus_per_task: 1, minutes: 15, options: {partition: test}}
+        launch:
+          launcher: srun
+          master_port: "10000+job"
+          environment: {RECIPE_TEST_MARK: "of the site"}
+          source: [own]
+        """,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """What the witness saw in one rank."""
+
+    environment: dict[str, str]
+    cores: list[int]
+    arguments: list[str]
+    folder: str
+    host: str
+    mounted: bool
+    folders: list[str]
+
+    def values(self, *names: str) -> list[str | None]:
+        """Variables of the rank; None for one that is not set."""
+        return [self.environment.get(name) for name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A job that has ended: its number, how it ended, its log and what its ranks saw."""
+
+    number: int
+    code: int
+    log: str
+    ranks: tuple[Rank, ...]
+    record: Mapping[str, Any]
+
+    def expect(self, code: int) -> Job:
+        """Itself, if it ended with the code; its log otherwise."""
+        assert self.code == code, f"exit code {self.code}, not {code}\n{self.log}"
+        return self
+
+
+class Kit:
+    """A plan folder of a site for an image that exists, and the jobs submitted from it."""
+
+    def __init__(self, room: Room, site: str, image: Path) -> None:
+        self.image, self.folder = image, room.folder / f"kit-{site}"
+        if site in SITES:
+            room.site(site, SITES[site])
+        loaded = load_site(site, folder=room.sites)
+        plan = smoke_plan(image_target(loaded, image=str(image), context=Context(tool="recipe of the tests")))
+        write_plan(plan, self.folder, recipe_folder=self.folder)
+        shutil.copy(HERE / "witness.py", self.folder / "witness.py")
+        self.environment = room.environment(RECIPE_IMAGE=str(image), MODULEPATH=str(MODULES))
+
+    def run(self, script: str, *words: str, **environment: str) -> Done:
+        """Run a script of the kit on this machine."""
+        return run(["bash", script, *words], cwd=self.folder, env=self.environment | environment)
+
+    def submit(self, script: str, *words: str, options: tuple[str, ...] = (), **environment: str) -> int:
+        """Submit a script of the kit: the number of the job."""
+        done = run(
+            ["sbatch", "--parsable", *options, script, *words], cwd=self.folder, env=self.environment | environment
+        ).expect(0)
+        return int(done.out.strip().partition(";")[0])
+
+    def job(self, script: str, *words: str, options: tuple[str, ...] = (), **environment: str) -> Job:
+        """Submit a script of the kit and wait until its record is there."""
+        number = self.submit(script, *words, options=options, **environment)
+        record = self.record(number)
+        (log,) = self.folder.glob(f"*-{number}.log")
+        return Job(
+            number=number,
+            code=record["exit_code"],
+            log=log.read_text(errors="replace"),
+            ranks=(),
+            record=record,
+        )
+
+    def witness(self, script: str, *, options: tuple[str, ...] = (), **environment: str) -> Job:
+        """Submit the witness and gather what its ranks saw."""
+        seen = self.folder / "seen"
+        shutil.rmtree(seen, ignore_errors=True)
+        seen.mkdir()
+        job = self.job(script, "python3", "witness.py", "seen", "a b", "$HOME", options=options, **environment)
+        job.expect(0)
+        paths = sorted(seen.glob("rank-*.json"), key=lambda path: int(path.stem.partition("-")[2]))
+        ranks = tuple(Rank(**json.loads(path.read_text())) for path in paths)
+        return Job(number=job.number, code=job.code, log=job.log, ranks=ranks, record=job.record)
+
+    def record(self, number: int) -> Mapping[str, Any]:
+        path = self.folder / "jobs" / f"{number}.json"
+        end = time.monotonic() + LIMIT
+        while not path.exists():
+            if time.monotonic() > end:
+                state = run(["scontrol", "show", "job", str(number)]).out
+                run(["scancel", str(number)])
+                raise AssertionError(f"job {number} left no record in {LIMIT} s\n{state}\n{self._logs()}")
+            time.sleep(0.1)
+        return dict(json.loads(path.read_text()))
+
+    def _logs(self) -> str:
+        return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("*.log"))

@@ -1,0 +1,255 @@
+"""Jobs without Slurm: what the user may say, what sbatch is told, what its answers mean, what is kept of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.execute.jobs.follow import JobEnd
+from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
+from builder.execute.jobs.record import read_record, record_path
+from builder.execute.jobs.refusal import hopeless, refusal
+from builder.execute.jobs.steps import job_fault
+from builder.execute.jobs.submit import Batch, arguments
+from builder.execute.jobs.wishes import Wishes, minutes_of, read_wishes
+from builder.execute.judgement import judge_suite, suite_shapes
+from builder.execute.product import Seen
+from builder.model.finding import ConfigError
+from builder.model.plan import File, Plan, Step
+
+PlanOf = Callable[..., Plan]
+HEADER = "#!/usr/bin/env bash\n#SBATCH --job-name=demo-build\n#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n"
+
+
+def batch_plan(plan_of: PlanOf) -> tuple[Plan, Step]:
+    plan = plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch"}})
+    file = File(path="build.sbatch", text=HEADER)
+    return Plan(**{**vars(plan), "files": (*plan.files, file)}), plan.steps[0]
+
+
+def words(plan_of: PlanOf, *, wishes: Wishes | None = None, **batch: Any) -> tuple[str, ...]:
+    plan, step = batch_plan(plan_of)
+    after = batch.pop("after", ())
+    return arguments(
+        plan, step, batch=Batch(kind="build", output=Path("x"), wishes=wishes or Wishes(), **batch), after=after
+    )
+
+
+def test_sbatch_is_told_the_name_and_the_log_again(plan_of: PlanOf) -> None:
+    assert words(plan_of) == ("--job-name=demo-build", "--output=demo-build-%j.log", "build.sbatch")
+
+
+def test_a_job_that_waits_for_another_never_waits_for_ever(plan_of: PlanOf) -> None:
+    assert words(plan_of, after=("12",))[2:-1] == ("--dependency=afterok:12", "--kill-on-invalid-dep=yes")
+
+
+def test_a_shorter_job_is_told_later_that_it_ends(plan_of: PlanOf) -> None:
+    wishes = Wishes(values={"time": {"build": "2"}, "partition": {"": "small"}}, account="a_1")
+    found = words(plan_of, wishes=wishes)
+    assert found[2:-1] == ("--partition=small", "--time=2", "--account=a_1", "--signal=B:TERM@30")
+
+
+def test_where_nothing_is_inherited_names_go_along_and_no_values(plan_of: PlanOf) -> None:
+    environment = {"PIP_INDEX_URL": "https://user:secret@host", "HOME": "/home/me"}
+    found = words(
+        plan_of, site_options=("--export=NONE",), environment=environment, variables={"RECIPE_IMAGE": "/x,y.sif"}
+    )
+    assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE" in found
+    assert not any("secret" in word or "HOME" in word for word in found)
+
+
+def test_words_of_a_command_follow_the_script_as_they_are(plan_of: PlanOf) -> None:
+    command = ("python3", "--wrap=id", "$(id)", "a b")
+    assert words(plan_of, command=command)[-5:] == ("build.sbatch", *command)
+
+
+GOOD = {"partition": ["small", "smoke=dev-g"], "time": ["01:00:00"], "mem": ["64G"], "qos": []}
+
+
+def test_values_for_all_and_for_one() -> None:
+    wishes = read_wishes(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
+    assert (wishes.of("partition", step="build-image"), wishes.of("partition", step="smoke")) == ("small", "dev-g")
+    assert (wishes.of("mem", step="smoke"), wishes.of("qos", step="smoke")) == ("64G", "")
+
+
+@pytest.mark.parametrize(
+    ("given", "dependency"),
+    [
+        ({"partition": ["--wrap=id"]}, ""),
+        ({"partition": ["a b"]}, ""),
+        ({"partition": ["a\n#SBATCH --wrap=id"]}, ""),
+        ({"qos": ["$(id)"]}, ""),
+        ({"time": ["soon"]}, ""),
+        ({"mem": ["64 G"]}, ""),
+        ({"time": ["bild=10"]}, ""),
+        ({}, "afterok:12,--wrap=id"),
+        ({}, "afterok"),
+    ],
+)
+def test_what_is_no_value_is_refused(given: Mapping[str, list[str]], dependency: str) -> None:
+    with pytest.raises(ConfigError):
+        read_wishes(given, steps=["build-image"], account="", dependency=dependency)
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("90", 90), ("90:30", 91), ("01:30:00", 90), ("1-0", 1440), ("1-02:03", 1563), ("2-00:00:01", 2881)],
+)
+def test_slurms_forms_of_a_time(text: str, minutes: int) -> None:
+    assert minutes_of(text) == minutes
+
+
+@pytest.mark.parametrize("text", ["UNLIMITED", "infinite", ""])
+def test_no_limit_is_no_number(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        minutes_of(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "word"),
+    [
+        ("sbatch: error: invalid partition specified: nope\nallocation failure: x", "job-partition", "'nope'"),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified",
+         "job-account", "SBATCH_ACCOUNT"),
+        ("sbatch: error: Batch job submission failed: Invalid qos specification", "job-qos", "--qos"),
+        ("allocation failure: Requested node configuration is not available", "job-size", "--partition"),
+        ("sbatch: error: Invalid --time specification", "job-time", "HH:MM:SS"),
+        ("allocation failure: Requested time limit is invalid (missing or exceeds some limit)", "job-time", "less"),
+        ("sbatch: error: Unable to contact slurm controller (connect failure)", "no-slurm", "try again"),
+        ("sbatch: error: something new", "job-refused", "something new"),
+        ("", "job-refused", "nothing"),
+    ],
+)  # fmt: skip
+def test_refusals_are_explained(said: str, code: str, word: str) -> None:
+    finding = refusal(said, step="smoke")
+    assert finding.code == code
+    assert word in f"{finding.message} {finding.fix}"
+    assert "{" not in finding.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("PartitionTimeLimit", "job-time"),
+        ("Job's account not known, so it can't use this partition (closed allows good)", "job-account"),
+        ("AccountNotAllowed", "job-account"),
+        ("DependencyNeverSatisfied", "job-dependency"),
+        ("Priority", None),
+        ("Resources", None),
+        ("Dependency", None),
+        ("QOSMaxJobsPerUserLimit", None),
+    ],
+)
+def test_a_job_that_would_wait_for_ever(reason: str, code: str | None) -> None:
+    finding = hopeless(reason, step="smoke", job="12")
+    assert (finding.code if finding else None) == code
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+JOB = Submitted(
+    job="12",
+    step="build",
+    script="build.sbatch",
+    log="b-12.log",
+    after=("11",),
+    submitted=1.5,
+    argv=("sbatch", "build.sbatch"),
+    before={"x.sif": None, "y": Seen(device=1, inode=2, size=3, modified=4, changed=5)},
+)
+
+
+def test_the_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
+    assert read_ledger(tmp_path) is None
+    ledger = Ledger(site="s", kind="build", output="/x.sif").with_job(JOB)
+    write_ledger(ledger, tmp_path)
+    assert read_ledger(tmp_path) == ledger
+    assert json.loads(ledger_path(tmp_path).read_text())["schema"] == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}']
+)
+def test_a_damaged_ledger_is_said(tmp_path: Path, text: str) -> None:
+    ledger_path(tmp_path).parent.mkdir()
+    ledger_path(tmp_path).write_text(text)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_ledger(tmp_path)
+
+
+RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10, "ended": 14, "nodes": "n1", "log": "l"}
+
+
+def test_a_record(tmp_path: Path) -> None:
+    record_path(tmp_path, "12").parent.mkdir()
+    record_path(tmp_path, "12").write_text(json.dumps(RECORD))
+    found = read_record(tmp_path, "12")
+    assert found is not None
+    assert (found.exit_code, found.seconds, found.nodes) == (3, 4.0, "n1")
+
+
+@pytest.mark.parametrize("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
+def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
+    record_path(tmp_path, "12").parent.mkdir()
+    record_path(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
+    assert read_record(tmp_path, "12") is None
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (JobEnd(exit_code=143, reason="time limit", recorded=True), "job-time-limit"),
+        (JobEnd(exit_code=1, word="TIMEOUT"), "job-time-limit"),
+        (JobEnd(exit_code=143, reason="cancelled", recorded=True, word="CANCELLED"), "job-cancelled"),
+        (JobEnd(exit_code=1, word="OUT_OF_MEMORY", recorded=True), "no-memory"),
+        (JobEnd(exit_code=1, word="FAILED"), "job-no-record"),
+        (JobEnd(exit_code=1, word="LOST"), "job-lost"),
+        (JobEnd(exit_code=1, word="FAILED", recorded=True), None),
+        (JobEnd(exit_code=7, recorded=True), None),
+    ],
+)
+def test_what_slurm_did_to_a_job(end: JobEnd, code: str | None, tmp_path: Path) -> None:
+    finding = job_fault(JOB, end, folder=tmp_path)
+    assert (finding.code if finding else None) == code
+
+
+# --- the verdict of a suite ------------------------------------------------------------------------------------------
+
+STEP = Step(name="s", kind="smoke", why="w", script="s", produces=("results/nodes/verdict.json",))
+GOOD_CHECK = {"name": "world", "ok": True, "measured": 4, "expected": 4}
+
+
+def judged(tmp_path: Path, verdict: Any) -> list[tuple[str, bool]]:
+    place = tmp_path / "results" / "nodes"
+    place.mkdir(parents=True)
+    (place / "verdict.json").write_text(verdict if isinstance(verdict, str) else json.dumps(verdict))
+    assert suite_shapes(STEP) == ("nodes",)
+    return [(check.name, check.ok) for check in judge_suite("nodes", tmp_path)[1]]
+
+
+def test_a_good_suite(tmp_path: Path) -> None:
+    found = {"verdict": "pass", "workloads": {"ddp": {"verdict": "pass", "checks": [GOOD_CHECK]}}}
+    assert judged(tmp_path, found) == [("nodes/ddp: world", True), ("nodes: verdict", True)]
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "", "[]", "{}", {"verdict": "FAIL"}, {"verdict": "pass", "workloads": {"ddp": {"verdict": "pass"}}},
+        {"verdict": "pass", "workloads": {"ddp": {"verdict": "FAIL", "checks": [GOOD_CHECK]}}},
+        {"verdict": "pass", "workloads": {"ddp": {"verdict": "pass", "checks": [{**GOOD_CHECK, "ok": 1}]}}},
+    ],
+)  # fmt: skip
+def test_a_suite_that_is_not_proven(tmp_path: Path, verdict: Any) -> None:
+    assert not all(ok for _, ok in judged(tmp_path, verdict))
+
+
+def test_codes_have_no_blanks() -> None:
+    from builder.execute.jobs.steps import FATES
+
+    assert all(re.fullmatch(r"[a-z-]+", code) for code, _, _ in FATES.values())

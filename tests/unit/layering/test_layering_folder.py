@@ -1,0 +1,57 @@
+"""The folder travels with plans: Python 3.10 and the standard library, run by hand."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import builder.layering
+
+FOLDER = Path(builder.layering.__file__).parent
+FILES = sorted(FOLDER.glob("*.py"))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add((node.module or "").split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_is_python_3_10_and_the_standard_library(file: Path) -> None:
+    assert imported(ast.parse(file.read_text(), feature_version=(3, 10))) <= set(sys.stdlib_module_names)
+
+
+def test_what_compiles_runs_on_the_pythons_of_old_images() -> None:
+    tree = ast.parse((FOLDER / "compile_worker.py").read_text(), feature_version=(3, 7))  # SyntaxError: what is newer
+    assert imported(tree) <= {"__future__", "gc", "importlib", "marshal", "os", "sys", "warnings"}
+    with pytest.raises(SyntaxError):
+        ast.parse("if (found := 1): pass", feature_version=(3, 7))
+
+
+def layering(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-S", "-B", str(FOLDER), *arguments]
+    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["build", "--help"], 0, "layers.json"),
+        ([], 2, "the following arguments are required: command"),
+        (["build", "x.json"], 2, "--output, --runtime"),
+        (["build", "x.json", "--output", "y", "--runtime", "apptainer"], 1, "'x.json' is no description of layers"),
+    ],
+)
+def test_the_command_line(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
+    done = layering(*arguments, folder=tmp_path)
+    assert done.returncode == code
+    assert text in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

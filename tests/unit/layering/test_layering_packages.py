@@ -1,0 +1,266 @@
+"""Pins, groups, staging and compiling: what is decided and changed without an engine."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import builder.layering
+from builder.layering.base import LINE, BaseFacts, mode_of
+from builder.layering.bytecode import compiled_path, restore, save, sources
+from builder.layering.failure import LayeringError
+from builder.layering.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
+from builder.layering.stage import PREFIX, environment_files, owners, tidy
+
+LOCK = """\
+numpy==2.4.6 \\
+    --hash=sha256:{a} \\
+    --hash=sha256:{b}
+nvidia-cublas-cu12==12.6.4.1 --hash=sha256:{a}
+Torch==2.8.0+cu126 \\
+    --hash=sha256:{b}
+# a comment
+jaxlib==0.6.2 --hash=sha256:{a}
+""".format(a="a" * 64, b="b" * 64)
+
+
+class Fixed(Resolver):
+    """A resolver that knows the answer."""
+
+    def __init__(self, work: Path, answer: str) -> None:
+        super().__init__(uv="uv", minor="3.11", platform="x86_64-manylinux_2_36", work=work, environment={})
+        self.answer = answer
+        self.calls: list[tuple[list[str], bool]] = []
+
+    def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
+        assert all(isinstance(option, str) for option in options)
+        self.calls.append(([file.name for file in files], own_index))
+        return parse_pins(self.answer)
+
+
+def test_pins_are_read_with_their_hashes() -> None:
+    pins = parse_pins(LOCK)
+    assert [(pin.name, pin.version, len(pin.hashes)) for pin in pins] == [
+        ("numpy", "2.4.6", 2),
+        ("nvidia-cublas-cu12", "12.6.4.1", 1),
+        ("torch", "2.8.0+cu126", 1),
+        ("jaxlib", "0.6.2", 1),
+    ]
+
+
+def test_heavy_packages_have_layers_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "requirements-torch.txt").write_text("torch==2.8.0\n")
+    (tmp_path / "requirements.txt").write_text("numpy\njaxlib\n")
+    groups, inside = resolve(tmp_path, Fixed(tmp_path, LOCK))
+    assert not inside
+    assert [(group.title, [pin.name for pin in group.pins]) for group in groups] == [
+        ("torch", ["nvidia-cublas-cu12", "torch"]), ("jaxlib", ["jaxlib"]), ("packages", ["numpy"]),
+    ]  # fmt: skip
+
+
+def test_torch_from_its_own_index_is_resolved_apart(tmp_path: Path) -> None:
+    (tmp_path / "requirements-torch.txt").write_text("--index-url https://example.org/cu126\ntorch==2.8.0\n")
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    resolver = Fixed(tmp_path, LOCK)
+    groups, _ = resolve(tmp_path, resolver)
+    assert resolver.calls[0] == (["requirements-torch.txt"], True)
+    torch = next(group for group in groups if group.title == "torch")
+    assert (torch.own_index, torch.options) == (True, ("--index-url", "https://example.org/cu126"))
+
+
+def test_a_lock_is_taken_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "requirements-torch.txt").write_text(f"--index-url https://example.org/cu126\n--require-hashes\n{LOCK}")
+    (tmp_path / "requirements.txt").write_text("--require-hashes\nsix==1.16.0 --hash=sha256:" + "a" * 64 + "\n")
+    resolver = Fixed(tmp_path, "")
+    groups, _ = resolve(tmp_path, resolver)
+    assert resolver.calls == []
+    assert [group.title for group in groups] == ["torch", "jaxlib", "packages", "packages"]
+    assert sum(len(group.pins) for group in groups) == 5
+
+
+@pytest.mark.parametrize("name", ["requirements-commits.txt", "compiled.txt"])
+def test_what_is_compiled_is_compiled_inside(name: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements-torch.txt").write_text("torch==2.8.0\n")
+    (tmp_path / "requirements.txt").write_text("flash-attn\n")
+    (tmp_path / name).write_text("x\n")
+    groups, inside = resolve(tmp_path, Fixed(tmp_path, LOCK))
+    assert inside
+    assert "torch" in [group.title for group in groups]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git+https://example.org/x", "x @ git+https://example.org/x@1", "-e ./x", "./x", "x @ https://e.org/x-1.tar.gz"],
+)
+def test_sources_are_built_inside(line: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{line}\n")
+    resolver = Resolver(uv="none", minor="3.11", platform="p", work=tmp_path, environment={})
+    assert resolve(tmp_path, resolver) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("machine", "glibc", "platform"),
+    [
+        ("x86_64", "2.36", "x86_64-manylinux_2_36"),
+        ("x86_64", "2.28", "x86_64-manylinux_2_28"),
+        ("x86_64", "2.30", "x86_64-manylinux_2_28"),
+        ("aarch64", "2.41", "aarch64-manylinux_2_40"),
+    ],
+)
+def test_the_platform_is_what_the_images_glibc_serves(machine: str, glibc: str, platform: str) -> None:
+    assert platform_of(machine, glibc) == platform
+
+
+@pytest.mark.parametrize(("machine", "glibc"), [("x86_64", ""), ("x86_64", "2.5"), ("riscv64", "2.36")])
+def test_an_image_without_wheels_is_refused(machine: str, glibc: str) -> None:
+    with pytest.raises(LayeringError, match="the base image has"):
+        platform_of(machine, glibc)
+
+
+def test_pips_settings_are_uvs_where_uv_has_none(tmp_path: Path) -> None:
+    found = settings({"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": "/a /b", "UV_INDEX": "https://u"}, cache=tmp_path)
+    assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["UV_INDEX"]) == ("https://a", "/a,/b", "https://u")
+    assert found["UV_CACHE_DIR"] == str(tmp_path / "uv")
+    (tmp_path / "r.txt").write_text("--pre\n--trusted-host h\n--extra-index-url https://x\nsix\n")
+    assert option_words(tmp_path / "r.txt") == [
+        "--prerelease", "allow", "--allow-insecure-host", "h", "--extra-index-url", "https://x",
+    ]  # fmt: skip
+
+
+# --- the base ---------------------------------------------------------------------------------------------------------
+
+
+def test_links_of_the_base_are_followed() -> None:
+    links = {
+        "/lib": "usr/lib",
+        "/usr/bin/python3": "python3.11",
+        "/a": "/lib/../b",
+        "/loop": "loop",
+        "/usr/sbin": "./bin",
+    }
+    facts = BaseFacts(sha256="", machine="x86_64", links=links)
+    assert facts.real("/lib/x") == "/usr/lib/x"
+    assert facts.real("/usr/sbin/python3") == "/usr/bin/python3.11"
+    assert facts.real("/a/c") == "/usr/b/c"
+    assert facts.real("/new/folder") == "/new/folder"
+    assert facts.real("/loop/x").startswith("/")
+    above = facts.over({"/lib": 0o755}, {"/opt": "/srv"}, set())
+    assert (above.real("/lib/x"), above.real("/opt/x")) == ("/lib/x", "/srv/x")
+
+
+def test_lines_of_unsquashfs() -> None:
+    found = LINE.match("lrwxrwxrwx 0/0                 9 2026-11-21 04:06 squashfs-root/a b -> c d")
+    assert found is not None
+    assert (found[1], found[3], found[4]) == ("l", "/a b", "c d")
+    assert LINE.match("drwxrwxrwt 0/0                 3 2026-11-21 04:06 squashfs-root") is not None
+    assert LINE.match("Parallel unsquashfs: Using 2 processors") is None
+    assert (mode_of("rwxrwxrwt"), mode_of("rwx------"), mode_of("rwsr-xr-x")) == (0o1777, 0o700, 0o4755)
+
+
+# --- staging ----------------------------------------------------------------------------------------------------------
+
+
+def staged(folder: Path) -> Path:
+    """What uv leaves for one wheel, unpacked by the Python that runs this."""
+    site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    info = site / "x-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "x.py").write_text("A = 1\n")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "x").write_text(f"#!{sys.executable}\nprint(1)\n")
+    (folder / "bin" / "long").write_text(f"#!/bin/sh\n'''exec' '{sys.executable}' \"$0\" \"$@\"\n' '''\nprint(2)\n")
+    (folder / "bin" / "sh").write_text("#!/bin/sh\necho 3\n")
+    (info / "direct_url.json").write_text('{"url": "file:///home/me/x.whl"}')
+    names = ["x.py", "../../../bin/x", "../../../bin/long", "../../../bin/sh", "x-1.dist-info/direct_url.json"]
+    (info / "RECORD").write_text("".join(f"{name},sha256=abc,1\n" for name in [*names, "x-1.dist-info/RECORD"]))
+    (folder / ".lock").touch()
+    return folder
+
+
+@pytest.mark.parametrize("minor", [f"{sys.version_info[0]}.{sys.version_info[1]}", "3.99"])
+def test_nothing_of_this_machine_stays_in_an_installation(minor: str, tmp_path: Path) -> None:
+    site = tidy(staged(tmp_path / "tree"), minor=minor)
+    assert site == tmp_path / "tree" / "lib" / f"python{minor}" / "site-packages"
+    text = "".join(path.read_text() for path in sorted((tmp_path / "tree").rglob("*")) if path.is_file())
+    assert sys.executable not in text
+    assert "/home/me" not in text
+    assert (tmp_path / "tree/bin/x").read_text() == f"#!{PREFIX}/bin/python\nprint(1)\n"
+    assert (tmp_path / "tree/bin/long").read_text() == f"#!{PREFIX}/bin/python\nprint(2)\n"
+    assert (tmp_path / "tree/bin/sh").read_text() == "#!/bin/sh\necho 3\n"
+    rows = {row[0]: row[1:] for row in csv.reader((site / "x-1.dist-info" / "RECORD").read_text().splitlines())}
+    assert "x-1.dist-info/direct_url.json" not in rows
+    assert rows["../../../bin/sh"] == ["sha256=abc", "1"]
+    assert rows["../../../bin/x"][1] == str(len((tmp_path / "tree/bin/x").read_bytes()))
+    assert owners(site, tmp_path / "tree") == {"x": [f"lib/python{minor}/site-packages/x.py"]}
+
+
+def test_a_script_is_replaced_not_written_through_a_link(tmp_path: Path) -> None:
+    tree = staged(tmp_path / "tree")
+    (tmp_path / "cached").hardlink_to(tree / "bin" / "x")
+    tidy(tree, minor="3.11")
+    assert (tmp_path / "cached").read_text().startswith(f"#!{sys.executable}\n")
+
+
+def test_the_environment_is_one_for_its_python(tmp_path: Path) -> None:
+    environment_files(tmp_path, python="/usr/bin/python3.11", minor="3.11", system_packages=False)
+    assert (tmp_path / "bin" / "python3").readlink() == Path("/usr/bin/python3.11")
+    assert (tmp_path / "pyvenv.cfg").read_text().splitlines()[:2] == [
+        "home = /usr/bin", "include-system-site-packages = false",
+    ]  # fmt: skip
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+def compiled(folder: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:
+    paths = sources(folder, below="lib")[::order]
+    worker = Path(builder.layering.__file__).with_name("compile_worker.py")
+    words = [sys.executable, "-I", "-S", "-B", str(worker), str(folder), PREFIX, str(workers)]
+    subprocess.run(words, input="\n".join(paths) + "\n", text=True, check=True)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}
+
+
+def test_compiled_files_are_the_same_wherever_and_however_they_are_made(tmp_path: Path) -> None:
+    source = Path(subprocess.__file__).parent  # the standard library: code of every kind
+    names = sorted(path.name for path in source.glob("*.py"))[:60]
+    found = []
+    for place, workers, order in (("one", 1, 1), ("a/longer/name", 3, -1)):
+        folder = tmp_path / place / "lib"
+        folder.mkdir(parents=True)
+        for name in names:
+            (folder / name).write_bytes((source / name).read_bytes())
+        (folder / "bad.py").write_text("def f[:\n")
+        (folder / "tests").mkdir()
+        (folder / "tests" / "t.py").write_text("A = 1\n")
+        found.append(compiled(tmp_path / place, workers=workers, order=order))
+    assert found[0] == found[1]
+    assert len(found[0]) == len(names)
+
+
+def test_a_compiled_file_is_taken_without_its_source(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
+    made = compiled(tmp_path, workers=1)
+    assert list(made) == [compiled_path("lib/m.py", sys.implementation.cache_tag or "")]
+    (tmp_path / "lib" / "m.py").write_text("VALUE = 2\n")  # unchecked: neither time nor content is looked at
+    done = subprocess.run(
+        [sys.executable, "-c", "import m; print(m.VALUE, m.__file__)"],
+        check=True,
+        cwd=tmp_path / "lib",
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split()[0] == "1"
+
+
+def test_kept_files_come_back(tmp_path: Path) -> None:
+    (tmp_path / "a" / "d").mkdir(parents=True)
+    (tmp_path / "a" / "d" / "x.pyc").write_bytes(b"code")
+    save(tmp_path / "a", ["d/x.pyc", "d/none.pyc"], tmp_path / "kept.tar")
+    restore(tmp_path / "kept.tar", tmp_path / "b")
+    assert [path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")] == [b"code"]

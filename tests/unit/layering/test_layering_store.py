@@ -1,0 +1,134 @@
+"""The cache: whole entries or none, whoever else is there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.layering.store import Store, cache_folder, key_of, limit_bytes
+
+
+def filled(folder: Path, *keys: str) -> Store:
+    store = Store(folder)
+    for number, key in enumerate(keys):
+        entry, _ = store.get("layers", key, title=key, make=lambda path: path.write_bytes(b"x" * 1000))
+        os.utime(entry.path.with_suffix(".json"), (number, number))
+    return store
+
+
+def test_an_entry_is_made_once(tmp_path: Path) -> None:
+    store, calls = Store(tmp_path), []
+
+    def fill(path: Path) -> None:
+        calls.append(path)
+        path.write_bytes(b"layer")
+
+    first, fresh = store.get("layers", "k", title="t", make=fill)
+    again, fresh_again = store.get("layers", "k", title="t", make=fill)
+    assert (fresh, fresh_again, len(calls)) == (True, False, 1)
+    assert first.sha256 == again.sha256
+    assert again.path.read_bytes() == b"layer"
+    assert list((store.folder / "work").iterdir()) == []
+
+
+def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fail(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        store.get("layers", "k", title="t", make=fail)
+    assert store.entries() == []
+    assert list((store.folder / "layers").iterdir()) == []
+    assert list((store.folder / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"xx", b"x" * 2000])
+def test_an_entry_of_another_size_is_none(content: bytes, tmp_path: Path) -> None:
+    store = filled(tmp_path, "k")
+    store.path("layers", "k").write_bytes(content)
+    assert store.look("layers", "k") is None
+    entry, fresh = store.get("layers", "k", title="t", make=lambda path: path.write_bytes(b"new"))
+    assert (fresh, entry.path.read_bytes()) == (True, b"new")
+
+
+def test_an_altered_entry_of_the_same_size_is_found_and_removed(tmp_path: Path) -> None:
+    store = filled(tmp_path, "k", "l")
+    store.path("layers", "k").write_bytes(b"y" * 1000)
+    assert [store.intact(entry) for entry in store.entries()] == [False, True]
+    assert [entry.key for entry in store.entries()] == ["l"]
+
+
+def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) -> None:
+    store = filled(tmp_path, "k")
+    store.path("layers", "half").write_bytes(b"half")
+    (store.folder / "work" / "99-dead").mkdir()
+    (store.folder / "work" / "99-dead.alive").touch()
+    with store.work() as living:
+        store.sweep()
+        assert living.is_dir()
+    assert list((store.folder / "work").iterdir()) == []
+    assert [path.name for path in store.broken()] == ["half.sqfs"]
+
+
+def test_what_was_used_longest_ago_goes_first_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    store = filled(tmp_path, "a", "b", "c", "d")
+    with store.held("layers", "a"):
+        assert [entry.key for entry in store.prune(2500)] == ["b", "c"]
+    assert [entry.key for entry in store.entries()] == ["a", "d"]
+    assert store.prune(2500) == []
+    assert [entry.key for entry in store.prune(0)] == ["a", "d"]
+
+
+def test_use_is_noted(tmp_path: Path) -> None:
+    store = filled(tmp_path, "a", "b")
+    store.get("layers", "a", title="a", make=lambda path: path.write_bytes(b""))
+    assert [entry.key for entry in store.entries()] == ["b", "a"]
+
+
+def _race(folder: Path, number: int) -> None:
+    def fill(path: Path) -> None:
+        (folder / f"made-{number}").touch()
+        time.sleep(0.1)
+        path.write_bytes(b"x" * 100000)
+
+    entry, _ = Store(folder).get("layers", "k", title="t", make=fill)
+    assert entry.path.stat().st_size == 100000
+
+
+def test_several_builds_at_once_make_it_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    children = [context.Process(target=_race, args=(tmp_path, number)) for number in range(4)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    assert [child.exitcode for child in children] == [0] * 4
+    assert len(list(tmp_path.glob("made-*"))) == 1
+
+
+def test_a_file_under_the_same_name_has_a_digest_of_its_own(tmp_path: Path) -> None:
+    store, path = Store(tmp_path / "cache"), tmp_path / "base.sif"
+    path.write_bytes(b"one")
+    os.utime(path, (1000, 1000))
+    first = store.digest(path)
+    other = tmp_path / "other"
+    other.write_bytes(b"two")
+    os.utime(other, (1000, 1000))
+    other.replace(path)
+    assert store.digest(path) != first
+
+
+def test_keys_and_settings() -> None:
+    assert key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}) != key_of({"a": 1, "b": [3]})
+    assert cache_folder({"RECIPE_CACHE_DIR": "/c"}) == Path("/c")
+    assert cache_folder({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/recipe")
+    assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/recipe")
+    assert limit_bytes({"RECIPE_CACHE_GIB": "2"}) == 2 * 2**30
+    assert limit_bytes({"RECIPE_CACHE_GIB": "much"}) == limit_bytes({}) == 40 * 2**30

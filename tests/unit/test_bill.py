@@ -1,0 +1,153 @@
+"""The bill of materials and the provenance: valid by their own standards, the same bytes, nothing of the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+from test_contents import sif
+
+from builder.cli.inputs import context_of, load_inputs, make_plan
+from builder.compile.provenance import provenance
+from builder.compile.sbom import purl, sbom
+from builder.execute.inside import Inside, _digest, _write
+from builder.execute.papers import write_papers
+from builder.layering.sif import read_sif
+from builder.model.contents import Contents, Package, TorchBuild
+from builder.model.report import Report
+
+PACKAGES = (
+    Package(kind="pip", name="Typing_Extensions", version="4.16.0", place="/opt/env/lib/python3.12/site-packages"),
+    Package(kind="pip", name="torch", version="2.8.0+rocm6.4", license="BSD-3-Clause", place="/a"),
+    Package(kind="pip", name="torch", version="2.8.0+rocm6.4", place="/b"),
+    Package(
+        kind="conda", name="numpy", version="2.1.0", build="py_0", channel="forge", subdir="linux-64", sha256="a" * 64
+    ),
+    Package(kind="deb", name="libstdc++6", version="1:12.2.0-14", arch="amd64"),
+    Package(kind="rpm", name="glibc", version="1:2.34-60.el9", arch="x86_64"),
+    Package(kind="pip", name="\\x1b[2J @/?#&=% \u00e9", version="", place="/c"),
+)  # fmt: skip
+CONTENTS = Contents(
+    image="x.sif", kind="sif", size=1, base="docker://debian:12", distribution="debian 12",
+    labels={"recipe.digest": "d" * 64, "org.label-schema.build-date": "today"}, packages=PACKAGES,
+    torch=(TorchBuild(version="2.8.0+rocm6.4", hip="6.4"),), unknown=("object 9 could not be read",),
+)  # fmt: skip
+
+
+def test_a_bill_is_valid_cyclonedx() -> None:
+    text = sbom(CONTENTS, name="x", tool="recipe 0.1.0")
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
+    tree = json.loads(text)
+    assert {item["name"] for item in tree["components"]} == {package.name for package in PACKAGES}
+    assert "today" not in text
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_purls_are_those_of_their_standard(package: Package) -> None:
+    found = purl(package, distribution="debian 12")
+    parsed = PackageURL.from_string(found)
+    assert "x1b" in package.name or parsed.to_string() == found
+    assert (parsed.version or "") == package.version
+
+
+def test_the_same_packages_in_another_order_give_the_same_bytes() -> None:
+    mixed = list(PACKAGES)
+    random.Random(3).shuffle(mixed)
+    one, two = CONTENTS, replace(CONTENTS, packages=tuple(mixed), image="another.sif", size=2)
+    assert sbom(one, name="x", tool="recipe 1") == sbom(two, name="x", tool="recipe 1")
+
+
+def test_folders_of_the_machine_that_built_stay_out() -> None:
+    text = sbom(replace(CONTENTS, base="/home/somebody/base.sif"), name="x", tool="recipe 1")
+    assert "somebody" not in text
+    assert "file:base.sif" in text
+
+
+def test_another_version_gives_another_number() -> None:
+    other = replace(CONTENTS, packages=(replace(PACKAGES[0], version="5"), *PACKAGES[1:]))
+    numbers = {json.loads(sbom(item, name="x", tool="t 1"))["serialNumber"] for item in (CONTENTS, other)}
+    assert len(numbers) == 2
+
+
+@pytest.mark.parametrize("padding", [0, 3000])
+def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding: int) -> None:
+    image = tmp_path / "x.sif"
+    image.write_bytes(sif((0x4001, b"", b"Bootstrap: x\n" * 200_000)))
+    size = image.stat().st_size
+    image.write_bytes(image.read_bytes() + bytes(padding))
+    inside = Inside(image, name="x", tool="recipe 1", environment={})
+    digest = inside.settle()
+    assert inside.text
+    assert digest == hashlib.sha256(image.read_bytes()).hexdigest()
+    objects = read_sif(image).objects
+    assert image.read_bytes()[size:].rstrip(b"\0") == inside.text.encode()
+    assert objects[-1].size == len(inside.text.encode())
+    now = image.stat().st_size
+    again = Inside(image, name="x", tool="recipe 1", environment={})
+    assert (again.settle(), image.stat().st_size) == (digest, now)
+
+
+@pytest.mark.parametrize("padding", [0, 3, 8, 4000])
+@pytest.mark.parametrize("length", [0, 10, 1024 * 1024 - 5004, 1024 * 1024, 1024 * 1024 + 1])
+def test_the_digest_of_what_will_be_written(tmp_path: Path, length: int, padding: int) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(b"a" * 5000 + b"b" * length + bytes(padding))
+    changes = ((5000 + length, b"the bill"), (4096, b"descriptor"), (80, b"header"))
+    digest = _digest(file, changes)
+    _write(file, changes)
+    assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_what_follows_the_data_is_never_written_over(tmp_path: Path) -> None:
+    image = tmp_path / "x.sif"
+    image.write_bytes(sif((0x4001, b"", b"x")) + b"something of others")
+    before = image.read_bytes()
+    assert Inside(image, name="x", tool="recipe 1", environment={}).settle() == hashlib.sha256(before).hexdigest()
+    assert image.read_bytes() == before
+
+
+def test_what_cannot_be_read_does_not_stop_a_build(tmp_path: Path) -> None:
+    image = tmp_path / "x.sif"
+    image.write_bytes(b"no image at all")
+    inside = Inside(image, name="x", tool="recipe 1", environment={})
+    assert inside.settle() == hashlib.sha256(b"no image at all").hexdigest()
+    assert (inside.text, "no image" in inside.unknown) == ("", True)
+
+
+def test_papers_of_an_image(tmp_path: Path) -> None:
+    env = tmp_path / "secret-home" / "environment.yml"
+    env.parent.mkdir()
+    env.write_text("name: x\ndependencies:\n  - pip: [six==1.16.0]\n")
+    words = {"account": "", "torch_index": "", "driver": "", "backend": "", "base": str(env.parent / "base.sif")}
+    plan = make_plan(*load_inputs("local", env), context=context_of(**words))
+    image = tmp_path / "x.sif"
+    report = Report(
+        target=plan.target, status="passed", image=str(image), steps=(), image_sha256="e" * 64,
+        started="2026-01-01T00:00:00Z", versions={"apptainer": "apptainer version 1.4.5"},
+    )  # fmt: skip
+    bill = sbom(CONTENTS, name="x", tool="recipe 1")
+    assert write_papers(plan, report, sbom=bill) == ""
+    assert (tmp_path / "x.sif.cdx.json").read_text() == bill
+    text = (tmp_path / "x.sif.provenance.json").read_text()
+    statement = json.loads(text)
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert statement["subject"] == [{"name": "x.sif", "digest": {"sha256": "e" * 64}}]
+    definition, details = statement["predicate"]["buildDefinition"], statement["predicate"]["runDetails"]
+    assert [item["name"] for item in definition["resolvedDependencies"]] == ["base image", "recipe"]
+    assert definition["resolvedDependencies"][0]["uri"] == "file:base.sif"
+    assert details["byproducts"][0]["digest"]["sha256"] == hashlib.sha256(bill.encode()).hexdigest()
+    assert "secret-home" not in text
+    assert provenance(plan, report, name="x.sif", finished="", sbom=None).count("byproducts") == 1
+
+
+def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
+    report = Report(target="x", status="smoke-failed", image=str(tmp_path / "x.sif.failed"), steps=())
+    assert write_papers(None, report, sbom="{}") == ""  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,120 @@
+"""`recipe check` in its four shapes, what it leaves out when asked, what it explains, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.cli.main import run
+from builder.model.catalog import site_files
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+name: demo
+channels: [defaults]
+dependencies:
+  - python=3.12
+  - pip:
+    - torch==2.8.0
+    - jax[cuda12]==0.5.0
+    - numpy
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = Path("environment.yml")
+    path.write_text(RECIPE)
+    return path
+
+
+def test_a_table_has_sites_across_and_findings_down(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--format", "table", str(env)]) == 0
+    head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head == ["finding", *site_files()]
+    cells = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
+    assert cells["package-counterpart"]["lumi-g"] == "warning"
+    assert cells["package-counterpart"]["local"] == "note"
+    assert cells["package-vendor"]["dawn"] == "error"
+    assert cells["package-vendor"]["lumi-g"] == "-"
+    assert cells["torch"]["lumi-g"] == "2.8.0+rocm6.4"
+
+
+def test_sarif_has_a_rule_a_level_and_a_line(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--format", "sarif", "lumi-g", "dawn", str(env)]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == "2.1.0"
+    (only,) = document["runs"]
+    rules = {rule["id"]: rule["helpUri"] for rule in only["tool"]["driver"]["rules"]}
+    assert {result["ruleId"] for result in only["results"]} == set(rules)
+    assert all((ROOT / page).is_file() for page in rules.values())
+    result = next(item for item in only["results"] if item["ruleId"] == "package-vendor")
+    assert result["level"] == "error"
+    assert result["message"]["text"].startswith("dawn: 'jax[cuda12]==0.5.0' works on NVIDIA devices only")
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "environment.yml"}, "region": {"startLine": 7}}
+
+
+def test_a_code_is_left_out_in_every_shape(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for shape in ("text", "table", "json", "sarif"):
+        words = ["check", "--format", shape, "lumi-g", str(env)]
+        run(words)
+        before = capsys.readouterr()
+        run([*words, "--ignore", "unpinned", "--ignore", "channel-defaults"])
+        after = capsys.readouterr()
+        for code in ("unpinned", "channel-defaults"):
+            assert code in before.out + before.err, shape
+            assert code not in after.out + after.err, shape
+        assert "package-counterpart" in after.out + after.err, shape
+
+
+def test_an_error_cannot_be_left_out(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "dawn", str(env), "--ignore", "package-vendor"]) == 2
+    assert "'package-vendor' is an error on 'dawn': it cannot be ignored" in capsys.readouterr().err
+
+
+def test_every_package_is_explained_in_a_line(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "--explain", "lumi-g", str(env)]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    index = "https://download.pytorch.org/whl/rocm6.4"
+    for line in (
+        "python=3.12 -> python=3.12 conda's Python",
+        f"torch==2.8.0 -> torch==2.8.0+rocm6.4 the build for lumi-g, from {index}",
+        "jax[cuda12]==0.5.0 -> jax[rocm]==0.5.0 its counterpart for AMD GPUs, with the same module",
+        "numpy -> numpy pip",
+    ):
+        assert lines.count(line) == 1, lines
+
+
+SPEED = """
+import sys, time
+from pathlib import Path
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import BuilderError
+from builder.model.reading.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
+for _ in range(5):
+    started = time.process_time()
+    for site in sites:
+        try:
+            resolve(recipe, site, context=Context())
+        except BuilderError:
+            pass
+    print(time.process_time() - started)
+"""
+
+
+@pytest.mark.parametrize("recipe", ["builder/data/recipes/mnist.yml", "tests/recipes/full.yml"])
+def test_all_checks_over_all_sites_take_less_than_50_ms(recipe: str) -> None:
+    """The processor's time, on a machine that others use as well; benchmarks/run.py has the rest."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPEED, str(ROOT / recipe)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert min(float(line) for line in done.stdout.split()) < 0.05

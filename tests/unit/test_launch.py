@@ -1,0 +1,283 @@
+"""Launch: shapes of jobs, what each is started with, which commands are refused, what the suite expects."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+
+import pytest
+from matrix import TOOL, recipes
+
+from builder.compile.image_plan import image_target, smoke_plan
+from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
+from builder.compile.launch.job import job_script
+from builder.compile.launch.rank import rank_script
+from builder.model.catalog import BUNDLED, load_site
+from builder.model.finding import ConfigError
+from builder.model.site import Job, Purpose
+from builder.model.target import Context, Target
+from builder.resolve.target import resolve
+
+SLURM = [path.stem for path in sorted(BUNDLED.glob("*.yaml")) if path.stem != "local"]
+# GCD -> the cores next to it: LUMI user guide, distribution and binding.
+LUMI_CORES = {
+    0: range(49, 56), 1: range(57, 64), 2: range(17, 24), 3: range(25, 32),
+    4: range(1, 8), 5: range(9, 16), 6: range(33, 40), 7: range(41, 48),
+}  # fmt: skip
+LUMI_NUMA = {0: 3, 1: 3, 2: 1, 3: 1, 4: 0, 5: 0, 6: 2, 7: 2}  # GCD -> NUMA domain of 16 cores, from the same page
+
+
+def target_of(site: str, stem: str = "finetune") -> Target:
+    """A target of the matrix that names no workloads."""
+    recipe, _ = recipes()[stem]
+    bare = replace(recipe, container=replace(recipe.container, smoke=replace(recipe.container.smoke, workloads=None)))
+    return resolve(bare, load_site(site), context=Context(tool=TOOL))
+
+
+def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
+    target = target_of(site)
+    purpose, job = shape_of(target, nodes=nodes, devices=devices)
+    return shape_script(target, job, purpose=purpose)
+
+
+def facts(job: Job) -> tuple[int, int | None, int, int, str]:
+    return job.tasks_per_node, job.cpus_per_task, job.gpus, job.devices, job.options.get("mem", "")
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "devices", "purpose", "expected"),
+    [
+        ("lumi-g", None, None, "gpu", (1, 7, 1, 1, "60G")),
+        ("lumi-g", None, 3, "node", (3, 7, 3, 3, "180G")),
+        ("lumi-g", 1, None, "node", (8, 7, 8, 8, "480G")),
+        ("lumi-g", None, 8, "node", (8, 7, 8, 8, "480G")),
+        ("lumi-g", 4, None, "nodes", (8, 7, 8, 8, "480G")),
+        ("lumi-g", 2, 4, "nodes", (4, 7, 4, 4, "240G")),
+        ("frontier", 1, 2, "node", (2, 7, 2, 2, "")),
+        ("dawn", 1, 3, "node", (3, 12, 2, 3, "")),  # three stacks are on two cards
+        ("dawn", None, 1, "gpu", (1, 24, 1, 1, "")),
+        ("mn5", 1, 2, "node", (1, 40, 2, 2, "")),  # one task starts torchrun for both
+        ("mn5", 8, None, "nodes", (1, 80, 4, 4, "")),
+        ("lumi-c", 3, None, "nodes", (8, 16, 0, 0, "224G")),
+    ],
+)
+def test_a_shape_takes_its_share(
+    site: str, nodes: int | None, devices: int | None, purpose: Purpose, expected: tuple[int, int, int, int, str]
+) -> None:
+    target = target_of(site)
+    found, job = shape_of(target, nodes=nodes, devices=devices)
+    assert (found, facts(job), job.nodes) == (purpose, expected, nodes or 1)
+    ranks = devices or expected[3] or expected[0]
+    assert shape(target, job) == Shape(nodes=nodes or 1, devices=expected[3], ranks_per_node=ranks)
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "devices", "message"),
+    [
+        ("lumi-g", None, 9, "a node of 'lumi-g' has 8 devices, not 9"),
+        ("lumi-c", 1, 1, "'lumi-c' has no GPUs"),
+        ("dawn", 2, 4, "a job of 2 nodes of 'dawn' takes all 8 devices of each"),
+        ("mn5", 0, None, "a job of 0 nodes"),
+        ("mn5", 1, -1, "a job of -1 devices"),
+        ("local", 1, None, "'local' has no scheduler: it has no jobs"),
+    ],
+)
+def test_a_shape_that_a_site_does_not_have_is_refused(
+    site: str, nodes: int | None, devices: int | None, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        shape_of(target_of(site, stem="mnist-local" if site == "local" else "finetune"), nodes=nodes, devices=devices)
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.message) == ("launch-shape", message)
+    assert finding.fix
+
+
+def test_a_site_without_the_job_says_which_it_has() -> None:
+    target = target_of("lumi-g")
+    jobs = {name: job for name, job in target.site.scheduler.jobs.items() if name != "nodes"}
+    poor = replace(target, site=replace(target.site, scheduler=replace(target.site.scheduler, jobs=jobs)))
+    with pytest.raises(ConfigError) as caught:
+        shape_of(poor, nodes=2, devices=None)
+    assert caught.value.findings[0].fix == "it describes: gpu, node; add the job to a site of your own"
+
+
+def test_the_masks_of_lumi_are_the_cores_next_to_each_gcd_bit_by_bit() -> None:
+    """The script's own line against the user guide's map: GCD, NUMA domain, cores, none of the system's."""
+    line = next(line for line in script_of("lumi-g", nodes=2, devices=None).splitlines() if "--cpu-bind" in line)
+    masks = re.findall(r"0x[0-9a-f]+", line)
+    assert len(masks) == 8
+    for gcd, mask in enumerate(masks):
+        cores = [core for core in range(64) if int(mask, 16) >> core & 1]
+        assert cores == list(LUMI_CORES[gcd])
+        assert {core // 16 for core in cores} == {LUMI_NUMA[gcd]}
+        assert not {core for core in cores if core % 8 == 0}  # the first core of each L3 group is the system's
+
+
+@pytest.mark.parametrize(("nodes", "devices"), [(None, None), (None, 3), (1, 7), (2, 4)])
+def test_parts_of_a_node_are_not_bound_by_masks(nodes: int | None, devices: int | None) -> None:
+    text = script_of("lumi-g", nodes=nodes, devices=devices)
+    assert "mask_cpu" not in text
+    assert "--expect-masks" not in text
+
+
+def test_lines_of_the_launchers() -> None:
+    assert "srun --gpus-per-task=1 --gpu-bind=closest" in script_of("frontier", nodes=2, devices=None)
+    assert 'srun --gpus-per-task=1 "--cpus' in script_of("frontier", nodes=None, devices=None)
+    assert 'mpiexec -n "${world}" -ppn "${tasks}" --hosts "${hosts}"' in script_of("dawn", nodes=2, devices=None)
+    mn5 = script_of("mn5", nodes=2, devices=None)
+    assert 'srun --ntasks-per-node=1 --wait=60 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" bash run/rank.sh' in mn5
+    rank = rank_script(target_of("mn5"))
+    assert '--node_rank "$SLURM_PROCID"' in rank
+    assert "SLURM_PROCID" not in mn5 + job_script(target_of("mn5"))  # late: the job's own is 0 for all nodes
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "devices", "port"),
+    [
+        ("lumi-g", 2, None, "$((10000 + SLURM_JOB_ID % 10000))"),
+        ("dawn", 2, None, "$((50000 + SLURM_JOB_ID % 10000))"),
+        ("mn5", 2, None, "6000"),
+        ("mn5", 1, 2, "$((10000 + SLURM_JOB_ID % 10000))"),  # another job may be on the node
+        ("frontier", 1, 2, "3442"),  # whole nodes, whatever is asked for
+        ("mn5-gpp", 1, None, "6000"),
+        ("mn5-gpp", None, None, "$((10000 + SLURM_JOB_ID % 10000))"),
+    ],
+)
+def test_two_jobs_of_a_node_do_not_meet(site: str, nodes: int | None, devices: int | None, port: str) -> None:
+    assert f"\nMASTER_PORT={port}\n" in script_of(site, nodes=nodes, devices=devices)
+
+
+@pytest.mark.parametrize("name", SLURM)
+def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
+    target = target_of(name)
+    early, late = job_script(target), rank_script(target)
+    assert "MASTER_ADDR=" in early
+    assert "MASTER_ADDR=" not in late
+    for variable in ("SLURM_PROCID", "SLURM_LOCALID", "PMI_RANK", "MPI_LOCALRANKID"):
+        assert variable not in early
+    # The last thing a task does is to become the command: signals of the launcher reach that.
+    assert re.search(r"^exec_image ", late, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SLURM)
+def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
+    """A module may set what the site's own environment must win over; `set -u` stands after Lmod's code."""
+    text = job_script(target_of(name))
+    modules = [match.start() for match in re.finditer("use_module", text)]
+    assert all(place < text.index("set -u") < text.index("MASTER_ADDR=") for place in modules)
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("torchrun --nproc_per_node 8 train.py", "torchrun"),
+        ("/opt/venv/bin/torchrun train.py", "torchrun"),
+        ("python3 -m torch.distributed.run train.py", "python -m torch.distributed.run"),
+        ("python -u -W ignore -m torch.distributed.launch train.py", "python -m torch.distributed.launch"),
+        ("python3.12 -um torch.distributed.run train.py", "python -m torch.distributed.run"),
+        ("env A=1 B=2 torchrun train.py", "torchrun"),
+        ("A=1 torchrun train.py", "torchrun"),
+        ("python3 train.py -m torch.distributed.run", ""),
+        ("python3 -m train torchrun", ""),
+        ("python3 -c pass", ""),
+        ("python3 torchrun", ""),
+        ("bash train.sh", ""),
+        ("", ""),
+    ],
+)
+def test_torchrun_is_seen_where_it_is_the_command(command: str, found: str) -> None:
+    findings = refuse_command(target_of("frontier"), command.split())
+    assert [finding.level for finding in findings] == (["error"] if found else [])
+    if found:
+        assert findings[0].code == "launch-torchrun"
+        assert findings[0].message.startswith(f"'{found}' must not be used on 'frontier': it binds all ranks")
+    findings = refuse_command(target_of("lumi-g"), command.split())
+    assert [(finding.code, finding.level) for finding in findings] == ([("launch-nested", "warning")] if found else [])
+
+
+# --- the suite --------------------------------------------------------------------------------------------------------
+
+
+def test_the_suite_of_a_shape() -> None:
+    target = target_of("lumi-g")
+    assert suite_of(target, "gpu") == ("probe", "mnist", "startup")
+    assert suite_of(target, "node") == suite_of(target, "nodes") == ("probe", "ddp", "pi", "allreduce", "startup")
+    named = target_of("lumi-g", stem="mnist")
+    smoke = replace(named.recipe.container.smoke, workloads=("ddp",))
+    named = replace(named, recipe=replace(named.recipe, container=replace(named.recipe.container, smoke=smoke)))
+    assert (suite_of(named, "gpu"), suite_of(named, "nodes")) == (("probe",), ("probe", "ddp"))
+    without = replace(target, environment=replace(target.environment, torch=None))
+    assert suite_of(without, "gpu") == (("imports",) if target.recipe.container.smoke.imports else ())
+
+
+def words_of(script: str, workload: str) -> str:
+    """The call of one workload as one line."""
+    return next(
+        line
+        for line in script.replace(" \\\n  ", " ").splitlines()
+        if re.match(rf"(every_rank|one_process) {workload} ", line)
+    )
+
+
+def test_a_site_says_what_the_probe_expects() -> None:
+    lumi = words_of(script_of("lumi-g", nodes=2, devices=None), "probe")
+    masks = ",".join(load_site("lumi-g").launch.cpu_masks)
+    for word in (
+        f"--expect-masks {masks} ", "--expect-cores 7 ", "--expect-devices 8 ", "--expect-gfx gfx90a ",
+        "--expect-network 'NET/OFI|aws-ofi' ", "--cache-not-under /pfs ", "--expect-variable PYTHONNOUSERSITE=1 ",
+        "--expect-variable NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3 ", '--expect-ranks "${ranks}" ',
+    ):  # fmt: skip
+        assert word in lumi, word
+    one = words_of(script_of("lumi-g", nodes=1, devices=None), "probe")
+    assert "--expect-network" not in one
+    assert "NCCL_SOCKET_IFNAME" not in one
+    dawn = words_of(script_of("dawn", nodes=2, devices=None), "probe")
+    assert '--expect-devices "${tasks}"' in dawn  # stacks or cards: known when the job runs
+    assert "--expect-network" not in dawn  # not known
+    assert "--expect-gfx" not in dawn
+    frontier = words_of(script_of("frontier", nodes=1, devices=None), "probe")
+    assert "--expect-variable NCCL_NET=Socket" in frontier
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "devices", "given", "floors"),
+    [
+        ("lumi-g", 1, None, 1, ["--floor", "128MiB=118.8"]),
+        ("lumi-g", 2, None, 2, ["--floor", "128MiB=80.75"]),
+        ("lumi-g", 2, None, 3, []),  # nobody has told
+        ("lumi-g", 1, 4, 1, []),  # whole nodes only
+        ("mn5", 2, None, 128, ["--floor", "4GiB=71.19"]),
+        ("dawn", 2, None, 2, []),
+    ],
+)
+def test_floors_are_those_of_the_nodes_that_the_job_has(
+    site: str, nodes: int, devices: int | None, given: int, floors: list[str]
+) -> None:
+    """The number of nodes may be said again when the job is submitted: bash chooses."""
+    script = script_of(site, nodes=nodes, devices=devices)
+    lines = script[script.index("floors=()") : script.index("device=(")]
+    done = subprocess.run(
+        ["bash", "-euc", f'SLURM_JOB_NUM_NODES={given}\n{lines}\nprintf "%s\\n" "${{floors[@]}}"'],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == floors
+
+
+def test_a_suite_fits_into_the_time_of_its_job() -> None:
+    for site in SLURM:
+        target = target_of(site)
+        for purpose in ("gpu", "node", "nodes"):
+            job = target.site.scheduler.jobs[purpose]
+            script = shape_script(target, job, purpose=purpose)  # type: ignore[arg-type]
+            limits = [int(number) for number in re.findall(r"--timeout (\d+)", script)]
+            assert len(limits) == len(suite_of(target, purpose))  # type: ignore[arg-type]
+            assert sum(limits) < job.minutes * 60
+
+
+def test_a_machine_without_a_scheduler_runs_the_suite_too() -> None:
+    plan = smoke_plan(image_target(load_site("local"), image="/x.sif", context=Context(tool=TOOL)))
+    texts = {file.path: file.text for file in plan.files}
+    assert "begin_suite one probe mnist startup" in texts["run/one.sh"]
+    assert "begin_suite ranks probe ddp pi allreduce startup" in texts["run/ranks.sh"]
+    assert "device=(--device cpu)" in texts["run/ranks.sh"]

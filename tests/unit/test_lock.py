@@ -1,0 +1,435 @@
+"""Locks as data: read and written, fresh or stale, and what becomes of them in a plan."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.compile.plan import compile_plan
+from builder.execute.locking.conda import without_credentials
+from builder.execute.locking.registry import parts_of
+from builder.execute.locking.site import Locked
+from builder.execute.locking.verify import verify_local
+from builder.execute.locking.wheels import best_wheel
+from builder.execute.locking.write import write_locks
+from builder.model.catalog import load_site
+from builder.model.finding import ConfigError, StepError, UnsupportedError
+from builder.model.lock import BaseLock, Lock, PipFile, differences
+from builder.model.lock_files import index_path, read_conda, read_index, read_lock, site_folder
+from builder.model.plan import Plan
+from builder.model.pylock import read_pylock, write_pylock
+from builder.model.reading.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.lock import asked_of
+from builder.resolve.target import resolve
+
+ENV = """\
+name: demo
+channels: [conda-forge]
+dependencies:
+  - python=3.12
+  - ffmpeg
+  - pip: [torch==2.8.0, six]
+"""
+CONDA = """\
+version: 7
+platforms:
+- name: linux-64
+environments:
+  default:
+    channels:
+    - url: https://conda.example/conda-forge/
+    packages:
+      linux-64:
+      - conda: https://conda.example/conda-forge/linux-64/python-3.12.4-h0_cpython.conda
+packages:
+- conda: https://conda.example/conda-forge/linux-64/python-3.12.4-h0_cpython.conda
+  sha256: {one}
+  md5: {md5}
+  depends:
+  - libffi >=3.4
+  license: PSF
+  size: 100
+- conda: /srv/my channel/noarch/ffmpeg-7.1-h_1.conda
+  subdir: noarch
+  sha256: {two}
+"""
+HASH = {"one": "1" * 64, "two": "2" * 64, "md5": "3" * 32}
+BASE = BaseLock(reference="docker://docker.io/library/python:3.12-slim-bookworm", digest=f"sha256:{'d' * 64}")
+FILES = (
+    PipFile(
+        name="six", version="1.16.0", kind="wheel", sha256="4" * 64,
+        url="https://i.example/six-1.16.0-py3-none-any.whl",
+    ),
+    PipFile(
+        name="torch", version="2.8.0+cpu", kind="wheel", sha256="5" * 64, size=7, torch=True,
+        url="https://t.example/torch-2.8.0%2Bcpu-cp312-cp312-manylinux_2_28_x86_64.whl",
+    ),
+)  # fmt: skip
+
+
+class Folder:
+    """A recipe with its lock, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.env = folder / "demo.yml"
+        self.index = index_path(self.env)
+        self.env.write_text(ENV)
+
+    def context(self, site: str = "local", **more: object) -> Context:
+        lock = read_lock(self.index, site)
+        return replace(Context(tool="recipe 0"), lock=lock, lock_file="demo.lock.yml", **more)  # type: ignore[arg-type]
+
+    def lock(
+        self, site: str = "local", *, conda: str = CONDA, pip: tuple[PipFile, ...] = FILES, base: BaseLock = BASE
+    ) -> Lock:
+        """Write a lock that fits the recipe as it is now."""
+        target = resolve(load_recipe(self.env), load_site(site), context=Context(tool="recipe 0"))
+        text, pylock = conda.format(**HASH), write_pylock(pip, python="3.12")
+        made = Lock(
+            site=site, recipe=target.recipe.digest, tool="recipe 0", asked=asked_of(target), base=base,
+            virtual=("__glibc=2.36=0",),
+            conda=read_conda(text, file=Path("x")),
+            pip=read_pylock(pylock, file=Path("x")),
+        )  # fmt: skip
+        write_locks(self.index, [Locked(lock=made, conda=text, pip=pylock)], tool="recipe 0")
+        return made
+
+    def plan(self, site: str = "local", **more: object) -> Plan:
+        return compile_plan(resolve(load_recipe(self.env), load_site(site), context=self.context(site, **more)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def texts(plan: Plan) -> Mapping[str, str]:
+    return {file.path: file.text for file in plan.files}
+
+
+def test_what_is_written_is_read_again(folder: Folder) -> None:
+    lock = folder.lock()
+    assert read_lock(folder.index, "local") == lock
+    assert lock.python == "3.12.4"
+    assert lock.platform == "linux-64"
+    python = lock.conda[1]
+    assert (python.name, python.build, python.subdir, python.size) == ("python", "h0_cpython", "linux-64", 100)
+    assert lock.conda[0].url == "file:///srv/my%20channel/noarch/ffmpeg-7.1-h_1.conda"
+    assert [file.torch for file in lock.pip] == [False, True]
+
+
+def test_the_same_lock_is_the_same_bytes_and_other_sites_stay(folder: Folder) -> None:
+    folder.lock("frontier", pip=())
+    folder.lock()
+    before = {path: path.read_bytes() for path in folder.index.parent.rglob("*") if path.is_file()}
+    folder.lock()
+    folder.lock("frontier", pip=())
+    assert {path: path.read_bytes() for path in folder.index.parent.rglob("*") if path.is_file()} == before
+    index = read_index(folder.index)
+    assert index is not None
+    assert sorted(index.sites) == ["frontier", "local"]
+    assert not (site_folder(folder.index, "frontier") / "pylock.toml").exists() or index.sites["frontier"].pip
+
+
+def test_no_lock_is_none(folder: Folder) -> None:
+    assert read_lock(folder.index, "local") is None
+    folder.lock()
+    assert read_lock(folder.index, "frontier") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("demo.lock/local/pixi.lock", "1" * 64, "9" * 64),
+        ("demo.lock/local/pylock.toml", "1.16.0", "1.17.0"),
+        ("demo.lock.yml", "'3.12'", "'3.13'"),
+        ("demo.lock.yml", "d" * 64, "e" * 64),
+    ],
+)
+def test_a_lock_altered_by_hand_is_refused(folder: Folder, name: str, old: str, new: str) -> None:
+    folder.lock()
+    path = folder.env.parent / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        read_lock(folder.index, "local")
+    assert [finding.code for finding in caught.value.findings] == ["lock-altered"]
+    assert caught.value.exit_code == 2
+
+
+def test_a_lost_file_is_told(folder: Folder) -> None:
+    folder.lock()
+    (site_folder(folder.index, "local") / "pixi.lock").unlink()
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_lock(folder.index, "local")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "lock: '2'\ntool: x\n", "[1]", "lock: '1'\ntool: x\nsites: {../x: {}}\n", "a: [\n"]
+)
+def test_a_faulty_index_is_told(folder: Folder, text: str) -> None:
+    folder.index.write_text(text)
+    with pytest.raises(ConfigError):
+        read_lock(folder.index, "local")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:secret@conda.example/c/linux-64/x-1-0.conda",
+        "https://conda.example/t/secret-token/c/linux-64/x-1-0.conda",
+        "https://conda.example/c/linux-64/x-1-$(id).conda",
+        '"https://conda.example/c/linux-64/x-1-0.conda\\n@EXPLICIT"',
+        "https://conda.example/c/linux-64/../../x-1-0.conda x",
+    ],
+)
+def test_an_address_that_is_not_plain_is_refused(address: str) -> None:
+    text = f"packages:\n- conda: {address}\n  sha256: {'1' * 64}\n"
+    with pytest.raises(ConfigError):
+        read_conda(text, file=Path("pixi.lock"))
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        'name = "six"\nwheels = [{url = "https://u:p@i.example/six-1-py3-none-any.whl", hashes = {sha256 = "%s"}}]',
+        'name = "six"\nversion = "1\\n--pre"\nwheels = [{url = "https://i.example/s.whl", hashes = {sha256 = "%s"}}]',
+        'name = "si x"\nversion = "1"\nwheels = [{url = "https://i.example/s.whl", hashes = {sha256 = "%s"}}]',
+        'name = "six"\nversion = "1"\nwheels = [{url = "https://i.example/s.whl\\nx", hashes = {sha256 = "%s"}}]',
+        'name = "six"\nversion = "1"\nwheels = [{url = "https://i.example/s.whl", hashes = {md5 = "%s"}}]',
+        'name = "six"\nversion = "1"\nvcs = {type = "git", url = "https://h/r", commit-id = "a b"}\n#%s',
+        'name = "six"\nversion = "1"\ndirectory = {path = "."}\n#%s',
+    ],
+)
+def test_a_pylock_that_is_not_plain_is_refused(package: str) -> None:
+    with pytest.raises(ConfigError):
+        read_pylock(f'lock-version = "1.0"\n[[packages]]\n{package % ("1" * 64)}\n', file=Path("pylock.toml"))
+
+
+def test_commits_and_addresses_survive_a_pylock() -> None:
+    files = (
+        PipFile(name="a", version="", kind="vcs", url="git+https://h/r@" + "c" * 40 + "#subdirectory=x", direct=True),
+        PipFile(
+            name="b", version="1.0", kind="wheel", url="https://h/b-1.0-py3-none-any.whl", sha256="1" * 64, direct=True
+        ),
+        PipFile(name="c", version="1.0", kind="sdist", url="https://h/c-1.0.tar.gz", sha256="2" * 64, size=4),
+    )
+    assert read_pylock(write_pylock(files, python="3.12"), file=Path("x")) == files
+    assert files[0].requirement == "a @ git+https://h/r@" + "c" * 40 + "#subdirectory=x"
+    assert files[1].requirement == f"b @ https://h/b-1.0-py3-none-any.whl --hash=sha256:{'1' * 64}"
+
+
+# --- fresh and stale -------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_choose_files_may_change(folder: Folder) -> None:
+    folder.lock()
+    folder.env.write_text(ENV + "container: {smoke: {workloads: []}, labels: {a: b}, env: {A: b}}\n")
+    assert "image/lock" in texts(folder.plan())
+
+
+CHANGES: tuple[tuple[str, str, str], ...] = (
+    ("six", "six==1.15.0", "the pip packages: no longer 'six', now 'six==1.15.0'"),
+    ("ffmpeg", "ffmpeg=7", "the conda packages: no longer 'ffmpeg', now 'ffmpeg=7'"),
+    ("python=3.12", "python=3.11", "Python: '3.12' before, '3.11' now"),
+    ("[conda-forge]", "[bioconda, conda-forge]", "the channels: now 'bioconda'"),
+    ("torch==2.8.0", "torch==2.7.1", "the torch packages: no longer 'torch==2.8.0+cpu', now 'torch==2.7.1+cpu'"),
+)
+
+
+@pytest.mark.parametrize(("old", "new", "said"), CHANGES)
+def test_a_changed_recipe_makes_a_lock_stale(folder: Folder, old: str, new: str, said: str) -> None:
+    folder.lock()
+    folder.env.write_text(ENV.replace(old, new))
+    plan = folder.plan()
+    finding = next(finding for finding in plan.findings if finding.code == "lock-stale")
+    assert finding.level == "warning"
+    assert said in finding.message
+    assert finding.fix == f"run `recipe lock local {folder.env}`"
+    assert "image/lock" not in texts(plan)
+    with pytest.raises(UnsupportedError, match="is stale; changed") as caught:
+        folder.plan(locked=True)
+    assert caught.value.exit_code == 3
+
+
+def test_changed_facts_of_a_site_make_a_lock_stale(folder: Folder) -> None:
+    lock = folder.lock()
+    other = replace(lock.asked, glibc="2.28", cuda="12.4", base="docker://other:1", arch="aarch64")
+    said = "; ".join(differences(lock, other))
+    assert "the base image's glibc: '2.36' before, '2.28' now" in said
+    assert "the CUDA of the site's driver: '' before, '12.4' now" in said
+    assert (
+        "the base image: 'docker://docker.io/library/python:3.12-slim-bookworm' before, 'docker://other:1' now" in said
+    )
+    assert "the processor: 'x86_64' before, 'aarch64' now" in said
+    with pytest.raises(UnsupportedError, match="the base image:"):
+        folder.plan(locked=True, base="docker://debian:12")
+
+
+def test_locked_wants_a_lock(folder: Folder) -> None:
+    folder.lock()
+    with pytest.raises(UnsupportedError, match="there is no lock of the environment for 'frontier'") as caught:
+        folder.plan("frontier", locked=True)
+    assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["lock-missing"]
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_installs_exactly_what_is_locked(folder: Folder) -> None:
+    lock = folder.lock()
+    plan = folder.plan(locked=True)
+    found = texts(plan)
+    assert found["image/lock"] == f"{lock.digest}\n"
+    assert found["image/conda-explicit.txt"] == (
+        "# platform: linux-64\n@EXPLICIT\n"
+        f"file:///mnt/conda/noarch/ffmpeg-7.1-h_1.conda#sha256:{'2' * 64}\n"
+        f"https://conda.example/conda-forge/linux-64/python-3.12.4-h0_cpython.conda#sha256:{'1' * 64}\n"
+    )
+    assert found["image/conda-local.txt"] == (
+        f"{'2' * 64}\tnoarch/ffmpeg-7.1-h_1.conda\t/srv/my channel/noarch/ffmpeg-7.1-h_1.conda\n"
+    )
+    assert found["image/requirements-torch.txt"] == (
+        "--index-url https://download.pytorch.org/whl/cpu\n--require-hashes\n"
+        f"torch==2.8.0+cpu --hash=sha256:{'5' * 64}\n"
+    )
+    assert found["image/requirements.txt"] == f"--require-hashes\nsix==1.16.0 --hash=sha256:{'4' * 64}\n"
+    assert not {"image/environment.yml", "image/constraints.txt"} & set(found)
+    assert f"From: docker.io/library/python@sha256:{'d' * 64}\n" in found["demo-local.def"]
+    assert json.loads(found["image/recipe.json"])["lock"] == lock.digest
+    assert f"recipe.lock {lock.digest}\n" in found["image/labels.txt"]
+    assert "unpinned" not in {finding.code for finding in plan.findings}
+
+
+def test_docker_copies_the_files_of_a_lock(folder: Folder) -> None:
+    folder.lock()
+    dockerfile = texts(folder.plan(backend="docker"))["Dockerfile"]
+    assert f"FROM docker.io/library/python@sha256:{'d' * 64}\n" in dockerfile
+    assert "COPY image/conda-explicit.txt /opt/recipe/build/" in dockerfile
+    assert "image/lock " in dockerfile
+
+
+def test_cotainr_has_versions_builds_and_the_hashes_of_pip(folder: Folder) -> None:
+    folder.lock("lumi-c", base=BaseLock(reference="docker://ubuntu:24.04"))
+    text = texts(folder.plan("lumi-c", locked=True))["environment.yml"]
+    assert "  - python=3.12.4=h0_cpython\n" in text
+    assert "      - --require-hashes\n" in text
+    assert f"      - six==1.16.0 --hash=sha256:{'4' * 64}\n" in text
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu\n" in text
+
+
+def test_a_local_base_image_is_compared_before_the_build(folder: Folder, tmp_path: Path) -> None:
+    base = tmp_path / "base image.sif"
+    recipe = load_recipe(folder.env)
+    context = Context(base=str(base), tool="recipe 0")
+    target = resolve(recipe, load_site("local"), context=context)
+    lock = replace(
+        folder.lock(), asked=asked_of(target), base=BaseLock(reference=base.name, digest=BASE.digest, size=12)
+    )
+    plan = compile_plan(resolve(recipe, load_site("local"), context=replace(context, lock=lock)))
+    script = next(file.text for file in plan.files if file.path == "1-build-image.sh")
+    assert f"same_file '{base}' 12 {'d' * 64}\n" in script
+    assert script.index("same_file") < script.index('"$runtime" build')
+
+
+def test_commits_are_installed_without_hashes(folder: Folder) -> None:
+    commit = PipFile(name="tool", version="1", kind="vcs", url=f"git+https://h.example/r@{'c' * 40}", direct=True)
+    folder.lock(pip=(*FILES, commit))
+    found = texts(folder.plan())
+    assert found["image/requirements-commits.txt"] == f"tool @ git+https://h.example/r@{'c' * 40}\n"
+    assert "git+" not in found["image/requirements.txt"]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "best"),
+    [
+        (["a-1-py3-none-any.whl", "a-1-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"], 1),
+        (["a-1-cp312-cp312-manylinux_2_17_x86_64.whl", "a-1-cp312-cp312-manylinux_2_28_x86_64.whl"], 1),
+        (["a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "a-1-cp312-cp312-manylinux_2_34_x86_64.whl"], 0),
+        (["a-1-cp38-abi3-manylinux_2_28_x86_64.whl", "a-1-cp311-cp311-manylinux_2_28_x86_64.whl"], 0),
+        (["a-1-cp312-cp312-manylinux_2_28_aarch64.whl", "a-1-cp312-cp312-win_amd64.whl", "a-1-py2-none-any.whl"], None),
+        (["a-1-cp312-cp312-musllinux_1_2_x86_64.whl", "x.whl", "a-1-1-py3-none-any.whl", "a-1-2-py3-none-any.whl"], 3),
+    ],
+)  # fmt: skip
+def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
+    for order in (names, names[::-1]):
+        found = best_wheel(order, python="3.12.4", arch="x86_64", glibc="2.31")
+        assert found == (None if best is None else names[best])
+
+
+def test_local_files_are_compared(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.whl", tmp_path / "bad.whl"
+    good.write_bytes(b"x")
+    bad.write_bytes(b"y")
+    digest = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"  # of x
+
+    def file(path: Path) -> PipFile:
+        return PipFile(name=path.stem, version="1", kind="wheel", url=path.as_uri(), sha256=digest)
+
+    verify_local([file(good), PipFile(name="far", version="1", kind="wheel", url="https://h/x.whl", sha256=digest)])
+    with pytest.raises(StepError) as caught:
+        verify_local([file(good), file(bad), file(tmp_path / "gone.whl")])
+    assert [finding.code for finding in caught.value.findings] == ["lock-hash", "lock-file"]
+    assert "'bad' 1 is not the file that was locked" in caught.value.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("reference", "parts"),
+    [
+        ("docker://ubuntu:24.04", ("registry-1.docker.io", "library/ubuntu", "24.04")),
+        ("docker://docker.io/rocm/pytorch", ("registry-1.docker.io", "rocm/pytorch", "latest")),
+        ("docker://127.0.0.1:5000/a/b:1", ("127.0.0.1:5000", "a/b", "1")),
+        (f"oras://nvcr.io/nvidia/pytorch@sha256:{'1' * 64}", ("nvcr.io", "nvidia/pytorch", f"sha256:{'1' * 64}")),
+    ],
+)
+def test_references_are_read_as_docker_reads_them(reference: str, parts: tuple[str, str, str]) -> None:
+    assert parts_of(reference) == parts
+
+
+def test_credentials_leave_every_address() -> None:
+    text = "- https://u:p@h/c/x.conda\n- https://h/t/tk-123/c/x.conda\n"
+    assert without_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
+
+
+def test_the_command_line_needs_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from builder.cli.main import run
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.yml").write_text(ENV)
+    assert run(["lock", "demo.yml"]) == 2
+    assert run(["lock", "nowhere", "demo.yml"]) == 2
+
+
+def test_checking_writes_nothing(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from builder.cli.main import run
+
+    monkeypatch.chdir(folder.env.parent)
+    monkeypatch.delenv("RECIPE_TORCH_INDEX", raising=False)
+    folder.lock()
+    before = sorted(folder.env.parent.rglob("*"))
+    assert run(["lock", "--check", "local", "demo.yml"]) == 0
+    assert "local: demo.lock.yml fits" in capsys.readouterr().err
+    assert run(["lock", "--check", "local", "frontier", "demo.yml"]) == 3
+    assert run(["check", "--locked", "local", "demo.yml"]) == 0
+    assert run(["check", "--locked", "frontier", "demo.yml"]) == 3
+    assert sorted(folder.env.parent.rglob("*")) == before
+
+
+def test_nothing_imports_rattler_with_itself() -> None:
+    """What is slow to import is imported by the process that solves, and by nothing else."""
+    root = Path(__file__).parents[2] / "builder"
+    importing = [
+        path.name for path in root.rglob("*.py") if re.search(r"^(from|import) rattler", path.read_text(), re.MULTILINE)
+    ]
+    assert importing == []

@@ -1,0 +1,148 @@
+"""suite.sh: what becomes of a suite however its workloads end; bash alone, with a stand-in for the image."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.compile.render import verbatim
+
+# The stand-in for the image ends a workload with the code in a file of its name; `conclude` writes a verdict.
+SCRIPT = r"""set -eu
+. ./engine.sh
+. ./suite.sh
+in_image_stand_in() {
+    case "$4" in
+        conclude) echo "$*" >>calls
+           if [ -e no-python ]; then return 127; fi
+           echo '{"verdict": "pass"}' >"$5/verdict.json" ;;
+        *) echo "$4 one=${RECIPE_ONE_PROCESS:-no} path=${PYTHONPATH-unset} tmp=${TMPDIR-unset}" >>calls
+           if [ -e "code-$4" ]; then return "$(cat "code-$4")"; fi ;;
+    esac
+}
+launch() { in_image_stand_in "$@"; }
+in_image() { in_image_stand_in "$@"; }
+begin_suite node probe ddp mnist
+every_rank probe --timeout 5
+every_rank ddp
+one_process mnist
+conclude_suite
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the scripts, as a plan folder has them."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "container.sh").write_text("")
+    for name in ("engine.sh", "suite.sh"):
+        (tmp_path / name).write_text(verbatim(name))
+    (tmp_path / "job.sh").write_text(SCRIPT)
+    return tmp_path
+
+
+def play(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    (folder / "calls").unlink(missing_ok=True)
+    return subprocess.run(
+        ["bash", "job.sh"], cwd=folder, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def calls(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_workloads_run_one_after_the_other_without_the_users_python(folder: Path) -> None:
+    old = folder / "results" / "node" / "old.json"
+    old.parent.mkdir(parents=True)
+    old.touch()
+    assert play(folder, PYTHONPATH="/home/me/lib", TMPDIR="/tmp/../tmp").returncode == 0
+    assert calls(folder) == [
+        "probe one=no path=unset tmp=unset",
+        "ddp one=no path=unset tmp=unset",
+        "mnist one=yes path=unset tmp=unset",
+        f"python3 -B smoke conclude {folder}/results/node --expect probe,ddp,mnist",
+    ]
+    assert not old.exists()
+
+
+def test_a_workload_that_fails_does_not_stop_the_others(folder: Path) -> None:
+    (folder / "code-probe").write_text("1")
+    assert play(folder).returncode == 0  # the verdict is what is read from the results
+    assert [line.split()[0] for line in calls(folder)] == ["probe", "ddp", "mnist", "python3"]
+
+
+def test_after_sigterm_nothing_more_is_begun(folder: Path) -> None:
+    (folder / "code-ddp").write_text("143")
+    assert play(folder).returncode == 143  # so that the job's record can say what it meant
+    assert [line.split()[0] for line in calls(folder)] == ["probe", "ddp", "python3"]
+    assert calls(folder)[-1].endswith("--reason ended by SIGTERM in ddp")
+    (folder / "job.sh").write_text(SCRIPT.replace("begin_suite", "near_limit() { true; }\nbegin_suite", 1))
+    assert play(folder).returncode == 143
+    assert calls(folder)[-1].endswith("--reason time limit, in ddp")
+
+
+def test_a_snapshot_is_kept_only_where_the_training_was_broken_off(folder: Path) -> None:
+    snapshot = folder / "results" / "node" / "ddp-4.snapshot"
+    snapshot.parent.mkdir(parents=True)
+    (folder / "run" / "container.sh").write_text("image=image.sif\n")
+    (folder / "job.sh").write_text(SCRIPT.replace("begin_suite", "image=image.sif\nbegin_suite", 1))
+    (folder / "image.sif").touch()
+    snapshot.touch()
+    (folder / "code-ddp").write_text("143")
+    assert play(folder).returncode == 143
+    assert snapshot.exists()
+    os.utime(snapshot, (1, 1))  # older than the image
+    play(folder)
+    assert not snapshot.exists()
+    for code in ("0", "1"):
+        snapshot.touch()
+        (folder / "code-ddp").write_text(code)
+        play(folder)
+        assert not snapshot.exists()
+
+
+def test_an_image_without_python_gets_its_verdict_from_bash(folder: Path) -> None:
+    (folder / "no-python").touch()
+    done = play(folder)
+    assert done.returncode == 1
+    verdict = json.loads((folder / "results" / "node" / "verdict.json").read_text())
+    assert verdict == {
+        "schema": 1,
+        "verdict": "FAIL",
+        "reason": "the image did not start a Python that could judge (exit code 127)",
+        "host": os.uname().nodename,
+        "workloads": {},
+    }
+    assert "verdict: FAIL" in done.stdout
+    assert not list((folder / "results" / "node").glob(".*"))
+
+
+def test_results_elsewhere(folder: Path) -> None:
+    assert play(folder, RECIPE_RESULTS="else where").returncode == 0
+    assert calls(folder)[-1].startswith(f"python3 -B smoke conclude {folder}/else where/node ")
+    assert not (folder / "results").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(folder: Path) -> None:
+    (folder / "file").touch()
+    done = play(folder, RECIPE_RESULTS=str(folder / "file"))
+    assert done.returncode == 1
+    what = f"results cannot be written to '{folder}/file/node': name another folder by RECIPE_RESULTS=/path"
+    assert done.stderr == f"recipe: error: {what}\n"
+    assert not (folder / "calls").exists()
+
+
+@pytest.mark.parametrize(("codes", "code"), [("0 0 0", 0), ("0 7 0", 7), ("9 0 0", 9)])
+def test_plain_ranks_end_with_the_first_that_fails(folder: Path, codes: str, code: int) -> None:
+    (folder / "job.sh").write_text(
+        f"set -eu\n. ./engine.sh\n. ./suite.sh\nCODES=({codes})\n"
+        'exec_image() { if [ "${CODES[$RANK]}" = 0 ]; then exec sleep "$1"; fi; exit "${CODES[$RANK]}"; }\n'
+        "plain_ranks 3 " + ("0" if code == 0 else "60")
+    )
+    assert play(folder).returncode == code
