@@ -59,7 +59,8 @@ start_child() {
     set +m
 }
 
-# What SIGTERM means is known by Slurm; the record is written at once, since nobody says how long this job still lives.
+# What SIGTERM means is known by Slurm; a record is written at once, since nobody says how long this job still lives, and
+# again when the work has ended.
 job_stopped() {
     local state why left
     job_signalled=yes
@@ -73,7 +74,7 @@ job_stopped() {
         esac
     fi
     job_code=143
-    write_record
+    write_record ending
     if [ "$job_reason" = "time limit" ] && tell_work; then return 0; fi
     kill -TERM -- "-$job_child" 2>/dev/null || kill -TERM "$job_child" 2>/dev/null || true
 }
@@ -133,7 +134,8 @@ near_limit() {
     in_notice "$left"
 }
 
-write_record() {
+write_record() { # write_record [ending]
+    local ending=${1:+true}
     local draft=$job_folder/.$job_id.json.$$ log=${SLURM_JOB_NAME:-}-$job_id.log
     if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then log=${SLURM_JOB_NAME:-}-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.log; fi
     [ -f "$log" ] || log=""
@@ -147,9 +149,9 @@ print_record() {
     printf '{"schema": 1, "job": %s, "name": %s, "purpose": %s, "script": %s, "exit_code": %d, "reason": %s, ' \
         "$(json_text "$job_id")" "$(json_text "${SLURM_JOB_NAME:-}")" "$(json_text "$job_purpose")" \
         "$(json_text "$job_script")" "$job_code" "$(json_text "$job_reason")"
-    printf '"started": %d, "ended": %d, "nodes": %s, "shape": %s, "log": %s}\n' \
+    printf '"started": %d, "ended": %d, "nodes": %s, "shape": %s, "log": %s, "ending": %s}\n' \
         "$job_started" "$(date +%s)" "$(json_text "${SLURM_JOB_NODELIST:-}")" \
-        "$(if [ -n "$job_shape" ]; then json_text "$job_shape"; else echo null; fi)" "$(json_text "$1")"
+        "$(if [ -n "$job_shape" ]; then json_text "$job_shape"; else echo null; fi)" "$(json_text "$1")" "${ending:-false}"
 }
 
 json_text() {

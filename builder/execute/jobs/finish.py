@@ -41,14 +41,14 @@ class JobView:
     @property
     def over(self) -> bool:
         """Whether it has ended."""
-        if self.record is not None:
+        if self.record is not None and not self.record.ending:
             return self.state is None or self.state.stage != "waiting"
         return self.state is not None and self.state.stage in ("ended", "lost")
 
     @property
     def failed(self) -> bool:
         """Whether it has ended, and badly."""
-        if self.record is not None:
+        if self.record is not None and not self.record.ending:
             return self.over and bool(self.record.exit_code or self.record.reason)
         return self.over and self.state is not None and self.state.word != "COMPLETED"
 

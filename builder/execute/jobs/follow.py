@@ -94,7 +94,7 @@ class Follower:
             self.on_tick()
             now = time.monotonic()
             record = read_record(self.folder, self.job.job)
-            if record is not None or now - asked >= self._pause:
+            if (record is not None and not record.ending) or now - asked >= self._pause:
                 asked = now
                 state = self._state()
                 end = self._end(record, state)
@@ -121,28 +121,34 @@ class Follower:
 
     def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
         """The end, when it has come: a record counts unless Slurm has put the job back into the queue."""
-        if record is not None and (state is None or state.stage != "waiting"):
-            self.log.close()
-            return JobEnd(
-                exit_code=record.exit_code or (1 if record.reason else 0),
-                reason=record.reason,
-                word=state.word if state else "",
-                recorded=True,
-                seconds=record.seconds,
-                tail=tuple(self.log.recent),
-            )
-        if state is None or state.stage not in ("ended", "lost"):
+        if record is not None and not record.ending and (state is None or state.stage != "waiting"):
+            return self._recorded(record, state)
+        # The record of a job that was told to end counts when nothing more can come; it does not need Slurm's answer.
+        if (state is None and record is None) or (state and state.stage not in ("ended", "lost")):
             self._ended = None
             return None
         self._ended = self._ended or time.monotonic()
         # A job that never had a node has nothing to write a record on.
-        patience = LOST if state.stage == "lost" else LAG if state.nodes else 0.0
+        patience = LAG if state and state.nodes else 0.0 if state and state.stage == "ended" else LOST
         if time.monotonic() - self._ended < patience:
             self._pause = ASK[0]
             return None
+        if record is not None:
+            return self._recorded(record, state)
         self.log.close()
-        word = state.word or "LOST"
+        word = (state.word if state else "") or "LOST"
         return JobEnd(exit_code=0 if word == "COMPLETED" else 1, word=word, tail=tuple(self.log.recent))
+
+    def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
+        self.log.close()
+        return JobEnd(
+            exit_code=record.exit_code or (1 if record.reason else 0),
+            reason=record.reason,
+            word=state.word if state else "",
+            recorded=True,
+            seconds=record.seconds,
+            tail=tuple(self.log.recent),
+        )
 
 
 def _words(job: str, state: JobState) -> str:

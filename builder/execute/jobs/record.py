@@ -23,6 +23,8 @@ class JobRecord:
     ended: float
     nodes: str = ""
     log: str = ""
+    # Written when the job was told to end, in case nothing more can be: its work may still say and save something.
+    ending: bool = False
 
     @property
     def seconds(self) -> float:
@@ -55,4 +57,5 @@ def _record(found: dict[str, Any], job: str) -> JobRecord | None:
         ended=float(found["ended"]),
         nodes=str(found.get("nodes") or ""),
         log=str(found.get("log") or ""),
+        ending=bool(found.get("ending")),
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builder.execute.jobs.follow import JobEnd
+from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record, record_path
 from builder.execute.jobs.refusal import hopeless, refusal
+from builder.execute.jobs.slurm import JobState
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.submit import Batch, arguments
 from builder.execute.jobs.wishes import Wishes, minutes_of, read_wishes
@@ -253,3 +254,59 @@ def test_codes_have_no_blanks() -> None:
     from builder.execute.jobs.steps import FATES
 
     assert all(re.fullmatch(r"[a-z-]+", code) for code, _, _ in FATES.values())
+
+
+# --- the end of a job ------------------------------------------------------------------------------------------------
+
+
+class Answers:
+    """Stands in for the controller's answers alone: what it says of job 12, one word a question."""
+
+    def __init__(self, *words: str) -> None:
+        self.words = list(words)
+
+    def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
+        word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
+        return {jobs[0]: JobState(stage="running" if word == "RUNNING" else "ended", word=word, nodes="n1")}
+
+
+def follower(folder: Path, *words: str) -> tuple[Follower, list[str]]:
+    lines: list[str] = []
+    log = LogTail(path=folder / "b-12.log", on_line=lines.append, mask=str)
+    slurm: Any = Answers(*words)
+    watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
+    return watch, lines
+
+
+def test_a_record_of_a_job_that_was_told_to_end_waits_for_its_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, log = record_path(tmp_path, "12"), tmp_path / "b-12.log"
+    path.parent.mkdir()
+    told = {**RECORD, "exit_code": 143, "reason": "time limit", "ending": True}
+    path.write_text(json.dumps(told))
+    log.write_text("begun\n")
+    naps = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            log.write_text("begun\nsaved\n")
+            path.write_text(json.dumps({**told, "ending": False}))
+
+    monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", sleep)
+    watch, lines = follower(tmp_path, "RUNNING")
+    end = watch.follow()
+    assert (end.exit_code, end.reason, lines) == (143, "time limit", ["begun", "saved"])
+    assert len(naps) == 3
+
+
+def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = record_path(tmp_path, "12")
+    path.parent.mkdir()
+    path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled", "ending": True}))
+    monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", lambda _: None)
+    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.0)
+    watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
+    end = watch.follow()
+    assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
