@@ -7,6 +7,7 @@ the ratio within one run of this program: machines are noisy.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -31,6 +32,19 @@ COPY wheels /wheels
 RUN --mount=type=cache,target=/root/.cache/pip python3 -m venv /opt/env && \\
     /opt/env/bin/pip install --quiet --cert /wheels/ca.pem --find-links /wheels torch==2.13.0 numpy=={numpy}
 """
+COTAINR = """name: stand-in-lumi
+extends: lumi-c
+build:
+  backend_modules: {{cotainr: [], tykky: []}}
+  login_heavy: "yes"
+  tmpdir: {tmp}
+  cachedir: {tmp}
+base_images:
+  - reference: {base}
+    glibc: "2.36"
+    source: [own]
+"""
+STAND_INS = Path(__file__).resolve().parents[1] / "tests" / "engines" / "stand_ins"
 SETTINGS = '. plan/engine.sh\npick_runtime apptainer singularity\nclear_binds\ntemporary_folder "" ""\ninside_build\n'
 TUNED = '--mksquashfs-args "-comp zstd -Xcompression-level 3"'
 
@@ -85,6 +99,27 @@ class Ground:
         ]
         return sum(seconds(step, cwd=self.folder, env={**self.environment, "DOCKER_BUILDKIT": "1"}) for step in steps)
 
+    def cotainr(self, numpy: str) -> float:
+        """The real cotainr by the script of a plan; of what it needs, Miniforge's installer is a stand-in."""
+        folder = self.folder / "cotainr"
+        for name in ("sites", "bin", "tmp"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        site = folder / "sites" / "stand-in-lumi.yaml"
+        site.write_text(COTAINR.format(base=self.base, tmp=folder / "tmp"), encoding="utf-8")
+        python = Path(os.environ["RECIPE_TEST_COTAINR"]).with_name("python")
+        program = folder / "bin" / "cotainr"
+        words = shlex.join([str(python), str(STAND_INS / "cotainr_with_miniforge_stand_in.py")])
+        program.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        text = RECIPE.format(numpy=numpy).replace("dependencies:\n", "dependencies:\n  - python=3.11\n")
+        (folder / "environment.yml").write_text(text, encoding="utf-8")
+        own = {"RECIPE_SITES": str(site.parent), "RECIPE_ACCEPT_LICENSES": "yes", "TMPDIR": str(folder / "tmp")}
+        env = {**self.environment, **own, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        shutil.rmtree(folder / "plan", ignore_errors=True)
+        seconds(["recipe", "plan", site.stem, "environment.yml", "-o", "plan"], cwd=folder, env=env)
+        (script,) = (folder / "plan").glob("1-build-*.sh")
+        return seconds(["bash", script.name], cwd=script.parent, env=env)
+
     def forget_layers(self) -> None:
         shutil.rmtree(self.folder / "cache" / "layers-1", ignore_errors=True)
         for left in ("out.sif", "out.plan"):
@@ -105,7 +140,7 @@ def seconds(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> float:
 
 
 def layers(runs: int) -> None:
-    """From nothing, one pin, nothing: layers against the engines' defaults, tuned, and Docker where it runs."""
+    """From nothing, one pin, nothing: layers against Apptainer's defaults, tuned, Docker and cotainr where they run."""
     base = os.environ.get("RECIPE_TEST_BASE_SIF", "")
     if not base:
         raise SystemExit("RECIPE_TEST_BASE_SIF is not set: run this by `make bench`")
@@ -145,6 +180,8 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
         load = ["docker", "import", os.environ["RECIPE_TEST_BASE_TAR"], "recipe-bench-base"]
         seconds(load, cwd=ground.folder, env=ground.environment)
         ways["docker build, save, convert"] = ground.docker
+    if flat and os.environ.get("RECIPE_TEST_COTAINR"):
+        ways["cotainr (stand-in for Miniforge)"] = ground.cotainr
     found: dict[str, list[float]] = {}
     for numpy in NUMPY[1 : runs + 1]:
         ground.forget_layers()
@@ -155,7 +192,16 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
         found.setdefault("layers, nothing changed", []).append(ground.recipe(numpy))
     _show(f"torch and numpy, downloads cached, {title}, median of {runs}", found)
     if flat:
-        sizes = {"layers": ground.folder / "out.sif", "flat": ground.folder / "flat.sif"}
+        seconds(
+            [
+                *["recipe", "build", "local", "environment.yml", "--base", str(ground.base), "-o", "own-flat.sif"],
+                *["--backend", "apptainer", "--no-smoke", "-q"],
+            ],
+            cwd=ground.folder,
+            env=ground.environment,
+        )
+        names = {"layers": "out.sif", "flat, zstd 3": "flat.sif", "flat, ours": "own-flat.sif"}
+        sizes = {name: ground.folder / file for name, file in names.items()}
         print("  " + ", ".join(f"{name} {path.stat().st_size / 1e6:.0f} MB" for name, path in sizes.items()))
         _starts(ground, sizes, runs=runs)
 

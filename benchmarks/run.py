@@ -210,6 +210,7 @@ def overhead(runs: int) -> None:
             shim.chmod(0o755)
             environment = {**os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}"}
             call = ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--force", "--no-smoke"]
+            call += ["--backend", "apptainer"]  # with layers there is no engine to compare with
             found = [_parts([*call, "-q"], log=log, env=environment) for _ in range(runs + 1)][1:]
             show_parts(title, found)
 
@@ -244,11 +245,10 @@ def peers(runs: int) -> None:
             encoding="utf-8",
         )
         out = folder / "out.sif"
+        call = ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--backend", "apptainer"]
         commands = {
             "apptainer build, pip in %post": lambda: seconds(["bash", by_hand.name], cwd=folder),
-            "recipe build --no-smoke": lambda: seconds(
-                ["recipe", "build", "local", str(recipe), "--base", base, "-o", str(out), "--force", "--no-smoke", "-q"]
-            ),
+            "recipe build --no-smoke": lambda: seconds([*call, "--force", "--no-smoke", "-q"]),
         }
         cotainr = os.environ.get("RECIPE_TEST_COTAINR", "")
         if cotainr:
