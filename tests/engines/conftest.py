@@ -25,6 +25,16 @@ def heeded() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Layers of an earlier session prove nothing about this one."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECIPE_CACHE_DIR", str(folder))
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def needed(name: str) -> str:
     """A variable that setup/test.sh exports."""
     value = os.environ.get(name, "")

@@ -307,6 +307,7 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled", "ending": True}))
     monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", lambda _: None)
     monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.0)
+    monkeypatch.setattr("builder.execute.jobs.follow.ASK", (0.0, 0.0))
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
