@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from builder.compile.sbom import sbom
 from builder.execute.contents.image import read_contents
 from builder.execute.contents.sif import SBOM, SIGNATURE, SifError, added, parse_sif
-from builder.execute.publish import BLOCK
+from builder.execute.digest import sha256_of
 from builder.model.finding import BuilderError
 
 NAME = "sbom.cdx.json"  # of the object in the SIF
@@ -49,7 +48,7 @@ class Inside:
                 _write(self._image, self._changes)
             except OSError as error:
                 self.unknown = f"it could not be put into the image: {(error.strerror or str(error)).lower()}"
-                self._sha256 = _digest(self._image, ())
+                self._sha256 = sha256_of(self._image)
             self._changes = ()
         return self._sha256
 
@@ -65,7 +64,7 @@ class Inside:
         try:
             if not self._image.is_dir():
                 self._changes = self._placed() if self.text and self._put else ()
-                self._sha256 = _digest(self._image, self._changes)
+                self._sha256 = sha256_of(self._image, changes=self._changes)
         except OSError as error:
             self._error = error
 
@@ -85,22 +84,6 @@ class Inside:
         if any(item.kind in (SBOM, SIGNATURE) for item in sif.objects):
             return ()
         return added(sif, kind=SBOM, name=NAME, content=self.text.encode(), extra=FORMAT)
-
-
-def _digest(image: Path, changes: Changes) -> str:
-    """The SHA-256 of a file as it is after the changes; the first of them may lengthen it."""
-    digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0
-    with image.open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            for offset, data in changes:
-                start, end = max(offset, at), min(offset + len(data), at + count)
-                if start < end:
-                    block[start - at : end - at] = data[start - offset : end - offset]
-            digest.update(block[:count])
-            at += count
-    for offset, data in changes[:1]:
-        digest.update(data[max(0, at - offset) :])
-    return digest.hexdigest()
 
 
 def _write(image: Path, changes: Changes) -> None:

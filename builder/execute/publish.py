@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from io import FileIO
 from pathlib import Path
 
 from builder.execute.tree import remove_tree, removed_afterwards, sync
-
-BLOCK = 1024 * 1024
 
 
 def draft_of(output: Path) -> Path:
@@ -85,43 +80,6 @@ def _take_place(draft: Path, output: Path) -> None:
         old.rename(output)
         raise
     remove_tree(old)
-
-
-class Digest:
-    """The SHA-256 of an image, made beside other work; a folder has none."""
-
-    def __init__(self, image: Path) -> None:
-        self._made: str | None = None
-        self._error: OSError | None = None
-        self._thread: threading.Thread | None = None
-        try:
-            # Opened at once: its name is about to change.
-            file = None if image.is_dir() else image.open("rb", buffering=0)
-        except OSError as error:
-            self._error = error
-            return
-        if file is not None:
-            # A daemon: nobody who stops a build waits for it.
-            self._thread = threading.Thread(target=self._make, args=(file,), daemon=True)
-            self._thread.start()
-
-    def result(self) -> str | None:
-        """Wait for it; raises OSError when the image could not be read."""
-        if self._thread is not None:
-            self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._made
-
-    def _make(self, file: FileIO) -> None:
-        digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
-        try:
-            with file:
-                while count := file.readinto(block):
-                    digest.update(block[:count])
-            self._made = digest.hexdigest()
-        except OSError as error:
-            self._error = error
 
 
 def size_of(image: Path) -> int:

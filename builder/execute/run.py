@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.execute.carrier import Carrier
+from builder.execute.digest import Digest
 from builder.execute.inside import Inside
 from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
 from builder.execute.names import PROOF
@@ -17,7 +18,7 @@ from builder.execute.options import Interrupted, Signals
 from builder.execute.process import Ended
 from builder.execute.product import faults
 from builder.execute.progress import Progress, duration
-from builder.execute.publish import Digest, publish, size_of
+from builder.execute.publish import publish, size_of
 from builder.execute.sign import Signer
 from builder.execute.tree import remove_tree
 from builder.model.finding import BuilderError, Finding, Place

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from .digest import BLOCK
 from .failure import AlteredError
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, add_layer, add_object, copy_file, end_of, read_sif, write_header
-from .store import BLOCK, Entry
+from .store import Entry
 
 SIGNATURE = 0x4005
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from .failure import LayeringError
+from .listing import row_of
 from .programs import ask, call, needed_program
 from .sif import INSPECT, Sif, SifError, read_sif
 from .store import Store
@@ -17,7 +18,6 @@ from .store import Store
 FORMAT = 3  # of the facts; another number makes them anew
 FIX = "build with --backend apptainer"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LINE = re.compile(r"^([dlbc-])([rwxsStT-]{9}) \S+\s+\d+ \d{4}-\d\d-\d\d \d\d:\d\d squashfs-root(/.*?)?(?: -> (.*))?$")
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
 PYTHON = re.compile(r"python(3\.\d+)")
 METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO")
@@ -139,27 +139,16 @@ def listed(image: Path, *, offset: int) -> tuple[dict[str, int], dict[str, str],
     links: dict[str, str] = {}
     files: set[str] = set()
     for line in call([program, "-lln", "-o", str(offset), image], what=f"reading '{image}'").splitlines():
-        found = LINE.match(line)
-        if found is None:
+        row = row_of(line)
+        if row is None:
             continue
-        path = found[3] or "/"
-        if found[1] == "d":
-            folders[path] = mode_of(found[2])
-        elif found[1] == "l":
-            links[path] = found[4] or ""
+        if row.kind == "d":
+            folders[row.path] = row.permissions
+        elif row.kind == "l":
+            links[row.path] = row.target
         else:
-            files.add(path)
+            files.add(row.path)
     return folders, links, files
-
-
-def mode_of(text: str) -> int:
-    """rwxr-xr-x as a number."""
-    mode = 0
-    for position, letter in enumerate(text):
-        if letter not in "-ST":
-            mode |= 0o400 >> position
-    special = {2: 0o4000, 5: 0o2000, 8: 0o1000}
-    return mode | sum(bit for position, bit in special.items() if text[position] in "sStT")
 
 
 def _libc(bare: BaseFacts, files: set[str]) -> str:

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 from .base import BaseFacts
+from .digest import sha256_of
 from .spec import Spec
-from .store import sha256_of
 
 ENVIRONMENT = "env/91-recipe.sh"
 RUNSCRIPT = '#!/bin/sh\nexec "$@"\n'

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .digest import sha256_of
+
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".tar"}
 LIMIT_GIB = 40.0
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +65,6 @@ def limit_bytes(environment: Mapping[str, str]) -> int:
 def key_of(document: object) -> str:
     """The digest of a document's content."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -17,7 +17,8 @@ from test_contents import sif
 from builder.cli.inputs import context_of, load_inputs, make_plan
 from builder.compile.provenance import provenance
 from builder.compile.sbom import purl, sbom
-from builder.execute.inside import Inside, _digest, _write
+from builder.execute.digest import sha256_of
+from builder.execute.inside import Inside, _write
 from builder.execute.papers import write_papers
 from builder.layering.sif import read_sif
 from builder.model.contents import Contents, Package, TorchBuild
@@ -100,7 +101,7 @@ def test_the_digest_of_what_will_be_written(tmp_path: Path, length: int, padding
     file = tmp_path / "x"
     file.write_bytes(b"a" * 5000 + b"b" * length + bytes(padding))
     changes = ((5000 + length, b"the bill"), (4096, b"descriptor"), (80, b"header"))
-    digest = _digest(file, changes)
+    digest = sha256_of(file, changes=changes)
     _write(file, changes)
     assert digest == hashlib.sha256(file.read_bytes()).hexdigest()
 

@@ -16,7 +16,6 @@ from builder.execute.contents import packages as read
 from builder.execute.contents.image import read_contents
 from builder.execute.contents.rpm import rpm_packages
 from builder.execute.contents.sif import SBOM, added, arch_of, word_of
-from builder.execute.contents.trees import LINE
 from builder.layering.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
 from builder.model.contents import Contents, Package
 from builder.model.finding import ConfigError
@@ -165,15 +164,6 @@ def test_a_database_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pyt
     connection.execute(f"CREATE VIEW Packages AS {endless}")
     connection.close()
     assert rpm_packages(path.read_bytes()) is None
-
-
-def test_lines_of_a_listing() -> None:
-    match = LINE.match("-rw-r--r-- 0/0              2264 2026-11-21 04:06 squashfs-root/a b/x -> y")
-    assert match is not None
-    assert (match["size"], match["path"]) == ("2264", "a b/x -> y")
-    match = LINE.match("crw-r--r-- 0/0             0,  0 2026-11-21 04:06 squashfs-root/gone")
-    assert match is not None
-    assert (match["major"], match["minor"]) == ("0", "0")
 
 
 # --- SIF -------------------------------------------------------------------------------------------------------------

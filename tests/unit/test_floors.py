@@ -26,6 +26,8 @@ ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
     ("execute/cache.py", "builder.layering.store"),
     ("execute/contents/sif.py", "builder.layering.sif"),
+    ("execute/contents/trees.py", "builder.layering.listing"),
+    ("execute/digest.py", "builder.layering.digest"),
 }
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from builder.execute.contents.packages import RPM, WANTED
 from builder.execute.process import read_output
+from builder.layering.listing import row_of
 from builder.model.finding import Finding, ToolError
 
 FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1
@@ -21,10 +22,6 @@ LISTING_LIMIT = 512 * 1024 * 1024  # two million files
 FILES = 50_000
 SECONDS = 300.0
 BATCH = 100_000  # characters of a command line
-LINE = re.compile(
-    r"^(?P<type>[-dlcbps])\S{9} \d+/\d+ +(?:(?P<size>\d+)|(?P<major>\d+), *(?P<minor>\d+)) "
-    r"\d{4}-\d\d-\d\d \d\d:\d\d squashfs-root/(?P<path>.*)$"
-)
 
 
 class Tree(Protocol):
@@ -63,14 +60,15 @@ class Squashfs:
         for line in output.decode("utf-8", errors="replace").split("\n"):
             if not (line[:1] == "c" or (line[:1] == "-" and _LIKELY.search(line))):
                 continue
-            match = LINE.match(line)
-            if match is None:
+            row = row_of(line)
+            if row is None:
                 continue
-            if match["type"] == "c":
-                if match["major"] == match["minor"] == "0":  # a whiteout of overlayfs
-                    hidden.add(match["path"])
-            elif match["size"] and len(self.files) < FILES and wanted(match["path"], int(match["size"])):
-                self.files[match["path"]] = int(match["size"])
+            path = row.path.lstrip("/")
+            if row.kind == "c":
+                if row.hides:
+                    hidden.add(path)
+            elif row.size and len(self.files) < FILES and wanted(path, row.size):
+                self.files[path] = row.size
         self.hidden = frozenset(hidden)
         return True
 

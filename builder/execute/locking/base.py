@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.execute.digest import sha256_of
 from builder.execute.locking.provided import plain
 from builder.execute.locking.registry import registry_digest
 from builder.execute.locking.session import Session
-from builder.execute.locking.verify import sha256_of
 from builder.execute.process import capture, which
 from builder.model.lock import BaseLock
 from builder.model.site import BaseImage

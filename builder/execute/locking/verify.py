@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from builder.execute.digest import sha256_of
 from builder.model.finding import Finding, Place, StepError
 from builder.model.lock import CondaPackage, PipFile
-
-CHUNK = 1024 * 1024  # bytes
-
-
-def sha256_of(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal digits; raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def local_path(url: str) -> Path | None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.execute.digest import Digest
 from builder.execute.options import Interrupted
-from builder.execute.publish import Digest, publish, size_of
+from builder.execute.publish import publish, size_of
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import builder.layering
-from builder.layering.base import LINE, BaseFacts, mode_of
+from builder.layering.base import BaseFacts
 from builder.layering.bytecode import compiled_path, restore, save, sources
 from builder.layering.failure import LayeringError
+from builder.layering.listing import mode_of, row_of
 from builder.layering.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
 from builder.layering.stage import PREFIX, environment_files, owners, tidy
 
@@ -154,11 +155,19 @@ def test_links_of_the_base_are_followed() -> None:
 
 
 def test_lines_of_unsquashfs() -> None:
-    found = LINE.match("lrwxrwxrwx 0/0                 9 2026-11-21 04:06 squashfs-root/a b -> c d")
-    assert found is not None
-    assert (found[1], found[3], found[4]) == ("l", "/a b", "c d")
-    assert LINE.match("drwxrwxrwt 0/0                 3 2026-11-21 04:06 squashfs-root") is not None
-    assert LINE.match("Parallel unsquashfs: Using 2 processors") is None
+    row = row_of("lrwxrwxrwx 0/0                 9 2026-11-21 04:06 squashfs-root/a b -> c d")
+    assert row is not None
+    assert (row.kind, row.path, row.target) == ("l", "/a b", "c d")
+    row = row_of("drwxrwxrwt 0/0                 3 2026-11-21 04:06 squashfs-root")
+    assert row is not None
+    assert (row.path, row.permissions) == ("/", 0o1777)
+    row = row_of("-rw-r--r-- 0/12              2264 2026-11-21 04:06 squashfs-root/a b/x -> y")
+    assert row is not None
+    assert (row.size, row.owner, row.path) == (2264, "0/12", "/a b/x -> y")
+    row = row_of("crw-r--r-- 0/0             0,  0 2026-11-21 04:06 squashfs-root/gone")
+    assert row is not None
+    assert row.hides
+    assert row_of("Parallel unsquashfs: Using 2 processors") is None
     assert (mode_of("rwxrwxrwt"), mode_of("rwx------"), mode_of("rwsr-xr-x")) == (0o1777, 0o700, 0o4755)
 
 

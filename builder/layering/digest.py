@@ -1,0 +1,31 @@
+"""SHA-256 of a file: the only place that makes it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from io import FileIO
+from pathlib import Path
+
+BLOCK = 1 << 20
+
+
+def sha256_of(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+    """SHA-256 of a file, or of what it will be after `changes` (offset, bytes); raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        return sha256_of_open(file, changes=changes)
+
+
+def sha256_of_open(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+    """The same of an open file, from where it stands; the first change may lengthen it."""
+    digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0
+    while count := file.readinto(block):
+        for offset, data in changes:
+            start, end = max(offset, at), min(offset + len(data), at + count)
+            if start < end:
+                block[start - at : end - at] = data[start - offset : end - offset]
+        digest.update(block[:count])
+        at += count
+    for offset, data in changes[:1]:
+        digest.update(data[max(0, at - offset) :])
+    return digest.hexdigest()
