@@ -9,18 +9,20 @@ from typing import Any, TypeVar
 
 import click
 
-from builder.execute.executor import check_skipped, choose_steps, kept_image, raise_for
+from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead, raise_for
 from builder.execute.hold import hold
 from builder.execute.jobs.finish import finish
-from builder.execute.jobs.ledger import Kind, Ledger
+from builder.execute.jobs.ledger import Kind, Ledger, forget_ledger
 from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.split import split_steps
 from builder.execute.jobs.submit import Batch, check_jobs, submit
 from builder.execute.jobs.wishes import read_wishes
 from builder.execute.options import Options, Signals
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
+from builder.execute.run import Lead
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
-from builder.model.plan import Plan, Step
+from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
 
@@ -99,20 +101,6 @@ def check_site(site: Site, *, asked: Asked) -> None:
         raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
 
 
-def with_jobs(plan: Plan, steps: Sequence[Step]) -> None:
-    """Raise UnsupportedError when a step cannot be a job of this site."""
-    findings = []
-    for step in steps:
-        if not step.batch:
-            message = f"step '{step.name}' has no job on '{plan.site}': {step.why}"
-            later = next((other.name for other in steps if other.batch), "")
-            fix = f"run `bash {step.script}` where its programs are, then submit with --from {later}" if later else ""
-            fix = fix or "run it without --submit, or add a job 'build' to a site of your own"
-            findings.append(Finding(code="step-no-job", message=message, fix=fix))
-    if findings:
-        raise UnsupportedError(*findings)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Submission:
     """What is submitted: a plan that was written into `folder`, whose image goes to `output`."""
@@ -127,15 +115,18 @@ class Submission:
     command: tuple[str, ...] = ()
 
 
-def submit_plan(what: Submission, *, asked: Asked) -> Ledger:
-    """Try and submit the jobs of a plan's steps, as a chain."""
+def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger:
+    """Try and submit the jobs of a plan's steps, as a chain; those before them that have no job run here first.
+
+    Raises StepError or SmokeError when one of those failed, with its report written.
+    """
     folder, output = what.folder.resolve(), what.output.resolve()
     slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
     with signals.caught(), hold(folder):
         skipped, steps = choose_steps(what.plan, what.options)
         check_skipped(skipped, folder)
         check_output(what.plan, output, force=what.options.force, kept=kept_image(what.plan, steps, folder))
-        with_jobs(what.plan, steps)
+        here, steps = split_steps(what.plan, steps, folder=folder, environment=environment)
         names = [step.name for step in steps]
         wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
         batch = Batch(
@@ -147,8 +138,16 @@ def submit_plan(what: Submission, *, asked: Asked) -> Ledger:
             variables=what.variables,
             command=what.command,
         )
+        # Before anything is built here: a job that is refused is known at once.
         check_jobs(what.plan, steps, batch=batch, folder=folder, slurm=slurm)
-        return submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held)
+        done = Lead()
+        if here:
+            forget_ledger(folder)
+            work = Work(
+                plan=what.plan, steps=here, folder=folder, output=output, options=what.options, progress=progress
+            )
+            done = lead(work, signals=signals, total=len(here) + len(steps))
+        return submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
 
 
 def job_lines(ledger: Ledger) -> list[str]:
@@ -165,7 +164,7 @@ def to_verdict(
 
     Raises StepError or SmokeError for a bad one.
     """
-    ledger = submit_plan(what, asked=asked)
+    ledger = submit_plan(what, asked=asked, progress=progress)
     if not quiet:
         click.echo("\n".join(job_lines(ledger)), err=True)
     if asked.no_wait:

@@ -24,7 +24,7 @@ from builder.cli.inputs import (
 from builder.cli.login import check_here, here_option
 from builder.cli.show import show_findings, use_color
 from builder.execute.current import current_report
-from builder.execute.executor import execute, raise_for
+from builder.execute.executor import choose_steps, execute, raise_for
 from builder.execute.folder import write_plan
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
@@ -86,7 +86,8 @@ def command(
     """Build the image of the environment file ENV for SITE, and train in it.
 
     The plan folder (scripts, logs, report.json) lies beside the image and is named after it. With --submit every step
-    is a Slurm job, each after the one before it; with --nodes or --gpus the suite over so many is one job more.
+    is a Slurm job, each after the one before it; those that a site has no job for run here first. With --nodes or
+    --gpus the suite over so many is one job more.
     """
     asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
     context = context_of(**options)
@@ -108,7 +109,7 @@ def command(
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
-    _check_place(loaded, asked=asked, here=here, sign=sign)
+    _check_place(loaded, plan, asked=asked, here=here, options=wanted)
     if not _prepare(plan, folder=folder, image=image, home=Path(recipe.folder), options=wanted, quiet=quiet):
         click.echo(str(image))
         return
@@ -128,16 +129,19 @@ def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
     return lambda report: None if quiet else click.echo(verdict(report), err=True)
 
 
-def _check_place(site: Site, *, asked: Asked, here: bool, sign: bool) -> None:
+def _check_place(site: Site, plan: Plan, *, asked: Asked, here: bool, options: Options) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     if not asked.submit:
         check_here(site, here=here, what="a build")
         return
-    if sign:
+    if options.sign:
         message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
     check_site(site, asked=asked)
+    lead = [step.name for step in choose_steps(plan, options)[1][:1] if not step.batch]
+    if lead:
+        check_here(site, here=here, what=f"step '{lead[0]}', which has no job there,", jobs=False)
 
 
 def _prepare(plan: Plan, *, folder: Path, image: Path, home: Path, options: Options, quiet: bool) -> bool:

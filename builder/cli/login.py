@@ -20,10 +20,14 @@ def here_option(command: F) -> F:
     return click.option("--here", is_flag=True, help="On this machine, also where it is a login node.")(command)
 
 
-def check_here(site: Site, *, here: bool, what: str) -> None:
-    """Raise ConfigError where this is a login node of the site and its file says that heavy work is not welcome."""
+def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:
+    """Raise ConfigError where this is a login node of the site and its file says that heavy work is not welcome.
+
+    `jobs` says whether it could be a job instead.
+    """
     if here or site.build.login_heavy != "no" or not on_login_node(site, environment=os.environ):
         return
     message = f"this is a login node of '{site.name}', where {what} is too heavy"
-    fix = "give --submit to make it a job, or --here to run it on this machine all the same"
+    instead = "give --submit to make it a job" if jobs else "run it on another machine and submit with --from"
+    fix = f"{instead}, or give --here to run it on this machine all the same"
     raise ConfigError(Finding(code="login-node", message=message, fix=fix))

@@ -21,6 +21,7 @@ from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.submit import header
 from builder.execute.options import Options
 from builder.execute.process import attach
+from builder.execute.progress import QuietProgress
 from builder.model.catalog import load_site
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
@@ -99,7 +100,7 @@ def _as_job(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
         variables=variables, command=words,
     )  # fmt: skip
-    ledger = submit_plan(what, asked=asked)
+    ledger = submit_plan(what, asked=asked, progress=QuietProgress())
 
     def note(text: str) -> None:
         if not quiet:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.carrier import Here
@@ -16,9 +18,9 @@ from builder.execute.preflight import asking_versions, check_output, check_space
 from builder.execute.progress import Progress
 from builder.execute.publish import draft_of
 from builder.execute.report_file import write_report
-from builder.execute.run import Run, failed_copy_of
+from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
-from builder.execute.sign import find_signer
+from builder.execute.sign import Signer, find_signer
 from builder.model.finding import ConfigError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
@@ -40,33 +42,69 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
         check_skipped(skipped, folder)
         check_output(plan, output, force=options.force, kept=kept_image(plan, steps, folder))
         signer = find_signer(plan, environment=options.environment) if options.sign else None
-        programs = find_programs(steps, environment=options.environment)
-        for path in remove_leftovers(folder):
-            progress.note(f"removed what an earlier build had left: {path}")
-        drafts = (draft_of(output), draft_of(failed_copy_of(output)))
-        with scratch_folder(folder, parent=_tmpdir(plan, options), also=drafts) as scratch:
-            check_space(steps, scratch=scratch, folder=folder, output=output)
-            here = Here(
-                plan=plan,
-                folder=folder,
-                options=options,
-                progress=progress,
-                scratch=scratch,
-                mask=Mask(options.environment),
+        work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
+        with _prepared(work, signals=signals, signer=signer) as run:
+            return _carry_out(run, steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Steps of a plan that are to run on this machine; the caller holds the folder."""
+
+    plan: Plan
+    steps: Sequence[Step]
+    folder: Path
+    output: Path
+    options: Options
+    progress: Progress
+
+
+def lead(work: Work, *, signals: Signals, total: int) -> Lead:
+    """Run steps that others follow elsewhere; `total` counts them all.
+
+    Raises StepError or SmokeError, with the report written, when one of them has failed, and Interrupted as `execute`.
+    """
+    with _prepared(work, signals=signals) as run:
+        started = time.monotonic()
+        work.progress.begin(title=f"{work.plan.target}: {work.output}", total=total)
+        with _reported(run, started=started):
+            done = run.lead(work.steps)
+        if not done:
+            raise_for(_write(run, time.monotonic() - started))
+        begun = time.time() - (time.monotonic() - started)
+        return Lead(results=tuple(run.results), proof=run.proof, versions=run.versions(10.0), began=begun)
+
+
+@contextmanager
+def _prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
+    """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
+    environment = work.options.environment
+    programs = find_programs(work.steps, environment=environment)
+    for path in remove_leftovers(work.folder):
+        work.progress.note(f"removed what an earlier build had left: {path}")
+    drafts = (draft_of(work.output), draft_of(failed_copy_of(work.output)))
+    with scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts) as scratch:
+        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output)
+        here = Here(
+            plan=work.plan,
+            folder=work.folder,
+            options=work.options,
+            progress=work.progress,
+            scratch=scratch,
+            mask=Mask(environment),
+        )
+        with asking_versions(programs, environment=environment) as versions:
+            yield Run(
+                plan=work.plan,
+                folder=work.folder,
+                output=work.output,
+                carrier=here,
+                progress=work.progress,
+                signals=signals,
+                versions=versions,
+                environment=environment,
+                signer=signer,
             )
-            with asking_versions(programs, environment=options.environment) as versions:
-                run = Run(
-                    plan=plan,
-                    folder=folder,
-                    output=output,
-                    carrier=here,
-                    progress=progress,
-                    signals=signals,
-                    versions=versions,
-                    environment=options.environment,
-                    signer=signer,
-                )
-                return _carry_out(run, steps)
 
 
 def raise_for(report: Report) -> None:
@@ -132,8 +170,16 @@ def _tmpdir(plan: Plan, options: Options) -> Path:
 def _carry_out(run: Run, steps: Sequence[Step]) -> Report:
     started = time.monotonic()
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(steps))
-    try:
+    with _reported(run, started=started):
         run.go(steps)
+    return _write(run, time.monotonic() - started)
+
+
+@contextmanager
+def _reported(run: Run, *, started: float) -> Iterator[None]:
+    """Write the report of what a signal stops."""
+    try:
+        yield
     except Interrupted as stop:
         run.signals.hold()
         run.interrupted(stop)
@@ -141,7 +187,6 @@ def _carry_out(run: Run, steps: Sequence[Step]) -> Report:
         raise
     finally:
         run.progress.end()
-    return _write(run, time.monotonic() - started)
 
 
 def _write(run: Run, seconds: float) -> Report:

@@ -33,6 +33,16 @@ def failed_copy_of(output: Path) -> Path:
     return output.with_name(f"{output.name}.failed")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Lead:
+    """What came of the steps that ran before others were submitted; `began` in seconds since 1970."""
+
+    results: tuple[StepResult, ...] = ()
+    proof: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    began: float = 0.0
+
+
 @dataclass(kw_only=True)
 class Run:
     """What an execution knows and has found out so far; `status` is None until something is known."""
@@ -56,20 +66,22 @@ class Run:
     proof: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     sbom: str = ""
+    went_before: Lead = field(default_factory=Lead)
     _inside: Inside | None = None
-    started: str = field(default_factory=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    began: float = field(default_factory=time.time)
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
+
+    def __post_init__(self) -> None:
+        self.results += self.went_before.results
+        self.proof = dict(self.went_before.proof)
+        self._number = len(self.results)
 
     def go(self, steps: Sequence[Step]) -> None:
         """Run the steps, put the image into its place and settle the status."""
         build = [step for step in steps if step.kind != "smoke"]
-        built = all(self._step(step) for step in build) and self._image_is_there()
-        if not built:
-            # A build that the proof of its torch stopped is an image that failed, not an engine that did.
-            disproved = any(finding.code in PROOF for finding in self.findings)
-            self.status = "smoke-failed" if disproved else "failed"
-            if disproved and self._last_kind() == "verify":
+        if not (self.lead(build) and self._image_is_there()):
+            if self.status == "smoke-failed" and self._last_kind() == "verify":
                 self.status = self._publish(proven=False)
             return
         self._tell_unproven()
@@ -77,6 +89,15 @@ class Run:
         # A smoke test says something even after another has failed.
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
+
+    def lead(self, steps: Sequence[Step]) -> bool:
+        """Run steps that others follow; False, and a settled status, when one of them failed."""
+        if all(self._step(step) for step in steps):
+            return True
+        # A build that the proof of its torch stopped is an image that failed, not an engine that did.
+        disproved = any(finding.code in PROOF for finding in self.findings)
+        self.status = "smoke-failed" if disproved else "failed"
+        return False
 
     def _look_inside(self) -> Inside:
         """Begin to read what is in the image; one that is in use already stays as it is."""
@@ -115,14 +136,14 @@ class Run:
             image_bytes=self.image_bytes,
             image_sha256=self.image_sha256,
             seconds=round(seconds, 3),
-            versions=self.versions(0.5 if self.status == "interrupted" else 10.0),
+            versions={**self.went_before.versions, **self.versions(0.5 if self.status == "interrupted" else 10.0)},
             smoke=self.smoke,
             findings=tuple(self.findings),
             proof=self.proof,
             base=self.plan.base,
             vendor=self.plan.vendor,
             tool=self.plan.tool,
-            started=self.started,
+            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.began)),
         )
 
     def _step(self, step: Step) -> bool:

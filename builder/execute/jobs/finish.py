@@ -109,6 +109,8 @@ def finish(
             signals=signals,
             versions=lambda _: _versions(environment),
             environment=environment,
+            went_before=ledger.lead,
+            began=ledger.began,
         )
         try:
             return _carry_out(run, steps, ledger=ledger, slurm=slurm)
@@ -119,13 +121,13 @@ def finish(
 
 
 def _carry_out(run: Run, steps: tuple[Step, ...], *, ledger: Ledger, slurm: Slurm) -> Report:
-    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(steps))
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps))
     try:
         run.go(steps)
     finally:
         run.progress.end()
     slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
-    report = run.report(max(0.0, time.time() - min(job.submitted for job in ledger.jobs)))
+    report = run.report(max(0.0, time.time() - ledger.began))
     if fault := write_papers(run.plan, report, sbom=run.sbom):
         run.progress.note(fault)
     write_report(report, run.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any, Literal
 
 from builder.execute.names import JOBS, SUBMITTED_FILE
 from builder.execute.product import Seen
+from builder.execute.run import Lead
 from builder.execute.tree import write_whole
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.report import StepResult
 
 SCHEMA = 1
 
@@ -34,13 +37,22 @@ class Submitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """All jobs of one submission, in the order of their steps; `finished` is when they were judged, 0 before."""
+    """All jobs of one submission, in the order of their steps; `finished` is when they were judged, 0 before.
+
+    `lead` is what ran on the submitting machine before them.
+    """
 
     site: str
     kind: Kind
     output: str
     jobs: tuple[Submitted, ...] = ()
     finished: float = 0.0
+    lead: Lead = field(default_factory=Lead)
+
+    @property
+    def began(self) -> float:
+        """When its work began, in seconds since 1970."""
+        return self.lead.began or min((job.submitted for job in self.jobs), default=time.time())
 
     def of(self, step: str) -> Submitted | None:
         """The job of a step."""
@@ -81,9 +93,25 @@ def read_ledger(folder: Path) -> Ledger | None:
             output=str(found.get("output", "")),
             jobs=tuple(_job(item) for item in found["jobs"]),
             finished=float(found.get("finished") or 0.0),
+            lead=_lead(found.get("lead") or {}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _faulty(path, f"{type(error).__name__}: {error}") from None
+
+
+def forget_ledger(folder: Path) -> None:
+    """Remove it: what was submitted before has ended, and belongs to another build."""
+    ledger_path(folder).unlink(missing_ok=True)
+
+
+def _lead(item: dict[str, Any]) -> Lead:
+    names = ("name", "status", "seconds", "exit_code", "log")
+    return Lead(
+        results=tuple(StepResult(**{name: step[name] for name in names}) for step in item.get("results", ())),
+        proof=dict(item.get("proof", {})),
+        versions={str(name): str(text) for name, text in item.get("versions", {}).items()},
+        began=float(item.get("began", 0.0)),
+    )
 
 
 def _job(item: dict[str, Any]) -> Submitted:

@@ -16,6 +16,7 @@ from builder.execute.jobs.ledger import Kind, Ledger, Submitted, read_ledger, wr
 from builder.execute.jobs.record import read_record
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.wishes import Wishes, minutes_of
+from builder.execute.run import Lead
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 
@@ -61,14 +62,21 @@ def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path,
 
 
 def submit(
-    plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm, undisturbed: Undisturbed
+    plan: Plan,
+    steps: Sequence[Step],
+    *,
+    batch: Batch,
+    folder: Path,
+    slurm: Slurm,
+    undisturbed: Undisturbed,
+    lead: Lead | None = None,
 ) -> Ledger:
     """Submit the steps, each build step after the one before it, every smoke test after the last of them.
 
-    What is in the queue when one of them is refused is cancelled. Raises StepError, or OSError when the folder cannot
-    be written.
+    `lead` has run before them. What is in the queue when one of them is refused is cancelled. Raises StepError, or
+    OSError when the folder cannot be written.
     """
-    ledger = Ledger(site=plan.site, kind=batch.kind, output=str(batch.output))
+    ledger = Ledger(site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead())
     write_ledger(ledger, folder)
     after: tuple[str, ...] = ()
     try:

@@ -1,0 +1,136 @@
+"""Builds that are partly jobs, on the real two-node Slurm with real Docker and Apptainer."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from recipe_program import Done, Room, inside, report_of
+from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
+
+pytestmark = pytest.mark.engines
+
+# MareNostrum 5 without its QOS, with the tests' partition; the machine is a CPU one.
+MN5 = """
+    extends: mn5-gpp
+    node: {{cores: 2, usable_cores: 2, memory_gib: 8}}
+    scheduler:
+      jobs:
+        gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        node: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        nodes: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        convert: {{minutes: 15, options: {{qos: , exclusive: , partition: test}}}}
+    base_images:
+      - reference: docker://{base}
+        python: "3.11"
+        provides: {{torch: "{torch}"}}
+        glibc: "2.36"
+        source: [own]
+"""
+RECIPE = """
+    name: tune
+    dependencies: [pip: [torch, six]]
+    container: {smoke: {imports: [six], workloads: [pi]}}
+"""
+SMALL = """
+name: {name}
+dependencies: [pip: [six]]
+container:
+  smoke: {{imports: [six]}}
+"""
+MODULES = Path(__file__).parent / "stand_ins" / "module-stand-ins"
+
+
+# --- steps here, then jobs -------------------------------------------------------------------------------------------
+
+
+class Mn5:
+    """A room with two sites whose images are made by Docker here and converted in a job; one brings torch."""
+
+    def __init__(self, room: Room, tar: Path) -> None:
+        self.room = room
+        base = stand_in_ngc_pytorch(tar, scratch=room.folder)
+        version = docker("run", "--rm", base, "python3", "-c", "import torch; print(torch.__version__)").split()[-1]
+        room.site("mn5-bed", MN5.format(base=base, torch=version))
+        self.small = MN5.format(base=stand_in_debian(tar), torch="0").replace('provides: {torch: "0"}', "")
+        room.site("small-bed", self.small)
+
+    def build(self, site: str, recipe: Path, image: str, *words: str) -> Done:
+        more = {"TMPDIR": "/tmp", "MODULEPATH": str(MODULES)}
+        return self.room.recipe("build", site, recipe, "-o", image, "--account", "bsc99", "--submit", *words, **more)
+
+
+@pytest.fixture(scope="module")
+def mn5(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> Iterator[Mn5]:
+    del docker_daemon
+    yield Mn5(rooms("mn5"), base_tar)
+    for site in ("mn5-bed", "small-bed"):
+        for name in docker("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", f"recipe/*-{site}").split():
+            docker("image", "rm", name)
+
+
+def test_docker_here_then_conversion_and_smoke_as_jobs(mn5: Mn5) -> None:
+    recipe = mn5.room.write("tune.yml", RECIPE)
+    done = mn5.build("mn5-bed", recipe, "tune.sif", "--nodes", "2").expect(0)
+    assert "[1/4] build-image: done" in done.err
+    assert "[2/4] convert: done" in done.err
+    convert, smoke, nodes = re.findall(r"^job (\d+): ", done.err, re.MULTILINE)
+    assert f"job {smoke}: smoke, after {convert}\n" in done.err
+    assert f"job {nodes}: smoke-nodes, after {convert}\n" in done.err
+    report = report_of(mn5.room.folder / "tune.plan")
+    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok"] * 4)
+    assert [step["name"] for step in report["steps"]] == ["build-image", "convert", "smoke", "smoke-nodes"]
+    assert report["steps"][0]["log"] == "logs/build-image.log"
+    assert {"docker", "sbatch"} <= set(report["versions"])
+    assert report["proof"]["torch"]
+    assert report["smoke"]["nodes/pi"]["world"] == 4
+    assert inside(mn5.room.folder / "tune.sif", "python3", "-c", "import six; print('six')") == "six\n"
+    assert mn5.build("mn5-bed", recipe, "tune.sif", "--nodes", "2").expect(0).err.startswith("nothing to do")
+    assert mn5.room.left_behind() == []
+
+
+def test_what_was_built_here_is_judged_later_with_its_jobs(mn5: Mn5) -> None:
+    recipe = mn5.room.write("later.yml", SMALL.format(name="later"))
+    done = mn5.build("small-bed", recipe, "later.sif", "--no-wait").expect(0)
+    assert (done.out, "[1/3] build-image: done" in done.err) == ("", True)
+    again = mn5.room.recipe("status", "later.sif", "--follow").expect(0)
+    assert "build-image" not in again.err
+    report = report_of(mn5.room.folder / "later.plan")
+    assert [(step["name"], step["status"]) for step in report["steps"]] == [
+        ("build-image", "ok"),
+        ("convert", "ok"),
+        ("smoke", "ok"),
+    ]
+    # All of it, from the first step here to the verdict.
+    assert report["seconds"] >= sum(step["seconds"] for step in report["steps"][:1])
+
+
+def test_nothing_is_submitted_after_a_step_here_that_failed(mn5: Mn5) -> None:
+    text = SMALL.format(name="failing").replace("container:", "container:\n  run: [cp /no/such/file /opt]\n ")
+    done = mn5.build("small-bed", mn5.room.write("failing.yml", text), "failing.sif").expect(5)
+    assert "cp: cannot stat '/no/such/file'" in done.err
+    folder = mn5.room.folder / "failing.plan"
+    assert not (folder / "jobs").exists()
+    assert [step["status"] for step in report_of(folder)["steps"]] == ["failed", "skipped", "skipped"]
+    assert "nothing was submitted" in mn5.room.recipe("status", "failing.sif").expect(2).err
+    assert mn5.room.left_behind() == []
+
+
+def test_a_job_that_is_refused_is_known_before_anything_is_built(mn5: Mn5) -> None:
+    recipe = mn5.room.write("refused.yml", SMALL.format(name="refused"))
+    done = mn5.build("small-bed", recipe, "refused.sif", "--partition", "nope").expect(2)
+    assert "there is no partition 'nope'" in done.err
+    assert not (mn5.room.folder / "refused.plan" / "logs").exists()
+
+
+def test_a_login_node_is_asked_for_a_word_first(mn5: Mn5) -> None:
+    name = os.uname().nodename.partition(".")[0]
+    text = mn5.small.replace("base_images:", 'build: {login_heavy: "no"}\n    base_images:')
+    mn5.room.site("login-bed", text.replace("extends:", f"hostnames: [{name}]\n    extends:"))
+    recipe = mn5.room.write("login.yml", SMALL.format(name="login"))
+    done = mn5.build("login-bed", recipe, "login.sif").expect(2)
+    assert "step 'build-image', which has no job there, is too heavy" in done.err
+    assert "--here" in done.err
