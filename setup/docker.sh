@@ -37,11 +37,22 @@ start_daemon() {
     done
 }
 
+builds() { DOCKER_BUILDKIT=1 "$1" build --help >/dev/null 2>&1; }
+
+choose_client() { # the docker on PATH, or Debian's where that one lacks the plug-in for BuildKit (as_user has $STATE/bin)
+    rm -f "$STATE/bin/docker"
+    if builds docker; then return 0; fi
+    builds /usr/bin/docker || die 4 "docker cannot build with BuildKit: its plug-in buildx is missing" "install docker-buildx"
+    mkdir -p "$STATE/bin"
+    ln -s /usr/bin/docker "$STATE/bin/docker"
+}
+
 reachable_by_user() { # an ordinary user's daemon: prints the address or explains
     local host=${DOCKER_HOST:-unix:///var/run/docker.sock}
     command -v docker >/dev/null || die 4 "docker is missing on this machine" "setup/engines.sh docker"
     answers "$host" >/dev/null ||
         die 4 "no Docker daemon answers at $host" "start one you may use (rootless: dockerd-rootless.sh) and set DOCKER_HOST"
+    choose_client
     echo "DOCKER_HOST=$host"
 }
 

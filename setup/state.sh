@@ -76,7 +76,7 @@ kept_environment() { # prints NAME=VALUE, NUL-terminated, of what a command of t
 
 as_user() { # runs a command as the unprivileged user, in the current folder where that user may enter it
     if ! is_root; then
-        PATH=$STATE/venv/bin:$PATH "$@"
+        PATH=$STATE/venv/bin:$STATE/bin:$PATH "$@"
         return
     fi
     local home environment

@@ -71,6 +71,12 @@ ENGINES = (
         fix="start it, or set DOCKER_HOST to where it is",
     ),
     cause(
+        "docker-buildx",
+        r"the buildx component is missing or broken",  # docker 23 and later; Debian's 20.10 has BuildKit built in
+        message="this docker client cannot build with BuildKit: its plug-in buildx is missing",
+        fix="install docker-buildx (Docker calls it docker-buildx-plugin), or put another docker client on PATH",
+    ),
+    cause(
         "rate-limit",
         r"toomanyrequests",
         r"You have reached your (?:unauthenticated )?pull rate limit",

@@ -182,6 +182,7 @@ KNOWN = [
         "docker-down",
         "'unix:///var/run/docker.sock'",
     ),
+    ("ERROR: BuildKit is enabled but the buildx component is missing or broken.", "docker-buildx", "buildx is missing"),
     ("toomanyrequests: You have reached your pull rate limit.", "rate-limit", "too many"),
     (
         "FATAL:   While making image from oci registry: error fetching image to cache: Error reading manifest 1.7.1 in "
