@@ -158,18 +158,22 @@ def job_lines(ledger: Ledger) -> list[str]:
 
 
 def to_verdict(
-    what: Submission, *, asked: Asked, progress: Progress, show: Callable[[Report], None], quiet: bool
+    what: Submission,
+    *,
+    asked: Asked,
+    progress: Progress,
+    show: Callable[[Report], None],
+    tell: Callable[[str], None],
 ) -> bool:
     """Submit, and follow to the verdict unless nobody is to wait; True when the verdict was good.
 
-    Raises StepError or SmokeError for a bad one.
+    `show` gets the report, `tell` what else is worth a line. Raises StepError or SmokeError for a bad verdict.
     """
     ledger = submit_plan(what, asked=asked, progress=progress)
-    if not quiet:
-        click.echo("\n".join(job_lines(ledger)), err=True)
+    for line in job_lines(ledger):
+        tell(line)
     if asked.no_wait:
-        if not quiet:
-            click.echo(f"submitted; `recipe status {what.folder}` says how it goes, and judges", err=True)
+        tell(f"submitted; `recipe status {what.folder}` says how it goes, and judges")
         return False
     cancel = asked.cancel_on_interrupt
     environment = what.options.environment
@@ -177,3 +181,8 @@ def to_verdict(
     show(report)
     raise_for(report)
     return True
+
+
+def teller(*, quiet: bool) -> Callable[[str], None]:
+    """What says a line to the user, or nothing."""
+    return lambda text: None if quiet else click.echo(text, err=True)

@@ -10,39 +10,28 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, to_verdict
-from builder.cli.inputs import (
-    choices,
-    context_of,
-    env_argument,
-    load_inputs,
-    locked_option,
-    make_plan,
-    site_argument,
-    verbosity,
-)
-from builder.cli.login import check_here, here_option
+from builder.cli.batch import Asked, batch_options, shape_options, teller
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, verbosity
+from builder.cli.login import here_option
+from builder.cli.one_build import Wanted, carry_out, planned
 from builder.cli.show import show_findings, use_color
-from builder.execute.current import current_report
-from builder.execute.executor import choose_steps, execute, raise_for
-from builder.execute.folder import write_plan
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.submit import check_free
-from builder.execute.names import PROOF, plan_folder
+from builder.cli.words import read_words, words_argument
+from builder.execute.names import PROOF
 from builder.execute.options import Options
-from builder.execute.preflight import check_output
 from builder.execute.progress import choose_progress
-from builder.execute.sign import find_signer, is_signed
-from builder.model.finding import ConfigError, Finding
+from builder.model.finding import Finding
 from builder.model.plan import Plan
 from builder.model.report import Report
-from builder.model.site import Site
 
 
 @click.command("build")
-@site_argument
-@env_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME-SITE.sif here.")
+@words_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The image, default: NAME-SITE.sif here; of several builds their folder.",
+)
 @click.option("-n", "--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
@@ -58,6 +47,9 @@ from builder.model.site import Site
     "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
 )
 @click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
+@click.option(
+    "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
+)
 @locked_option
 @here_option
 @batch_options
@@ -65,8 +57,7 @@ from builder.model.site import Site
 @choices
 @verbosity
 def command(
-    site: str,
-    env: Path,
+    words: tuple[str, ...],
     output: Path | None,
     dry_run: bool,
     force: bool,
@@ -75,6 +66,7 @@ def command(
     tmpdir: Path | None,
     accept_licenses: bool,
     sign: bool,
+    jobs: int | None,
     here: bool,
     nodes: int | None,
     gpus: int | None,
@@ -87,79 +79,46 @@ def command(
 
     The plan folder (scripts, logs, report.json) lies beside the image and is named after it. With --submit every step
     is a Slurm job, each after the one before it; those that a site has no job for run here first. With --nodes or
-    --gpus the suite over so many is one job more.
+    --gpus the suite over so many is one job more. Several sites or files are built side by side.
     """
-    asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
-    context = context_of(**options)
-    loaded, recipe = load_inputs(site, env)
-    plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
-    image = output or Path(plan.image)
-    folder = plan_folder(image)
-    if not quiet:
-        # Notes are in the plan's README and in `recipe check`; a build shows what wants attention.
-        shown = [finding for finding in plan.findings if finding.level != "note" or verbose or dry_run]
-        show_findings(shown, color=not no_color)
-    if dry_run:
-        click.echo(describe(plan, image=image, folder=folder))
-        return
+    named = read_words(words)
     environment = dict(os.environ)
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
-    wanted = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign)
+    wanted = Wanted(
+        asked=Asked.take(options, account=options["account"], shape=(nodes, gpus)),
+        options=Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign),
+        here=here,
+    )
+    context, shape = context_of(**options), (nodes, gpus)
+    if not named.single:
+        from builder.cli.several import Shown, build_several, plan_several
+
+        shown = Shown(verbose=bool(verbose), quiet=quiet, color=not no_color)
+        plans = plan_several(named, context=context, shape=shape, folder=output)
+        build_several(plans, folder=output, wanted=wanted, jobs=jobs, dry_run=dry_run, shown=shown)
+        return
+    build = planned(*load_inputs(named.sites[0], named.files[0]), context=context, shape=shape, output=output)
+    if not quiet:
+        show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
+    if dry_run:
+        click.echo(describe(build.plan, image=build.image, folder=build.folder))
+        return
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
-    _check_place(loaded, plan, asked=asked, here=here, options=wanted)
-    if not _prepare(plan, folder=folder, image=image, home=Path(recipe.folder), options=wanted, quiet=quiet):
-        click.echo(str(image))
-        return
-    if asked.submit:
-        what = Submission(plan=plan, site=loaded, kind="build", folder=folder, output=image, options=wanted)
-        if not to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), quiet=quiet):
-            return
-    else:
-        report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
-        show_verdict(quiet=quiet)(report)
-        raise_for(report)
-    click.echo(str(image))
+    if carry_out(build, wanted=wanted, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
+        click.echo(str(build.image))
+
+
+def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
+    """Notes are in the plan's README and in `recipe check`; a build shows what wants attention."""
+    return [finding for finding in plan.findings if finding.level != "note" or verbose]
 
 
 def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
     """What says the end of a build, or nothing."""
     return lambda report: None if quiet else click.echo(verdict(report), err=True)
-
-
-def _check_place(site: Site, plan: Plan, *, asked: Asked, here: bool, options: Options) -> None:
-    """Refuse to submit where there is nothing to submit to, and to work where one should not."""
-    if not asked.submit:
-        check_here(site, here=here, what="a build")
-        return
-    if options.sign:
-        message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
-        fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
-        raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
-    check_site(site, asked=asked)
-    lead = [step.name for step in choose_steps(plan, options)[1][:1] if not step.batch]
-    if lead:
-        check_here(site, here=here, what=f"step '{lead[0]}', which has no job there,", jobs=False)
-
-
-def _prepare(plan: Plan, *, folder: Path, image: Path, home: Path, options: Options, quiet: bool) -> bool:
-    """Write the plan folder; False when there is nothing to do."""
-    if not (options.force or options.start):
-        done = current_report(plan, folder=folder, output=image, recipe_folder=home, no_smoke=options.no_smoke)
-        if done is not None and (not options.sign or is_signed(image)):
-            if not quiet:
-                click.echo(f"nothing to do: {image} was built from this and {done}; --force builds it again", err=True)
-            return False
-    if options.sign:
-        find_signer(plan, environment=options.environment)
-    check_free(folder, slurm=Slurm(options.environment))
-    if not options.start:
-        # Before the plan folder changes: it belongs to the image that is there.
-        check_output(plan, image.resolve(), force=options.force, kept=None)
-    write_plan(plan, folder, recipe_folder=home)
-    return True
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, to_verdict
+from builder.cli.batch import Asked, Submission, batch_options, check_site, teller, to_verdict
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
 from builder.cli.login import check_here, here_option
@@ -75,7 +75,7 @@ def command(
     show = show_verdict(quiet=quiet)
     if asked.submit:
         what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)
-        if not to_verdict(what, asked=asked, progress=progress, show=show, quiet=quiet):
+        if not to_verdict(what, asked=asked, progress=progress, show=show, tell=teller(quiet=quiet)):
             return
     else:
         report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)

@@ -8,16 +8,19 @@ import click
 
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
-from builder.cli.inputs import choices, context_of, env_argument, load_inputs, locked_option, make_plan, site_argument
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan
 from builder.cli.show import show_findings
+from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
-from builder.model.finding import ConfigError, Finding, did_you_mean
+from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
+from builder.model.target import Context
 
 
 @click.command("plan")
-@site_argument
-@env_argument
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder to write.")
+@words_argument
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="The folder to write; of several, where they lie."
+)
 @click.option("--show", is_flag=True, help="Print what the plan does, and write nothing.")
 @click.option(
     "--print",
@@ -29,8 +32,7 @@ from builder.model.finding import ConfigError, Finding, did_you_mean
 @shape_options
 @choices
 def command(
-    site: str,
-    env: Path,
+    words: tuple[str, ...],
     output: Path | None,
     show: bool,
     name: str | None,
@@ -41,10 +43,17 @@ def command(
     """Write everything that building ENV for SITE needs into a folder.
 
     The folder runs by hand, also where this tool is not installed and nothing can be downloaded. With --nodes or
-    --gpus the suite over so many is one job script more.
+    --gpus the suite over so many is one job script more. Of several sites or files it writes a folder each.
     """
-    context = context_of(**chosen)
-    loaded, recipe = load_inputs(site, env)
+    named, context = read_words(words), context_of(**chosen)
+    if not named.single:
+        if name is not None:
+            raise ConfigError(
+                Finding(code="usage", message="--print is for one plan", fix="name one site and one file")
+            )
+        _several(named, context=context, shape=(nodes, gpus), folder=output, show=show)
+        return
+    loaded, recipe = load_inputs(named.sites[0], named.files[0])
     plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
     folder = output or Path(f"{plan.image.removesuffix('.sif')}.plan")
     if name is not None:
@@ -63,3 +72,28 @@ def command(
         return
     write_plan(plan, folder, recipe_folder=Path(recipe.folder))
     click.echo(str(folder))
+
+
+def _several(
+    named: Named, *, context: Context, shape: tuple[int | None, int | None], folder: Path | None, show: bool
+) -> None:
+    """A plan folder for each; one that is refused stops no other."""
+    from builder.cli.several import Ending, conclude, make_folder, plan_several, refusal_of, show_of
+
+    plans = plan_several(named, context=context, shape=shape, folder=folder, kits=True)
+    if not show and folder is not None:
+        make_folder(folder)
+    refused: list[Ending] = []
+    for name, build in plans.items():
+        try:
+            if isinstance(build, BuilderError):
+                raise build
+            show_of(name, build.plan.findings, color=True)
+            if show:
+                click.echo(describe(build.plan, image=build.image, folder=build.folder))
+            else:
+                write_plan(build.plan, build.folder, recipe_folder=build.home)
+                click.echo(str(build.folder))
+        except BuilderError as error:
+            refused.append(refusal_of(name, error))
+    conclude(refused, table=False)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, to_verdict
+from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, teller, to_verdict
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
 from builder.cli.login import check_here, here_option
@@ -99,7 +99,7 @@ def command(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
-    if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), quiet=quiet):
+    if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
         click.echo("verdict: pass")
 
 

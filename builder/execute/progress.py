@@ -13,7 +13,7 @@ from builder.model.report import StepResult
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
 
-_ENDINGS = {"ok": "done", "failed": "FAILED", "skipped": "skipped", "interrupted": "stopped"}
+_ENDINGS = {"ok": ("done", "green"), "failed": ("FAILED", "red"), "interrupted": ("stopped", "yellow")}
 
 # What an engine says in every build and what tells nothing of where it is (Apptainer 1.4.5); logs have it all the same.
 _NOISE = re.compile(
@@ -105,10 +105,7 @@ class PlainProgress:
             self._say(f"{self._step}: {duration(now - self._started)}{last}")
 
     def step_ends(self, result: StepResult) -> None:
-        if result.status == "skipped":
-            self._say(f"{result.name}: skipped")
-        else:
-            self._say(f"{self._step}: {_ENDINGS[result.status]} after {duration(result.seconds)}")
+        self._say(ending(result, step=self._step)[0])
 
     def note(self, text: str) -> None:
         self._say(text)
@@ -157,11 +154,8 @@ class LiveProgress:
             self._draw()
 
     def step_ends(self, result: StepResult) -> None:
-        if result.status == "skipped":
-            self._print(f"{result.name}: skipped", style="dim")
-            return
-        style = {"ok": "green", "failed": "red", "interrupted": "yellow"}[result.status]
-        self._print(f"{self._step}: {_ENDINGS[result.status]} after {duration(result.seconds)}", style=style)
+        text, style = ending(result, step=self._step)
+        self._print(text, style=style)
         self._step = self._last = ""
         self._draw()
 
@@ -193,10 +187,23 @@ def choose_progress(
     """Choose what fits the stream: nothing when quiet, a moving line on a terminal, else plain lines."""
     if quiet:
         return QuietProgress()
-    plain = bool(environment.get("NO_COLOR")) or not color or environment.get("TERM", "dumb") in ("", "dumb")
-    if plain or not stream.isatty():
+    if wants_plain(stream, environment=environment, color=color):
         return PlainProgress(stream, verbose=verbose)
     return LiveProgress(stream, verbose=verbose)
+
+
+def wants_plain(stream: TextIO, *, environment: Mapping[str, str], color: bool) -> bool:
+    """Whether a stream gets plain lines."""
+    plain = bool(environment.get("NO_COLOR")) or not color or environment.get("TERM", "dumb") in ("", "dumb")
+    return plain or not stream.isatty()
+
+
+def ending(result: StepResult, *, step: str) -> tuple[str, str]:
+    """How a step ended, in words, and their style on a terminal."""
+    if result.status == "skipped":
+        return f"{result.name}: skipped", "dim"
+    word, style = _ENDINGS[result.status]
+    return f"{step}: {word} after {duration(result.seconds)}", style
 
 
 def duration(seconds: float) -> str:

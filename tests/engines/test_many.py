@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recipe_program import Done, Room, inside, report_of
+from recipe_program import Done, Room, inside, offsets, report_of, stop, until_text
 from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
 
 pytestmark = pytest.mark.engines
@@ -134,3 +135,67 @@ def test_a_login_node_is_asked_for_a_word_first(mn5: Mn5) -> None:
     done = mn5.build("login-bed", recipe, "login.sif").expect(2)
     assert "step 'build-image', which has no job there, is too heavy" in done.err
     assert "--here" in done.err
+
+
+# --- several sites in one call ---------------------------------------------------------------------------------------
+
+LOCAL = """
+    extends: local
+    base_images: [{{reference: {base}, python: "3.11", glibc: "2.36", source: [own]}}]
+"""
+SIX = "name: six\ndependencies: [pip: [six==1.16.0]]\ncontainer: {smoke: {imports: [six]}}\n"
+SLEEP = "name: slow\ncontainer: {run: [echo begun; sleep 300]}\n"
+
+
+@pytest.fixture
+def pair(room: Room, base_sif: Path) -> Room:
+    """A room with two sites that start from one image, and one whose base is no image."""
+    for name in ("one", "two"):
+        room.site(name, LOCAL.format(base=base_sif))
+    room.site("bad", LOCAL.format(base=room.write("no.sif", "this is no image\n")))
+    return room
+
+
+def test_sites_side_by_side_share_their_layers_and_one_that_fails_stops_no_other(pair: Room) -> None:
+    cache = str(pair.folder / "cache")
+    words = ("build", "one", "bad", "two", pair.write("six.yml", SIX), "-o", "out", "--jobs", "3")
+    done = pair.recipe(*words, RECIPE_CACHE_DIR=cache).expect(5)
+    assert done.out.splitlines() == ["out/six-one.sif", "out/six-two.sif"]
+    table = {line.split()[0]: line for line in done.err.splitlines()[-3:]}
+    assert [" passed " in table["one"], " failed " in table["bad"], " passed " in table["two"]] == [True] * 3
+    assert all(re.search(f"^{name}  +\\[", done.err, re.MULTILINE) for name in ("one", "two"))
+    out = pair.folder / "out"
+    assert [report_of(out / f"six-{name}.plan")["status"] for name in ("one", "two")] == ["passed"] * 2
+    assert report_of(out / "six-bad.plan")["status"] == "failed"
+    for name in ("one", "two"):
+        assert inside(out / f"six-{name}.sif", "python", "-c", "import six; print(six.__version__)") == "1.16.0\n"
+    # Both install the same into the same base: one of them made the layer, the other one waited for it. What says
+    # which site an image is for is each one's own.
+    assert len(offsets(out / "six-one.sif")) == len(offsets(out / "six-two.sif")) == 3
+    assert len(list((Path(cache) / "layers-1" / "layers").glob("*.sqfs"))) == 1 + 2
+    again = pair.recipe("build", "one", "two", pair.folder / "six.yml", "-o", "out", RECIPE_CACHE_DIR=cache).expect(0)
+    assert (again.err.count("nothing to do:"), again.out) == (2, done.out)
+    assert pair.left_behind() == []
+
+
+def test_ctrl_c_ends_all_of_them_and_leaves_nothing(pair: Room) -> None:
+    words = ("build", "one", "two", pair.write("slow.yml", SLEEP), "--backend", "apptainer", "--jobs", "2")
+    process = pair.start(*words)
+    for name in ("one", "two"):
+        until_text(pair.folder / f"slow-{name}.plan" / "logs" / "build-image.log", "begun", process=process)
+    done = stop(process, signal.SIGINT, whole_group=True).expect(130)
+    assert re.findall(r"^(one|two) +stopped ", done.out, re.MULTILINE) == ["one", "two"]
+    assert [report_of(pair.folder / f"slow-{name}.plan")["status"] for name in ("one", "two")] == ["interrupted"] * 2
+    assert not list(pair.folder.glob("*.sif.*"))
+    assert [path.name for path in pair.folder.glob("*.sif")] == ["no.sif"]
+    assert pair.left_behind() == []
+
+
+def test_one_at_a_time_when_asked(pair: Room) -> None:
+    words = ("build", "one", "two", pair.write("slow.yml", SLEEP), "--backend", "apptainer", "--jobs", "1")
+    process = pair.start(*words)
+    until_text(pair.folder / "slow-one.plan" / "logs" / "build-image.log", "begun", process=process)
+    done = stop(process, signal.SIGTERM, whole_group=False).expect(143)
+    assert re.findall(r"^(one|two) +stopped ", done.out, re.MULTILINE) == ["one", "two"]
+    assert not (pair.folder / "slow-two.plan").exists()
+    assert pair.left_behind() == []

@@ -1,0 +1,130 @@
+"""One build: from a plan to its image and verdict, here or as jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.cli.batch import Asked, Submission, check_site, to_verdict
+from builder.cli.inputs import make_plan
+from builder.cli.login import check_here
+from builder.execute.current import current_report
+from builder.execute.executor import choose_steps, execute, raise_for
+from builder.execute.folder import write_plan
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.submit import check_free
+from builder.execute.names import plan_folder
+from builder.execute.options import Options
+from builder.execute.preflight import check_output
+from builder.execute.progress import Progress
+from builder.execute.sign import find_signer, is_signed
+from builder.model.finding import ConfigError, Finding
+from builder.model.plan import Plan
+from builder.model.recipe import Recipe
+from builder.model.report import Report
+from builder.model.site import Site
+from builder.model.target import Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the command line says, of one build or of each of several."""
+
+    asked: Asked
+    options: Options
+    here: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuild:
+    """A plan with the places of its image and of its folder; `home` is the recipe's folder."""
+
+    plan: Plan
+    site: Site
+    image: Path
+    home: Path
+
+    @property
+    def folder(self) -> Path:
+        """The plan folder, beside the image."""
+        return plan_folder(self.image)
+
+
+def planned(
+    site: Site,
+    recipe: Recipe,
+    *,
+    context: Context,
+    shape: tuple[int | None, int | None] = (None, None),
+    output: Path | None = None,
+    folder: Path | None = None,
+) -> ImageBuild:
+    """Resolve and compile; `output` is the image, else it has the plan's own name, in `folder`.
+
+    `shape`: nodes, and devices of each, of the suite that is one step more.
+    """
+    plan = make_plan(site, recipe, context=context, nodes=shape[0], devices=shape[1])
+    image = output or (folder or Path()) / plan.image
+    return ImageBuild(plan=plan, site=site, image=image, home=Path(recipe.folder))
+
+
+def carry_out(
+    build: ImageBuild,
+    *,
+    wanted: Wanted,
+    progress: Progress,
+    show: Callable[[Report], None],
+    tell: Callable[[str], None],
+) -> bool:
+    """Build, or submit and follow; False when it was submitted and nobody waits for the verdict.
+
+    `show` gets the report, which may be of a failure, `tell` what else is worth a line. Raises what stops it.
+    """
+    _check_place(build, wanted=wanted)
+    if not _prepare(build, options=wanted.options, tell=tell):
+        return True
+    if wanted.asked.submit:
+        what = Submission(
+            plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
+            options=wanted.options,
+        )  # fmt: skip
+        return to_verdict(what, asked=wanted.asked, progress=progress, show=show, tell=tell)
+    report = execute(build.plan, folder=build.folder, output=build.image, options=wanted.options, progress=progress)
+    show(report)
+    raise_for(report)
+    return True
+
+
+def _check_place(build: ImageBuild, *, wanted: Wanted) -> None:
+    """Refuse to submit where there is nothing to submit to, and to work where one should not."""
+    if not wanted.asked.submit:
+        check_here(build.site, here=wanted.here, what="a build")
+        return
+    if wanted.options.sign:
+        message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
+        fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
+        raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
+    check_site(build.site, asked=wanted.asked)
+    lead = [step.name for step in choose_steps(build.plan, wanted.options)[1][:1] if not step.batch]
+    if lead:
+        what = f"step '{lead[0]}', which has no job there,"
+        check_here(build.site, here=wanted.here, what=what, jobs=False)
+
+
+def _prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]) -> bool:
+    """Write the plan folder; False when there is nothing to do."""
+    plan, folder, image = build.plan, build.folder, build.image
+    if not (options.force or options.start):
+        done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
+        if done is not None and (not options.sign or is_signed(image)):
+            tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
+            return False
+    if options.sign:
+        find_signer(plan, environment=options.environment)
+    check_free(folder, slurm=Slurm(options.environment))
+    if not options.start:
+        # Before the plan folder changes: it belongs to the image that is there.
+        check_output(plan, image.resolve(), force=options.force, kept=None)
+    write_plan(plan, folder, recipe_folder=build.home)
+    return True

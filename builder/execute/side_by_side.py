@@ -1,0 +1,112 @@
+"""Several builds at once: each in a thread of this process, so many at a time, all ended by one signal.
+
+Threads and not processes of ours: what takes time in a build are programs, each in a session of its own that ends with
+its step whoever waits for it; nothing in this package changes the folder, the environment or the umask of the process;
+and reports, findings and progress come back as they are. A signal reaches the main thread alone, which tells the others
+at their next tick, a few times in a second: a build is stopped where it waits for a program and never in the middle of
+publishing an image, and cleans up as it does when it is alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+from builder.execute.options import Interrupted, Signals
+from builder.execute.progress import Progress
+from builder.model.plan import Step
+from builder.model.report import StepResult
+
+T = TypeVar("T")
+
+LOOK = 0.25  # seconds in which a signal is dealt with where the platform wakes nobody
+MOST = 4  # builds at once, unless someone says so: they share a network, and often a login node
+BUILD_CORES, BUILD_GIB = 1, 3  # what one build keeps busy: compiling and packing; a solver and a packer in memory
+
+
+class Halt(Signals):
+    """The word to stop, for all builds: a signal that was caught is noted, wherever the main thread is just then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def check(self) -> None:
+        """Raise Interrupted when it was given."""
+        if self.number:
+            raise Interrupted(self.number)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self.number = self.number or number
+
+
+class Heeding:
+    """A build's progress that hears the word to stop."""
+
+    def __init__(self, inner: Progress, *, halt: Halt) -> None:
+        self._inner, self._halt = inner, halt
+
+    def begin(self, *, title: str, total: int) -> None:
+        self._halt.check()
+        self._inner.begin(title=title, total=total)
+
+    def step_begins(self, step: Step, *, number: int) -> None:
+        self._inner.step_begins(step, number=number)
+
+    def line(self, text: str) -> None:
+        self._inner.line(text)
+
+    def tick(self) -> None:
+        self._halt.check()
+        self._inner.tick()
+
+    def step_ends(self, result: StepResult) -> None:
+        self._inner.step_ends(result)
+
+    def note(self, text: str) -> None:
+        self._inner.note(text)
+
+    def end(self) -> None:
+        self._inner.end()
+
+
+class SideBySide(Generic[T]):
+    """Runs builds and keeps what each has returned or raised."""
+
+    def __init__(self, *, jobs: int, halt: Halt) -> None:
+        self._jobs, self._halt = jobs, halt
+
+    def run(self, builds: Sequence[Callable[[], T]]) -> list[T | BaseException]:
+        """Run them all; the result of each, or its exception: Interrupted also for one that had not begun."""
+        with self._halt.caught(), ThreadPoolExecutor(max_workers=max(1, min(self._jobs, len(builds)))) as pool:
+            futures = [pool.submit(self._begin, build) for build in builds]
+            left = set(futures)
+            while left:
+                _, left = wait(left, timeout=LOOK)
+        ended: list[T | BaseException] = []
+        for future in futures:
+            ended.append(future.exception() or future.result())
+        return ended
+
+    def _begin(self, build: Callable[[], T]) -> T:
+        self._halt.check()
+        return build()
+
+
+def at_once(builds: int) -> int:
+    """How many builds this machine bears at a time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(builds, MOST, cores // BUILD_CORES, int(_memory_gib() // BUILD_GIB)))
+
+
+def _memory_gib() -> float:
+    """Memory that is free for new work, in GiB; much where nobody says."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")) / 2**20
+    except (OSError, ValueError, StopIteration):
+        return 1024.0

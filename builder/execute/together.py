@@ -1,0 +1,181 @@
+"""What the user sees of several builds at once: plain lines with a name before each, or a row a build on a terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, TextIO, cast
+
+from builder.execute.progress import (
+    REFRESH,
+    PlainProgress,
+    Progress,
+    QuietProgress,
+    duration,
+    ending,
+    is_noise,
+    wants_plain,
+)
+from builder.model.plan import Step
+from builder.model.report import StepResult
+
+
+class Together(Protocol):
+    """The display of several builds."""
+
+    def side(self, name: str) -> Progress:
+        """The progress of one of them."""
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While the `with` block lasts."""
+
+
+class Prefixed:
+    """A stream whose every line begins with a name; lines of several are never mixed."""
+
+    def __init__(self, stream: TextIO, *, name: str, lock: threading.Lock) -> None:
+        self._stream, self._name, self._lock = stream, name, lock
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        lines = "".join(f"{self._name}  {line}\n" for line in text.splitlines())
+        with self._lock:
+            self._stream.write(lines)
+        return len(text)
+
+    def flush(self) -> None:
+        """Have them out."""
+        with self._lock:
+            self._stream.flush()
+
+
+class PlainTogether:
+    """Plain lines, for logs and pipes."""
+
+    def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
+        self._stream, self._width, self._verbose = stream, width, verbose
+        self._lock = threading.Lock()
+
+    def side(self, name: str) -> Progress:
+        stream = Prefixed(self._stream, name=name.ljust(self._width), lock=self._lock)
+        return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        yield
+
+
+class QuietTogether:
+    """Nothing."""
+
+    def side(self, name: str) -> Progress:
+        del name
+        return QuietProgress()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        yield
+
+
+class LiveTogether:
+    """Rows at the foot of a terminal, one for each build at work; what has ended scrolls up."""
+
+    def __init__(self, stream: TextIO, *, width: int, verbose: bool, color: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=stream, no_color=not color, highlight=False, markup=False, emoji=False)
+        self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
+        self._console, self._width, self.verbose = console, width, verbose
+        self._lock = threading.RLock()
+        self._rows: dict[str, Row] = {}
+        self._drawn = 0.0
+
+    def side(self, name: str) -> Progress:
+        return Row(self, name=name)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self._live:
+            yield
+
+    def say(self, row: Row, text: str, *, style: str | None = None) -> None:
+        """A line that stays."""
+        with self._lock:
+            self._console.print(f"{row.name.ljust(self._width)}  {text}", style=style, soft_wrap=True)
+
+    def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
+        """The rows as they are; unless `now`, only when the last picture is old enough."""
+        with self._lock:
+            if at_work:
+                self._rows[row.name] = row
+            else:
+                self._rows.pop(row.name, None)
+            if now or time.monotonic() - self._drawn >= REFRESH:
+                self._drawn = time.monotonic()
+                self._live.update(self._picture(), refresh=True)
+
+    def _picture(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        lines = [f"{name.ljust(self._width)}  {row.text()}" for name, row in self._rows.items()]
+        return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
+
+
+class Row:
+    """One build of a LiveTogether."""
+
+    def __init__(self, whole: LiveTogether, *, name: str) -> None:
+        self.name = name
+        self._whole = whole
+        self._total = 0
+        self._step = self._last = ""
+        self._started = time.monotonic()
+
+    def text(self) -> str:
+        """What it is at."""
+        return f"{self._step}  {duration(time.monotonic() - self._started)}  {self._last}" if self._step else ""
+
+    def begin(self, *, title: str, total: int) -> None:
+        self._total = total
+        self._whole.say(self, title, style="bold")
+
+    def step_begins(self, step: Step, *, number: int) -> None:
+        self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why
+        self._started = time.monotonic()
+        self._whole.draw(self)
+
+    def line(self, text: str) -> None:
+        if not is_noise(text):
+            self._last = text
+        if self._whole.verbose:
+            self._whole.say(self, f"  {text}", style="dim")
+
+    def tick(self) -> None:
+        self._whole.draw(self, now=False)
+
+    def step_ends(self, result: StepResult) -> None:
+        text, style = ending(result, step=self._step)
+        self._whole.say(self, text, style=style)
+        self._step = self._last = ""
+
+    def note(self, text: str) -> None:
+        self._whole.say(self, text)
+
+    def end(self) -> None:
+        self._whole.draw(self, at_work=False)
+
+
+def choose_together(
+    stream: TextIO, *, width: int, environment: Mapping[str, str], quiet: bool, verbose: bool, color: bool
+) -> Together:
+    """Choose what fits the stream, as for one build; names are `width` wide."""
+    if quiet:
+        return QuietTogether()
+    if wants_plain(stream, environment=environment, color=color):
+        return PlainTogether(stream, width=width, verbose=verbose)
+    return LiveTogether(stream, width=width, verbose=verbose, color=color)

@@ -1,0 +1,117 @@
+"""Several builds at once: results, failures, the word to stop, and what is shown of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from builder.execute.options import Interrupted
+from builder.execute.progress import QuietProgress
+from builder.execute.side_by_side import Halt, Heeding, SideBySide, at_once
+from builder.execute.together import LiveTogether, PlainTogether, QuietTogether, choose_together
+from builder.model.plan import Step
+from builder.model.report import StepResult
+
+STEP = Step(name="build", kind="build", why="build the image", script="1.sh")
+
+
+class Terminal(io.StringIO):
+    """Text that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def fails() -> int:
+    raise ValueError("no")
+
+
+def test_results_come_in_order_and_one_that_fails_stops_no_other() -> None:
+    found = SideBySide[int](jobs=2, halt=Halt()).run([lambda: 1, fails, lambda: 3])
+    assert (found[0], type(found[1]), found[2]) == (1, ValueError, 3)
+    assert SideBySide[int](jobs=2, halt=Halt()).run([]) == []
+
+
+def test_they_work_at_the_same_time() -> None:
+    meeting = threading.Barrier(2, timeout=30)  # nobody passes alone
+    found = SideBySide[int](jobs=2, halt=Halt()).run([meeting.wait, meeting.wait])
+    assert sorted(number for number in found if isinstance(number, int)) == [0, 1]
+
+
+def test_never_more_than_asked_for() -> None:
+    lock = threading.Lock()
+
+    def alone() -> bool:
+        return lock.acquire(blocking=False) and (lock.release() is None)
+
+    assert SideBySide[bool](jobs=1, halt=Halt()).run([alone] * 5) == [True] * 5
+
+
+def test_a_signal_ends_those_that_work_and_those_that_have_not_begun() -> None:
+    halt, began = Halt(), threading.Event()
+    progress = Heeding(QuietProgress(), halt=halt)
+
+    def work() -> None:
+        began.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            progress.tick()
+
+    found = SideBySide[None](jobs=1, halt=halt).run([work, began.clear])
+    codes = [stop.exit_code for stop in found if isinstance(stop, Interrupted)]
+    assert (codes, began.is_set()) == ([143, 143], True)
+
+
+def test_how_many_at_once() -> None:
+    assert at_once(1) == 1
+    assert 1 <= at_once(100) <= 4
+
+
+def play(side: Callable[[str], object]) -> None:
+    for name in ("lumi-g", "one"):
+        progress = side(name)
+        progress.begin(title=f"demo.{name}", total=1)  # type: ignore[attr-defined]
+        progress.step_begins(STEP, number=1)  # type: ignore[attr-defined]
+        progress.line("Collecting torch")  # type: ignore[attr-defined]
+        progress.tick()  # type: ignore[attr-defined]
+        progress.step_ends(StepResult(name="build", status="ok", seconds=4.21))  # type: ignore[attr-defined]
+        progress.note("two\nlines")  # type: ignore[attr-defined]
+        progress.end()  # type: ignore[attr-defined]
+
+
+def test_plain_lines_begin_with_the_name() -> None:
+    stream = io.StringIO()
+    play(PlainTogether(stream, width=6, verbose=False).side)
+    lines = stream.getvalue().splitlines()
+    assert lines[:5] == [
+        "lumi-g  demo.lumi-g",
+        "lumi-g  [1/1] build: build the image",
+        "lumi-g  [1/1] build: done after 4.2 s",
+        "lumi-g  two",
+        "lumi-g  lines",
+    ]
+    assert lines[5:] == [line.replace("lumi-g", "one").replace("one  ", "one     ", 1) for line in lines[:5]]
+
+
+def test_rows_on_a_terminal() -> None:
+    stream = Terminal()
+    together = LiveTogether(stream, width=6, verbose=True, color=False)
+    with together.shown():
+        play(together.side)
+    text = stream.getvalue()
+    for said in ("lumi-g  [1/1] build  0.0 s", "one       Collecting torch", "lumi-g  [1/1] build: done after 4.2 s"):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("stream", "quiet", "kind"),
+    [(Terminal(), True, QuietTogether), (Terminal(), False, LiveTogether), (io.StringIO(), False, PlainTogether)],
+)
+def test_what_fits_the_stream_is_chosen(stream: io.StringIO, quiet: bool, kind: type) -> None:
+    found = choose_together(stream, width=3, environment={"TERM": "xterm"}, quiet=quiet, verbose=False, color=True)
+    assert type(found) is kind
