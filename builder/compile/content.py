@@ -216,6 +216,7 @@ def image_files(target: Target) -> tuple[File, ...]:
     solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
     texts = {
         "install.sh": verbatim("install.sh"),
+        "times.py": verbatim("times.py") if target.backend in ("apptainer", "docker") else "",
         "verify.py": verbatim("verify.py"),
         "protect.py": verbatim("protect.py") if environment.place != "conda" else "",
         "place": environment.place + "\n",

@@ -21,12 +21,21 @@ def main(arguments: Sequence[str]) -> int:
     build.add_argument("spec", type=Path, metavar="layers.json")
     build.add_argument("--output", type=Path, required=True)
     build.add_argument("--runtime", required=True, help="apptainer or singularity")
+    when = commands.add_parser("time", help="print the time that new files of an image get, so that it is always one")
+    when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
+    settled = commands.add_parser("settle", help="take out of an image what differs from build to build")
+    settled.add_argument("image", type=Path)
+    settled.add_argument("--time", type=int, required=True)
+    labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
+    labels.add_argument("archive", type=Path)
+    labels.add_argument("output", type=Path)
+    labels.add_argument("--time", type=int, required=True)
     build.epilog = "What follows -- is given to the runtime for steps in a container: --bind SOURCE:TARGET ..."
     own = list(arguments)
     cut = own.index("--") if "--" in own else len(own)
     chosen = parser.parse_args(own[:cut])
     try:
-        return _build(chosen, binds=own[cut + 1 :])
+        return COMMANDS[chosen.command](chosen, own[cut + 1 :])
     except LayeringError as error:
         show(error)
     except OSError as error:
@@ -34,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _build(chosen: argparse.Namespace, *, binds: Sequence[str]) -> int:
+def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import build
 
     spec = read_spec(chosen.spec)
@@ -49,6 +58,31 @@ def _build(chosen: argparse.Namespace, *, binds: Sequence[str]) -> int:
     )
     return 0
 
+
+def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from .settle import time_for
+
+    found = time_for(chosen.base, environment=os.environ)
+    if found is not None:
+        print(found)
+    return 0
+
+
+def _settle(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from .settle import settle
+
+    settle(chosen.image, time=chosen.time)
+    return 0
+
+
+def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from .settle import labels_of
+
+    chosen.output.write_bytes(labels_of(chosen.archive, time=chosen.time))
+    return 0
+
+
+COMMANDS = {"build": _build, "time": _time, "settle": _settle, "labels": _labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from recipe_program import Done, Room, inside, offsets, processes, program, report_of, run, stop, until_text
+from elsewhere import on_another_machine
+from recipe_program import Done, Room, inside, offsets, processes, report_of, run, stop, until_text
 from stand_ins.private_index import private_index
 from stand_ins.wheels import write_wheel
 
@@ -77,33 +78,19 @@ def test_an_index_that_cannot_be_reached(bench: Bench) -> None:
     assert "could not reach a server" in done.err
 
 
-def on_another_machine(bench: Bench, text: str, *more: str, tmpfs: str, **environment: str) -> Done:
-    """A build whose temporary folder is a small disk, by a user without a range of user ids.
-
-    In a mount namespace of the user's own a tmpfs is the disk, and the files that give ranges are empty: so it is on
-    supercomputers, and the engine's own helper for ranges would refuse to work in such a namespace.
-    """
-    small, nothing = bench.room.folder / "small", bench.room.write("nothing", "")
-    small.mkdir()
-    script = (
-        'mount -t tmpfs -o "$0" tmpfs "$1" && mount --bind "$2" /etc/subuid && mount --bind "$2" /etc/subgid && '
-        'shift 2 && exec "$@"'
-    )
-    namespace = ["unshare", "--user", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", script]
-    words = [program(), *bench.words(text, "--tmpdir", small, "--no-smoke", *more)]
-    return run(
-        [*namespace, tmpfs, small, nothing, *words], env=bench.room.environment(**environment), cwd=bench.room.folder
-    )
+def elsewhere(bench: Bench, text: str, *more: str, tmpfs: str, **environment: str) -> Done:
+    """The same on a machine with a small disk, by a user without a range of ids."""
+    return on_another_machine(bench.room, bench.words(text, "--no-smoke", *more), tmpfs=tmpfs, **environment)
 
 
 def test_a_machine_without_ranges_of_user_ids(bench: Bench) -> None:
-    on_another_machine(bench, PLAIN + "container: {system: [less]}\n", tmpfs="size=6g").expect(0)
+    elsewhere(bench, PLAIN + "container: {system: [less]}\n", tmpfs="size=6g").expect(0)
     assert inside(bench.room.folder / "x.sif", "less", "--version").startswith("less ")
     assert bench.room.left_behind() == []
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_done(bench: Bench) -> None:
-    done = on_another_machine(bench, PLAIN, "--backend", "apptainer", tmpfs="size=64m").expect(4)
+    done = elsewhere(bench, PLAIN, "--backend", "apptainer", tmpfs="size=64m").expect(4)
     assert re.search(r"has 0\.1 GiB free, and the build needs [1-9]\.\d GiB", done.err)
     assert "--tmpdir" in done.err
     assert bench.room.left_behind() == []
@@ -116,7 +103,7 @@ def test_a_disk_that_is_full_in_the_midst_of_a_build(backend: str, inodes: int, 
     bench = Bench(room=room, base=base_sif)
     cache = {"RECIPE_CACHE_DIR": str(room.folder / "small" / "cache")} if backend == "layers" else {}
     words = ("--backend", backend)
-    done = on_another_machine(bench, PLAIN, *words, tmpfs=f"size=6g,nr_inodes={inodes}", **cache).expect(5)
+    done = elsewhere(bench, PLAIN, *words, tmpfs=f"size=6g,nr_inodes={inodes}", **cache).expect(5)
     assert "no space was left on the disk" in done.err
     assert not (bench.room.folder / "x.sif").exists()
     assert bench.room.left_behind() == []

@@ -27,6 +27,7 @@ VERBATIM = {
     "verify.py": "verify.py",
     "image/install.sh": "install.sh",
     "image/protect.py": "protect.py",
+    "image/times.py": "times.py",
     "image/verify.py": "verify.py",
 }
 # The same in every plan of a site and backend; job scripts hold the suite, which a recipe chooses.

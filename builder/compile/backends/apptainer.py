@@ -7,10 +7,11 @@ from builder.compile.content import FOLDER, base_check, base_reference, image_co
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding
-from builder.model.plan import Expanding, File, Step
+from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
 # The conda client of the build; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
+SETTLING = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
 MICROMAMBA = "docker.io/mambaorg/micromamba:2.3.2"
 
 
@@ -43,7 +44,13 @@ def plan(target: Target) -> Build:
         space_gib=size_gib(target) * 2,
         batch=job[0].path if job else "",
     )
-    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=image_copies(target))
+    copies = (*image_copies(target), SETTLING)
+    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=copies)
+
+
+def compression(target: Target) -> str:
+    """zstd where the site's runtime is known to mount it, else what the engine takes."""
+    return "zstd" if target.site.runtime.zstd == "yes" else "default"
 
 
 def bootstrap(reference: str) -> tuple[str, str]:
@@ -78,10 +85,13 @@ def build_script(target: Target, *, image: str) -> str:
         *proxy_lines(target),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        *(["zstd_if_possible"] if target.site.runtime.zstd == "yes" else []),
         *base_check(target),
+        call("one_time", base_reference(target)),
+        call("packing", compression(target)),
+        call("dated", definition_file),
         "inside_build",
-        f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part {definition_file}',
+        f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part "$definition"',
+        call("settle", f"{image}.part"),
         call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} with {target.site.runtime.command}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from builder.compile import shell
-from builder.compile.backends.apptainer import MICROMAMBA
+from builder.compile.backends.apptainer import MICROMAMBA, SETTLING, compression
 from builder.compile.build import Build, size_gib
 from builder.compile.content import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
@@ -79,7 +79,8 @@ def plan(target: Target) -> Build:
         space_gib=size_gib(target) * 2,
         batch=batch,
     )
-    return Build(image=image, image_kind="sif", files=tuple(files), steps=(build, convert), copies=image_copies(target))
+    copies = (*image_copies(target), SETTLING)
+    return Build(image=image, image_kind="sif", files=tuple(files), steps=(build, convert), copies=copies)
 
 
 def tag(target: Target) -> str:
@@ -98,7 +99,7 @@ def dockerfile(target: Target) -> str:
         ("packages", tuple(name for name in PACKAGE_FILES if name in names)),
         ("files", ("root",) if target.recipe.container.files else ()),
         ("run", ("run.sh",)),
-        ("finish", ("env.sh", "recipe.json", "verify.py")),
+        ("finish", ("env.sh", "recipe.json", "times.py", "verify.py")),
     ]
     layers = [
         (part, files)
@@ -127,7 +128,7 @@ def build_script(target: Target, *, archive: str) -> str:
     """Build with BuildKit and save; indexes, certificates and wheel folders are mounted, never copied into a layer."""
     label_words = [word for name, value in sorted(labels(target).items()) for word in ("--label", f"{name}={value}")]
     build = shell.command(["docker", "build", "--tag", tag(target), *label_words])
-    build += ' \\\n  --secret "id=settings,src=$settings" .'
+    build += ' ${RECIPE_FRESH:+--no-cache} \\\n  --secret "id=settings,src=$settings" .'
     lines = [
         "export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain",
         'temporary_folder "" ""',
@@ -156,8 +157,10 @@ def convert_lines(target: Target, *, archive: str, image: str, modules: bool) ->
         call("pick_runtime", first, second),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        *(["zstd_if_possible"] if target.site.runtime.zstd == "yes" else []),
+        call("one_time", archive),
+        call("packing", compression(target), archive),
         f'"$runtime" build --force "${{pack_options[@]}}" {image}.part {shell.word(f"docker-archive://{archive}")}',
+        call("settle", f"{image}.part"),
         call("put_in_place", f"{image}.part", image),
     ]
     return lines

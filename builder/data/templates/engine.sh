@@ -1,4 +1,5 @@
 # What every build step needs, sourced by the step scripts; nothing here is specific to a recipe.
+# RECIPE_FRESH=yes has Docker make every layer anew.
 # Respected: RECIPE_TMPDIR, RECIPE_CACHE_DIR, TMPDIR, PIP_*, UV_*, SSL_CERT_FILE, *_proxy, SOURCE_DATE_EPOCH.
 # shellcheck shell=bash disable=SC2034
 build_binds=()
@@ -32,14 +33,18 @@ pick_runtime() {
     esac
 }
 
-# pick_python: sets $python, 3.10 or newer, for the programs that travel with the plan.
-pick_python() {
+# find_python: sets $python, 3.10 or newer, for the programs that travel with the plan.
+find_python() {
     local name
     for name in "${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
         python=$(command -v "${name:-none}") || continue
         if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
     done
-    fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
+    return 1
+}
+
+pick_python() {
+    find_python || fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
 
 # default_proxy NAME VALUE: the site's proxy, unless the environment has its own.
@@ -74,12 +79,48 @@ temporary_folder() {
     fi
 }
 
-# zstd packs five times faster than gzip and starts faster (docs/packing.md); older engines cannot be told.
-zstd_if_possible() {
+# one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes").
+one_time() {
+    epoch=""
+    if find_python; then epoch=$("$python" -B layering time "$1") || epoch=""; fi
+    if [ -n "$epoch" ]; then
+        export SOURCE_DATE_EPOCH="$epoch"
+    else
+        echo "recipe: note: another build of this gives other bytes: for the same it takes Python 3.10 and mksquashfs 4.4"
+    fi
+}
+
+# packing COMPRESSION [ARCHIVE]: sets $pack_options; older engines cannot be told. ARCHIVE is what is converted: an engine
+# writes the date into its labels, so that file is left out and ours put in.
+packing() {
+    local words="-all-root -no-xattrs"
     # No pipe into grep -q here: it ends early, and the engine's SIGPIPE would count as a failure.
-    case "$("$runtime" build --help 2>/dev/null)" in
-        *--mksquashfs-args*) pack_options=(--mksquashfs-args "-comp zstd -Xcompression-level 3") ;;
-    esac
+    case "$("$runtime" build --help 2>/dev/null)" in *--mksquashfs-args*) ;; *) return 0 ;; esac
+    # zstd packs five times faster than gzip and starts faster (docs/packing.md).
+    if [ "$1" = zstd ]; then words="$words -comp zstd -Xcompression-level 3"; fi
+    if [ -n "$epoch" ] && [ -n "${2:-}" ]; then
+        mkdir -p inputs.recipe
+        "$python" -B layering labels "$2" inputs.recipe/labels.json --time "$epoch"
+        echo .singularity.d/labels.json >inputs.recipe/left-out
+        echo "/.singularity.d/labels.json f 644 0 0 cat inputs.recipe/labels.json" >inputs.recipe/put-in
+        words="$words -ef inputs.recipe/left-out -pf inputs.recipe/put-in"
+    fi
+    pack_options=(--mksquashfs-args "$words")
+}
+
+# dated DEFINITION: sets $definition to a copy in which the label with the date of the build is always the same.
+dated() {
+    definition=$1
+    if [ -n "$epoch" ]; then
+        definition=$work/image.def
+        { cat "$1" && printf '\n%%labels\n    org.label-schema.build-date %s\n' \
+            "$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)"; } >"$definition"
+    fi
+}
+
+# settle IMAGE: takes out of it what differs from build to build.
+settle() {
+    if [ -n "$epoch" ]; then "$python" -B layering settle "$1" --time "$epoch"; fi
 }
 
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.

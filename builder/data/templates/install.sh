@@ -17,6 +17,10 @@ settings=${RECIPE_SETTINGS:-/run/secrets/settings}
 # shellcheck disable=SC1090
 if [ -f "$settings" ]; then . "$settings"; fi
 
+# The files of one build are those of the next: .pyc files hold a digest of their source, and no time.
+fixed=${SOURCE_DATE_EPOCH:-}
+export SOURCE_DATE_EPOCH="${fixed:-315532800}" PYC_INVALIDATION_MODE=UNCHECKED_HASH PYTHONDONTWRITEBYTECODE=1
+
 say() { printf 'recipe: %s\n' "$*"; }
 fail() { printf 'recipe: error: %s\n' "$*" >&2; exit 1; }
 has() { [ -s "$here/$1" ]; }
@@ -80,6 +84,7 @@ python() {
             if has conda-explicit.txt; then what=conda-explicit.txt; fi
             /opt/recipe/micromamba create -y -q --no-rc --root-prefix /opt/recipe/mamba -p "$prefix" -f "$here/$what"
             rm -rf /opt/recipe/mamba
+            sed -i 's/^==> .* <==$/==> 1980-01-01 00:00:00 <==/' "$prefix/conda-meta/history" 2>/dev/null || true
             find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true
             ;;
     esac
@@ -178,6 +183,15 @@ run() {
     fi
 }
 
+# What holds times of this build and is of no use in an image.
+undated() {
+    find /var/log -type f -exec rm -f {} + 2>/dev/null || true
+    rm -rf /var/cache/ldconfig /var/cache/apt/*.bin /var/cache/dnf /var/cache/debconf/*-old
+    # Some ways of building without root put their own files here for a while.
+    touch /.singularity.d/* 2>/dev/null || true
+    if [ -n "$fixed" ]; then "$(target_python)" "$here/times.py" "$fixed"; fi
+}
+
 finish() {
     mkdir -p /opt/recipe /.singularity.d/env
     # Sourced by Apptainer and Singularity under exec, run and shell alike; also in an image that Docker made.
@@ -193,8 +207,9 @@ finish() {
     fi
     if [ "$(place)" = conda ]; then
         # uv compiles what it installs; conda leaves some packages without.
-        "$prefix/bin/python" -m compileall -q -j 0 "$prefix/lib" >/dev/null 2>&1 || true
+        "$prefix/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$prefix/lib" >/dev/null 2>&1 || true
     fi
+    undated
     rm -rf /root/.cache /root/.conda /root/.mamba /opt/recipe/micromamba /opt/recipe/tools
     rm -rf "${here:?}" 2>/dev/null || true
 }

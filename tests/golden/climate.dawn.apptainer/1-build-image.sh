@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/deep-learning-essentials:2025.3.0-0-devel-rockylinux9
+packing default
+dated climate-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-dawn.sif.part climate-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-dawn.sif.part "$definition"
+settle climate-dawn.sif.part
 put_in_place climate-dawn.sif.part climate-dawn.sif

@@ -9,7 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time docker://docker.io/library/python:3.12-slim-bookworm
+packing zstd
+dated climate-local.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-local.sif.part climate-local.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-local.sif.part "$definition"
+settle climate-local.sif.part
 put_in_place climate-local.sif.part climate-local.sif

@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time climate-local.tar
+packing zstd climate-local.tar
 "$runtime" build --force "${pack_options[@]}" climate-local.sif.part docker-archive://climate-local.tar
+settle climate-local.sif.part
 put_in_place climate-local.sif.part climate-local.sif

@@ -19,7 +19,7 @@ docker build \
   --label recipe.digest=6eb6600e1965294125667fdea99a008c0e3d426b88ff3655f4b384205966d2b3 \
   --label recipe.name=climate \
   --label recipe.site=mn5 \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/climate-mn5:6eb6600e1965 --output climate-mn5.tar.part
 put_in_place climate-mn5.tar.part climate-mn5.tar

@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/intel-extension-for-pytorch:2.8.10-xpu
+packing default
+dated finetune-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" finetune-dawn.sif.part finetune-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" finetune-dawn.sif.part "$definition"
+settle finetune-dawn.sif.part
 put_in_place finetune-dawn.sif.part finetune-dawn.sif

@@ -9,7 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time docker://docker.io/library/python:3.12-slim-bookworm
+packing zstd
+dated finetune-local.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" finetune-local.sif.part finetune-local.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" finetune-local.sif.part "$definition"
+settle finetune-local.sif.part
 put_in_place finetune-local.sif.part finetune-local.sif

@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time finetune-local.tar
+packing zstd finetune-local.tar
 "$runtime" build --force "${pack_options[@]}" finetune-local.sif.part docker-archive://finetune-local.tar
+settle finetune-local.sif.part
 put_in_place finetune-local.sif.part finetune-local.sif

@@ -19,7 +19,7 @@ docker build \
   --label recipe.digest=a383d5f070a1ce8d64669e0a15fe694ae44b397cc5a7c983412b27c761b59b7f \
   --label recipe.name=finetune \
   --label recipe.site=mn5-gpp \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/finetune-mn5-gpp:a383d5f070a1 --output finetune-mn5-gpp.tar.part
 put_in_place finetune-mn5-gpp.tar.part finetune-mn5-gpp.tar

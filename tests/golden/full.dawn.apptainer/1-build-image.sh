@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/deep-learning-essentials:2025.3.0-0-devel-rockylinux9
+packing default
+dated full-of-everything-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-dawn.sif.part full-of-everything-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-dawn.sif.part "$definition"
+settle full-of-everything-dawn.sif.part
 put_in_place full-of-everything-dawn.sif.part full-of-everything-dawn.sif

@@ -9,7 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time docker://docker.io/library/python:3.12-slim-bookworm
+packing zstd
+dated full-of-everything-local.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-local.sif.part full-of-everything-local.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-local.sif.part "$definition"
+settle full-of-everything-local.sif.part
 put_in_place full-of-everything-local.sif.part full-of-everything-local.sif

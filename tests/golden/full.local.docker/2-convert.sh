@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time full-of-everything-local.tar
+packing zstd full-of-everything-local.tar
 "$runtime" build --force "${pack_options[@]}" full-of-everything-local.sif.part docker-archive://full-of-everything-local.tar
+settle full-of-everything-local.sif.part
 put_in_place full-of-everything-local.sif.part full-of-everything-local.sif

@@ -9,5 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
+one_time full-of-everything-mn5.tar
+packing default full-of-everything-mn5.tar
 "$runtime" build --force "${pack_options[@]}" full-of-everything-mn5.sif.part docker-archive://full-of-everything-mn5.tar
+settle full-of-everything-mn5.sif.part
 put_in_place full-of-everything-mn5.sif.part full-of-everything-mn5.sif

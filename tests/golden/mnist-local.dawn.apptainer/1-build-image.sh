@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/deep-learning-essentials:2025.3.0-0-devel-rockylinux9
+packing default
+dated digits-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" digits-dawn.sif.part digits-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" digits-dawn.sif.part "$definition"
+settle digits-dawn.sif.part
 put_in_place digits-dawn.sif.part digits-dawn.sif

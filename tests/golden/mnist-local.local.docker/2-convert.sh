@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time digits-local.tar
+packing zstd digits-local.tar
 "$runtime" build --force "${pack_options[@]}" digits-local.sif.part docker-archive://digits-local.tar
+settle digits-local.sif.part
 put_in_place digits-local.sif.part digits-local.sif

@@ -19,7 +19,7 @@ docker build \
   --label recipe.digest=621a9c4ada3a7f9f6d84830594186ab6b70575c48626ca2e474a4e5cb348b5c5 \
   --label recipe.name=digits \
   --label recipe.site=mn5 \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/digits-mn5:621a9c4ada3a --output digits-mn5.tar.part
 put_in_place digits-mn5.tar.part digits-mn5.tar

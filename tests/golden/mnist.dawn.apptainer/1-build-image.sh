@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/intel-extension-for-pytorch:2.8.10-xpu
+packing default
+dated mnist-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" mnist-dawn.sif.part mnist-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" mnist-dawn.sif.part "$definition"
+settle mnist-dawn.sif.part
 put_in_place mnist-dawn.sif.part mnist-dawn.sif

@@ -9,7 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time docker://docker.io/library/python:3.12-slim-bookworm
+packing zstd
+dated mnist-local.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" mnist-local.sif.part mnist-local.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" mnist-local.sif.part "$definition"
+settle mnist-local.sif.part
 put_in_place mnist-local.sif.part mnist-local.sif

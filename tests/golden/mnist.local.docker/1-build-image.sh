@@ -19,7 +19,7 @@ docker build \
   --label recipe.digest=c68c5517eca4dfe9b29d19e7e4591e27dcc9a85ff08b2c59b9fda1c93ece5de7 \
   --label recipe.name=mnist \
   --label recipe.site=local \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/mnist-local:c68c5517eca4 --output mnist-local.tar.part
 put_in_place mnist-local.tar.part mnist-local.tar

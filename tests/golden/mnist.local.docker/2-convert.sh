@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time mnist-local.tar
+packing zstd mnist-local.tar
 "$runtime" build --force "${pack_options[@]}" mnist-local.sif.part docker-archive://mnist-local.tar
+settle mnist-local.sif.part
 put_in_place mnist-local.sif.part mnist-local.sif

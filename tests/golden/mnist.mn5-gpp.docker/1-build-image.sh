@@ -19,7 +19,7 @@ docker build \
   --label recipe.digest=c68c5517eca4dfe9b29d19e7e4591e27dcc9a85ff08b2c59b9fda1c93ece5de7 \
   --label recipe.name=mnist \
   --label recipe.site=mn5-gpp \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/mnist-mn5-gpp:c68c5517eca4 --output mnist-mn5-gpp.tar.part
 put_in_place mnist-mn5-gpp.tar.part mnist-mn5-gpp.tar

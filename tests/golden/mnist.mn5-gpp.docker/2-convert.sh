@@ -9,5 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
+one_time mnist-mn5-gpp.tar
+packing default mnist-mn5-gpp.tar
 "$runtime" build --force "${pack_options[@]}" mnist-mn5-gpp.sif.part docker-archive://mnist-mn5-gpp.tar
+settle mnist-mn5-gpp.sif.part
 put_in_place mnist-mn5-gpp.sif.part mnist-mn5-gpp.sif

@@ -9,5 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
+one_time mnist-mn5.tar
+packing default mnist-mn5.tar
 "$runtime" build --force "${pack_options[@]}" mnist-mn5.sif.part docker-archive://mnist-mn5.tar
+settle mnist-mn5.sif.part
 put_in_place mnist-mn5.sif.part mnist-mn5.sif

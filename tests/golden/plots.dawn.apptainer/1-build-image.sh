@@ -9,6 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
+one_time docker://intel/intel-extension-for-pytorch:2.8.10-xpu
+packing default
+dated plots-dawn.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" plots-dawn.sif.part plots-dawn.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" plots-dawn.sif.part "$definition"
+settle plots-dawn.sif.part
 put_in_place plots-dawn.sif.part plots-dawn.sif

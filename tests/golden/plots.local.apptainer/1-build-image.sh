@@ -9,7 +9,10 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time docker://docker.io/library/python:3.12-slim-bookworm
+packing zstd
+dated plots-local.def
 inside_build
-"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" plots-local.sif.part plots-local.def
+"$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" plots-local.sif.part "$definition"
+settle plots-local.sif.part
 put_in_place plots-local.sif.part plots-local.sif

@@ -20,7 +20,7 @@ docker build \
   --label recipe.digest=73606fad222c0e791ef121b8f7d908b948247d28cc16d2ae7ea95d36cb875266 \
   --label recipe.name=plots \
   --label recipe.site=local \
-  --label 'recipe.tool=recipe 0.0.0' \
+  --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" .
 docker save recipe/plots-local:73606fad222c --output plots-local.tar.part
 put_in_place plots-local.tar.part plots-local.tar

@@ -9,6 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
-zstd_if_possible
+one_time plots-local.tar
+packing zstd plots-local.tar
 "$runtime" build --force "${pack_options[@]}" plots-local.sif.part docker-archive://plots-local.tar
+settle plots-local.sif.part
 put_in_place plots-local.sif.part plots-local.sif

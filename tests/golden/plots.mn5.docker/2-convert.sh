@@ -9,5 +9,8 @@ set -u
 pick_runtime apptainer singularity
 clear_binds
 temporary_folder '' ''
+one_time plots-mn5.tar
+packing default plots-mn5.tar
 "$runtime" build --force "${pack_options[@]}" plots-mn5.sif.part docker-archive://plots-mn5.tar
+settle plots-mn5.sif.part
 put_in_place plots-mn5.sif.part plots-mn5.sif
