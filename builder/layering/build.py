@@ -8,12 +8,14 @@ import time as clock
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import bytecode, stage
 from .assemble import Layer, assemble
 from .base import BaseFacts, learn, listed
+from .conda import CondaEnvironment
+from .conda_client import CondaClient, find_client
 from .content import METADATA, inspected, metadata, own_files, tree_digest
 from .failure import AlteredError, LayeringError, say
 from .fetch import base_image
@@ -47,10 +49,15 @@ class Builder:
     facts: BaseFacts = field(default_factory=lambda: BaseFacts(sha256="", machine=""))
     layers: list[Layer] = field(default_factory=list)
     packages: list[str] = field(default_factory=list)
+    client: CondaClient | None = None
+    conda: CondaEnvironment | None = None
     _number: int = 0
 
     def build(self, target: Path) -> None:
         """Make the image; raises LayeringError and OSError."""
+        if self.spec.place == "conda":
+            found = settings(self.environment, cache=self.cache)
+            self.client = find_client(work=self.work, cache=self.cache / "conda", environment=found)
         self.base = base_image(self.spec.base, store=self.store, runtime=self.containers.runtime, work=self.work)
         self.facts = learn(self.base, store=self.store)
         if self.facts.machine != self.spec.machine:
@@ -58,6 +65,8 @@ class Builder:
             raise LayeringError(message, fix="use a base image for the site's processors")
         if self.spec.text("system.txt"):
             self.inside("system", parts=("system",), files=("system.txt",))
+        if self.client:
+            self.link(self.client)
         self.install()
         if (self.spec.folder / "root").is_dir():
             self.add("files", [tree_digest(self.spec.folder / "root")], self.own(own_files), keep_modes=True)
@@ -143,13 +152,26 @@ class Builder:
 
     # --- packages ----------------------------------------------------------------------------------------------------
 
+    def link(self, client: CondaClient) -> None:
+        """conda's packages, and what they want to run when they are installed."""
+        self.conda = CondaEnvironment(self, client)
+        self.packages += [f"{one.name}={one.version}={one.build}" for one in self.conda.packages]
+        self.layers += self.conda.layers()
+        self.facts = replace(self.facts, minor=self.conda.minor, python=f"{stage.PREFIX}/bin/python{self.conda.minor}")
+        if self.conda.scripts:
+            say(f"run their own scripts: {', '.join(self.conda.scripts)}")
+            self.inside("conda-scripts", parts=("links",), files=())
+
     def install(self) -> None:
-        """The recipe's packages: wheels on this machine, the rest inside the image."""
+        """The recipe's packages of pip: wheels on this machine, the rest inside the image."""
         spec, facts = self.spec, self.facts
-        wanted = [name for name in ("requirements-torch.txt", "requirements.txt") if spec.text(name)]
+        wanted = [name for name in REQUIREMENTS if spec.text(name)]
+        if self.conda and not wanted:
+            return
+        parts = ("torch", "packages") if self.conda else ("python", "torch", "packages")
         if spec.place == "base" or not facts.minor:
             if wanted:
-                self.inside("packages", parts=("python", "torch", "packages"), files=PACKAGES)
+                self.inside("packages", parts=parts, files=PACKAGES)
             return
         if spec.python and spec.python != facts.minor:
             message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
@@ -161,11 +183,12 @@ class Builder:
             platform=platform_of(facts.machine, facts.glibc),
             work=self.work,
             environment=settings(self.environment, cache=self.cache),
+            provided=self.conda.provided if self.conda else {},
         )
         started = clock.monotonic()
         groups, sources = resolve(spec.folder, resolver) if wanted else ((), False)
         say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
-        self.packages = stage.names_of(groups)
+        self.packages += stage.names_of(groups)
         before = len(self.layers)
         try:
             self.unpack(groups, resolver, last=not sources)
@@ -174,17 +197,11 @@ class Builder:
             del self.layers[before:]
             sources = True
         if sources:
-            self.inside("packages", parts=("python", "torch", "packages"), files=PACKAGES)
+            self.inside("packages", parts=parts, files=PACKAGES)
 
     def unpack(self, groups: Sequence[Group], resolver: Resolver, *, last: bool) -> None:
         """Layers of wheels, side by side; the environment's own files go with the light ones."""
-        compiler = bytecode.find_compiler(
-            self.facts.minor,
-            uv=resolver.uv,
-            runtime=self.containers.runtime,
-            base=self.base,
-            python=self.facts.python,
-        )
+        compiler = self.compiler(resolver)
         rows = [group for group in groups if group.title != "packages"]
         light = [group for group in groups if group.title == "packages"]
         prefix = self.facts.real(stage.PREFIX)
@@ -201,15 +218,30 @@ class Builder:
                 place.mkdir(parents=True)
                 for group in light:
                     self.fill(group, place, resolver, compiler, kept=True)
-                stage.environment_files(place, python=self.facts.python, minor=self.facts.minor, system_packages=False)
+                if self.conda is None:
+                    stage.environment_files(
+                        place, python=self.facts.python, minor=self.facts.minor, system_packages=False
+                    )
 
             return self.made("packages", [*self.inputs(light, compiler, prefix), self.facts.python], fill)
 
         jobs: list[Callable[[], Layer]] = [(lambda group=group: heavy(group)) for group in rows]  # type: ignore[misc]
-        if last:
+        if last and (light or self.conda is None):
             jobs.append(rest)
         with ThreadPoolExecutor(max_workers=max(len(jobs), 1)) as pool:
             self.layers += list(pool.map(lambda job: job(), jobs))
+
+    def compiler(self, resolver: Resolver) -> bytecode.Compiler:
+        """A Python like the image's."""
+        if self.conda:
+            return self.conda.compiler
+        return bytecode.find_compiler(
+            self.facts.minor,
+            uv=resolver.uv,
+            runtime=self.containers.runtime,
+            base=self.base,
+            python=self.facts.python,
+        )
 
     def inputs(self, groups: Sequence[Group], compiler: bytecode.Compiler, prefix: str) -> list[object]:
         """What decides a layer of wheels."""
@@ -255,10 +287,9 @@ class Builder:
             self.store.get("compiled", key, title=title, make=lambda path, made=made: bytecode.save(tree, made, path))  # type: ignore[misc]
 
 
+REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
-    "requirements-torch.txt",
-    "requirements.txt",
-    "requirements-commits.txt",
+    *REQUIREMENTS,
     "constraints.txt",
     "compiled.txt",
     "tools.txt",

@@ -56,19 +56,25 @@ ASK = "import sys, platform; print(platform.python_version(), sys.implementation
 
 def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str) -> Compiler:
     """A Python X.Y: on PATH, one that uv knows, else the base image's; raises LayeringError."""
-    own = find_program(f"python{minor}")
-    found = _asked((own,), minor) if own else None
-    if found is None:
-        managed = _known_to_uv(uv, minor)
-        found = _asked((managed,), minor) if managed else None
+    found = of_this_machine(minor, uv=uv)
     if found:
         return found
     inside = (runtime, "exec", "--cleanenv", "--no-home", str(base), python)
-    found = _asked(inside, minor)
+    found = asked(inside, minor)
     if found is None:
         raise LayeringError(f"there is no Python {minor} here, and the base image's own does not run")
     # Folders are shown to it by options that come after `exec`.
     return Compiler(argv=inside, version=found.version, tag=found.tag, binds="--bind")
+
+
+def of_this_machine(minor: str, *, uv: str) -> Compiler | None:
+    """A Python X.Y on PATH, or one that uv knows."""
+    own = find_program(f"python{minor}")
+    found = asked((own,), minor) if own else None
+    if found is None and uv:
+        managed = _known_to_uv(uv, minor)
+        found = asked((managed,), minor) if managed else None
+    return found
 
 
 def _known_to_uv(uv: str, minor: str) -> str | None:
@@ -76,7 +82,8 @@ def _known_to_uv(uv: str, minor: str) -> str | None:
     return out.strip() or None
 
 
-def _asked(argv: Sequence[str], minor: str) -> Compiler | None:
+def asked(argv: Sequence[str], minor: str) -> Compiler | None:
+    """A Python that runs and is CPython X.Y."""
     code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])
     words = out.split()
     if code or len(words) != 2 or not words[0].startswith(f"{minor}.") or not words[1].startswith("cpython-"):

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from .failure import LayeringError, say
 from .programs import ask, clean_environment
+from .stubs import write_stubs
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
 PLATFORMS = (17, 28, *range(31, 41))
@@ -38,6 +40,10 @@ HEAVY = re.compile(
 
 class NeedsSourcesError(LayeringError):
     """A package that there is no wheel of: it has to be built inside the base image."""
+
+
+class OtherVersionsError(NeedsSourcesError):
+    """pip's packages do not go with what is in the image already: only an installer inside can replace it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +109,25 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
 class Resolver:
     """uv for one image."""
 
-    def __init__(self, *, uv: str, minor: str, platform: str, work: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        uv: str,
+        minor: str,
+        platform: str,
+        work: Path,
+        environment: Mapping[str, str],
+        provided: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.uv, self.work = uv, work
         self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
         self.environment = environment
+        self.stubs = work / "stubs"
+        self.provided, self.words = provided, tuple[str, ...]()
+        if provided:
+            file = work / "provided.txt"
+            file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
+            self.words = ("--constraint", str(file))
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
         """uv's environment; with `own_index` the file's index is the only one."""
@@ -122,26 +143,29 @@ class Resolver:
             if any(SOURCE.search(line) for line in file.read_text(encoding="utf-8").splitlines()):
                 raise NeedsSourcesError("a package comes as sources")
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
-        argv += [*self.target, *options, *[str(file) for file in files]]
+        argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         code, out, err = ask(argv, env=self.env(own_index=own_index))
         if code == 0:
-            return parse_pins(out)
+            return self.pins(out)
+        if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
+            raise OtherVersionsError("pip's packages ask for other versions than conda's")
         print(err.strip()[-4000:], flush=True)
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package has no wheel for the image")
         raise LayeringError("the packages cannot be resolved", told=True)
 
+    def pins(self, text: str) -> tuple[Pin, ...]:
+        """The pins of a file that uv has written, less what is in the image already."""
+        own = self.stubs.as_uri()
+        return tuple(pin for pin in parse_pins(text) if own not in pin.text)
 
-def resolve(folder: Path, resolver: Resolver, *, excluded: Sequence[str] = ()) -> tuple[tuple[Group, ...], bool]:
+
+def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
     """Groups of pins for the files in `image/`; True where the rest has to be installed inside the base image."""
     torch, packages = folder / "requirements-torch.txt", folder / "requirements.txt"
     options = option_words(packages) if packages.exists() else []
     if (folder / "constraints.txt").exists():
         options += ["-c", str(folder / "constraints.txt")]
-    if excluded:
-        file = resolver.work / "excluded.txt"
-        file.write_text("".join(f"{name}\n" for name in excluded), encoding="utf-8")
-        options += ["--excludes", str(file)]
     own_index = torch.exists() and _has_index(torch)
     sources = any((folder / name).exists() for name in SOURCES)
     groups: list[Group] = []
@@ -156,6 +180,8 @@ def resolve(folder: Path, resolver: Resolver, *, excluded: Sequence[str] = ()) -
             groups = list(_joined(groups, _packages(packages, resolver, groups=groups, options=options)))
     except NeedsSourcesError as reason:
         say(f"{reason}: the packages are installed inside the base image")
+        if isinstance(reason, OtherVersionsError):
+            return (), True
         if torch.exists() and not groups:
             groups = _torch(torch, resolver, own_index=own_index)
         return tuple(groups), True
@@ -184,7 +210,7 @@ def _packages(file: Path, resolver: Resolver, *, groups: list[Group], options: l
         before.write_text("".join(f"{pin.text}\n" for pin in done if pin.name not in family), encoding="utf-8")
         options = [*options, "--excludes", str(names), "--output-file", str(before)]
         resolver.compile([file], *options)
-        return _split(parse_pins(before.read_text(encoding="utf-8")), words)
+        return _split(resolver.pins(before.read_text(encoding="utf-8")), words)
     return _split(resolver.compile([file], *options), words)
 
 

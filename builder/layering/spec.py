@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ class Spec:
     folder: Path  # image/
     image: str
     base: str
-    place: str  # venv or base
+    place: str  # venv, base or conda
     machine: str
     zstd: bool
     python: str  # X.Y that the recipe insists on, or ""
+    conda: Mapping[str, Any]  # channels, specs, platform and cuda, or exact packages; empty without conda packages
     expect: dict[str, str]
     tool: str
 
@@ -42,8 +44,9 @@ def read_spec(path: Path) -> Spec:
             machine=str(found["machine"]),
             zstd=bool(found["zstd"]),
             python=str(found["python"]),
+            conda=dict(found["conda"]),
             expect={str(name): str(value) for name, value in found["expect"].items()},
             tool=str(found["tool"]),
         )
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LayeringError(f"'{path}' is no description of layers: {error}", fix="write the plan again") from None

@@ -37,9 +37,6 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
     where = choose_place(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
-    if backend == "layers" and where == "conda" and not context.backend:
-        backend, note = _flat(recipe, site=site)
-        findings.append(note)
     if recipe.container.python == "base":
         findings += [_no_base_python(recipe, backend=backend, site=site)] if backend in OWN_CONDA else obstacles
     torch = _torch(recipe, site=site, base=base, where=where, context=context)
@@ -136,15 +133,6 @@ def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | Non
     usual = (DEFAULT_PYTHON, *reversed(row.pythons if row else ()))
     known = [minor for minor in usual if pin.allows(minor) and (row is None or minor in row.pythons)]
     return pin.minor or next(iter(known), None)
-
-
-def _flat(recipe: Recipe, *, site: Site) -> tuple[BackendName, Finding]:
-    """The backend for what cannot be a layer yet: the site's next one."""
-    backend: BackendName = next((name for name in site.build.backends if name != "layers"), "layers")
-    message = f"a conda environment cannot be a layer yet: {backend} builds this image"
-    at = Place(file=recipe.file)
-    fix = "nothing; with pip packages alone the image is made of layers, in seconds"
-    return backend, Finding(code="layers-flat", message=message, at=at, fix=fix, level="note")
 
 
 def _no_base_python(recipe: Recipe, *, backend: BackendName, site: Site) -> Finding:

@@ -221,7 +221,7 @@ def test_a_build_is_given_the_locked_packages_of_a_local_channel(room: LockRoom,
     own = write_channel(room.folder / "my channel")
     file = env("purepy", "mathlib", at=own.as_uri())
     room.locked("local", env=file).expect(0)
-    room.recipe("plan", "local", file, "--locked", "-o", "kit").expect(0)
+    room.recipe("plan", "local", file, "--locked", "--backend", "apptainer", "-o", "kit").expect(0)
     inputs = room.folder / "inputs"
 
     def gather() -> subprocess.CompletedProcess[str]:

@@ -21,13 +21,14 @@ ONE_DOOR = {
 }
 # The verdict on a workload's numbers is passed in the image and here, by one and the same code.
 # The cache is the program's that travels with plans: shown and checked here by its own code.
-# So is what knows the format of a SIF.
+# So is what knows the format of a SIF, and how uv is told of packages that are there.
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
     ("execute/cache.py", "builder.layering.store"),
     ("execute/contents/sif.py", "builder.layering.sif"),
     ("execute/contents/trees.py", "builder.layering.listing"),
     ("execute/digest.py", "builder.layering.digest"),
+    ("execute/locking/pip.py", "builder.layering.stubs"),
 }
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {

@@ -1,4 +1,4 @@
-"""The backend `layers`: what it refuses, where another one takes over, what a lock becomes."""
+"""The backend `layers`: what it refuses, what a conda environment and a lock become."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pytest
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
 from builder.model.finding import UnsupportedError
+from builder.model.lock import BaseLock, CondaPackage, Lock
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.model.target import Context
+from builder.resolve.lock import asked_of
 from builder.resolve.target import resolve
 
 
@@ -52,11 +54,36 @@ def test_a_runtime_that_nobody_saw_do_it_is_a_warning(tmp_path: Path) -> None:
     assert [(finding.code, finding.level) for finding in plan.findings] == [("layers-unproven", "warning")]
 
 
-def test_conda_takes_the_next_backend_unless_layers_were_asked_for(tmp_path: Path) -> None:
+def test_what_a_conda_solver_is_asked_for_is_in_the_description(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, "name: x\nchannels: [conda-forge]\ndependencies: [python=3.12, gdal=3.11]\n")
+    plan = compile_plan(resolve(recipe, site_with("yes"), context=Context()))
+    assert plan.backend == "layers"
+    texts = {file.path: file.text for file in plan.files}
+    document = json.loads(texts["layers.json"])
+    assert (document["place"], document["python"]) == ("conda", "")
+    assert document["conda"] == {
+        "channels": ["conda-forge", "nodefaults"],
+        "cuda": "",
+        "packages": [],
+        "platform": "linux-64",
+        "specs": ["python=3.12", "gdal=3.11"],
+    }
+    # Nothing in a container reads these.
+    assert not {"image/environment.yml", "image/conda-explicit.txt", "image/cuda-version"} & set(texts)
+    pip = compile_plan(resolve(pip_only(tmp_path), site_with("yes"), context=Context()))
+    assert json.loads(next(file.text for file in pip.files if file.path == "layers.json"))["conda"] == {}
+
+
+def test_the_packages_of_a_lock_are_in_the_description(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, "name: x\nchannels: [conda-forge]\ndependencies: [python=3.12, gdal=3.11]\n")
     target = resolve(recipe, site_with("yes"), context=Context())
-    assert target.backend == "apptainer"
-    assert "layers-flat" in {finding.code for finding in target.findings}
-    with pytest.raises(UnsupportedError) as caught:
-        compile_plan(resolve(recipe, site_with("yes"), context=Context(backend="layers")))
-    assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["layers-conda"]
+    package = CondaPackage(
+        name="gdal", version="3.11", build="h1", subdir="linux-64", url="https://x/linux-64/gdal-3.11-h1.conda",
+        sha256="a" * 64, depends=("python",),
+    )  # fmt: skip
+    base = BaseLock(reference=target.base.reference)
+    lock = Lock(site="local", recipe="", tool="", asked=asked_of(target), base=base, conda=(package,))
+    plan = compile_plan(resolve(recipe, site_with("yes"), context=Context(lock=lock)))
+    document = json.loads(next(file.text for file in plan.files if file.path == "layers.json"))
+    (row,) = document["conda"]["packages"]
+    assert (row["name"], row["sha256"], row["depends"]) == ("gdal", "a" * 64, ["python"])

@@ -284,7 +284,7 @@ def test_locked_wants_a_lock(folder: Folder) -> None:
 
 def test_a_plan_installs_exactly_what_is_locked(folder: Folder) -> None:
     lock = folder.lock()
-    plan = folder.plan(locked=True)
+    plan = folder.plan(locked=True, backend="apptainer")
     found = texts(plan)
     assert found["image/lock"] == f"{lock.digest}\n"
     assert found["image/conda-explicit.txt"] == (
@@ -327,7 +327,7 @@ def test_cotainr_has_versions_builds_and_the_hashes_of_pip(folder: Folder) -> No
 def test_a_local_base_image_is_compared_before_the_build(folder: Folder, tmp_path: Path) -> None:
     base = tmp_path / "base image.sif"
     recipe = load_recipe(folder.env)
-    context = Context(base=str(base), tool="recipe 0")
+    context = Context(base=str(base), tool="recipe 0", backend="apptainer")
     target = resolve(recipe, load_site("local"), context=context)
     lock = replace(
         folder.lock(), asked=asked_of(target), base=BaseLock(reference=base.name, digest=BASE.digest, size=12)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 
 from builder.compile.build import Build, size_gib
-from builder.compile.content import base_check, base_reference, expected, image_copies, image_files, image_name
+from builder.compile.content import FOLDER, base_check, base_reference, expected, image_copies, image_files, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding, Place
+from builder.model.lock import SUBDIRS
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
 FIX = "use --backend apptainer, which makes one flat image, or another backend of the site"
 SCRIPT = "1-build-image.sh"
+# For a conda client inside an image; here layers.json says what goes into the environment.
+CONDA_FILES = tuple(
+    f"{FOLDER}/{name}" for name in ("environment.yml", "conda-explicit.txt", "conda-local.txt", "cuda-version")
+)
 
 
 def findings(target: Target) -> tuple[Finding, ...]:
-    """What layers cannot do yet, and what is not known of the site's runtime."""
+    """What is not known of the site's runtime, or known against it."""
     found = []
-    recipe, site = target.recipe, target.site
-    if target.environment.place == "conda":
-        message = "a conda environment cannot be a layer yet"
-        found.append(Finding(code="layers-conda", message=message, at=Place(file=recipe.file), fix=FIX))
+    site = target.site
     if site.runtime.layers == "no":
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
         found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=FIX))
@@ -42,7 +44,7 @@ def plan(target: Target) -> Build:
         File(path="engine.sh", text=verbatim("engine.sh")),
         File(path="layers.json", text=description(target, image=image)),
         File(path=SCRIPT, text=build_script(target, image=image), executable=True),
-        *image_files(target),
+        *(file for file in image_files(target) if file.path not in CONDA_FILES),
     ]
     job = build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
     step = Step(
@@ -69,10 +71,24 @@ def description(target: Target, *, image: str) -> str:
         "machine": target.site.node.arch,
         "zstd": target.site.runtime.zstd == "yes",
         "python": environment.python or "" if environment.place == "venv" and target.base.python is None else "",
+        "conda": conda(target) if environment.place == "conda" else {},
         "expect": expected(target),
         "tool": target.context.tool,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def conda(target: Target) -> dict[str, object]:
+    """What goes into a conda environment: the exact packages of a lock, else what its solver is to be asked."""
+    environment, lock = target.environment, target.lock
+    names = ("name", "version", "build", "subdir", "url", "sha256", "md5", "size", "depends")
+    return {
+        "channels": list(environment.channels),
+        "specs": list(environment.conda),
+        "platform": SUBDIRS[target.site.node.arch],
+        "cuda": environment.cuda,
+        "packages": [{name: getattr(package, name) for name in names} for package in lock.conda] if lock else [],
+    }
 
 
 def build_script(target: Target, *, image: str) -> str:

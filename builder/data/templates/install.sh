@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fills an image while it is built; runs inside it, one part a call:
-#   install.sh system | python | torch | packages | files | run | finish
+#   install.sh system | python | links | torch | packages | files | run | finish
 # Everything that comes from the recipe lies in files beside this script and is read as data.
 # Written for POSIX sh: a base image need not have bash.
 set -eu
@@ -88,6 +88,27 @@ python() {
             find "$prefix" -follow -type f -name '*.a' -delete 2>/dev/null || true
             ;;
     esac
+}
+
+# What conda packages want to run once they are in place; their client does so inside the image.
+# https://docs.conda.io/projects/conda-build/en/stable/resources/link-scripts.html
+links() {
+    for script in "$prefix"/bin/.*-post-link.sh; do
+        [ -f "$script" ] || continue
+        name=${script##*/.}
+        name=${name%-post-link.sh}
+        for record in "$prefix/conda-meta/$name"-*.json; do
+            rest=${record##*/"$name"-}
+            rest=${rest%.json}
+            # Not the record of a package whose name only begins so: VERSION-BUILD is left of the right one.
+            case "$rest" in *-*-*) ;; *-*) version=${rest%%-*} build=${rest#*-} ;; esac
+        done
+        say "post-link script of $name $version"
+        PREFIX="$prefix" ROOT_PREFIX="$prefix" PKG_NAME="$name" PKG_VERSION="$version" PKG_BUILDNUM="${build##*_}" \
+            PATH="$prefix/bin:$PATH" "$(command -v bash || echo sh)" -e "$script" ||
+            fail "the post-link script of $name failed"
+        if [ -f "$prefix/.messages.txt" ]; then cat "$prefix/.messages.txt" && rm "$prefix/.messages.txt"; fi
+    done
 }
 
 # uv is installed beside the image's packages and leaves with the build.
@@ -215,7 +236,7 @@ finish() {
 }
 
 case "${1:-}" in
-    system | python | torch | packages | files | run | finish) "$1" ;;
+    system | python | links | torch | packages | files | run | finish) "$1" ;;
     all) for part in system python torch packages files run finish; do "$part"; done ;;
-    *) fail "usage: install.sh system|python|torch|packages|files|run|finish|all" ;;
+    *) fail "usage: install.sh system|python|links|torch|packages|files|run|finish|all" ;;
 esac

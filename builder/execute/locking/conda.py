@@ -17,6 +17,8 @@ from builder.model.safe import TOKEN, USER
 if TYPE_CHECKING:
     from rattler import RepoDataRecord
 
+# One program solves for locks and for layers: it travels with plans, on the standard library and py-rattler alone.
+WORKER = Path(__file__).parents[2] / "layering" / "conda_worker.py"
 UNSOLVABLE = ("SolverError",)
 FAULTY = (
     "InvalidMatchSpecException",
@@ -49,6 +51,7 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
     # The token of a private channel is in its address, and addresses are kept in the cache.
     cache = session.work if TOKEN.search(session.environment.get("CONDA_CHANNEL_ALIAS", "")) else session.cache
     document = {
+        "do": "solve",
         "folder": str(Path(folder).resolve()),
         "channels": [channel for channel in asked.channels if channel != "nodefaults"],
         "specs": list(asked.conda),
@@ -59,9 +62,12 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
         "output": str(output),
     }
     request.write_text(json.dumps(document), encoding="utf-8")
-    argv = [sys.executable, "-m", "builder.execute.locking.solver", str(request), str(answer)]
-    environment = {**session.environment, "PYTHONPATH": _import_path(session)}
-    ended = session.run(argv, cwd=session.work, env=environment, name="solver")
+    ended = session.run(
+        [sys.executable, str(WORKER), str(request), str(answer)],
+        cwd=session.work,
+        env=session.environment,
+        name="solver",
+    )
     try:
         result = json.loads(answer.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -70,12 +76,6 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
     if result["error"]:
         raise _error(result["error"], Mask(session.environment)(result["text"]), at=at)
     return without_credentials(output.read_text(encoding="utf-8"))
-
-
-def _import_path(session: Session) -> str:
-    """The folder of this package first: the child has to find it wherever it starts."""
-    own = str(Path(__file__).parents[3])
-    return ":".join(filter(None, [own, session.environment.get("PYTHONPATH", "")]))
 
 
 def _error(kind: str, text: str, *, at: Place) -> Exception:

@@ -25,7 +25,10 @@ def imported(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_is_python_3_10_and_the_standard_library(file: Path) -> None:
-    assert imported(ast.parse(file.read_text(), feature_version=(3, 10))) <= set(sys.stdlib_module_names)
+    # py-rattler is asked for when a recipe has conda packages, in a process of its own.
+    more = {"rattler"} if file.stem == "conda_worker" else set()
+    found = imported(ast.parse(file.read_text(), feature_version=(3, 10)))
+    assert found - set(sys.stdlib_module_names) == more
 
 
 def test_what_compiles_runs_on_the_pythons_of_old_images() -> None:

@@ -1,0 +1,260 @@
+"""A conda environment as layers: the large packages apart, then all others with the environment's own files.
+
+py-rattler links the packages on this machine for the prefix in the image: nothing runs in a container. Every layer is
+linked by itself, from its own packages alone, so that what it holds is decided by what names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from . import bytecode, stage
+from .base import listed
+from .conda_client import CondaClient, CondaPackage, read_packages, virtual_packages
+from .failure import LayeringError, say
+from .pack import processors
+from .programs import find_program
+from .resolve import normal
+from .store import Entry, Store
+
+if TYPE_CHECKING:
+    from .assemble import Layer
+    from .build import Builder
+
+LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
+MOST = 8  # of such layers: each is a file system that every start mounts
+FLAT = "build with --backend apptainer"
+OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
+THREADED = re.compile(r"_cp\d+t$")
+# What of a package's own description goes into the image's record of it.
+KEPT = ("build", "build_number", "constrains", "license", "license_family", "name", "noarch", "subdir", "timestamp",
+        "track_features", "version")  # fmt: skip
+SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")
+ACTIVATE = re.compile(r"/etc/conda/activate\.d/([^/]+\.sh)")
+DIST = re.compile(r"/lib/python3\.\d+/site-packages/([^/]+?)-([^-/]+)(?:-py3\.\d+)?\.(?:dist|egg)-info")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPython(bytecode.Compiler):
+    """The environment's own Python, linked on this machine when there is something to compile."""
+
+    ready: Callable[[], str]
+
+    def compile(self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int) -> None:
+        """Compile the files of a folder as they will lie below `prefix`; raises LayeringError."""
+        if paths:
+            python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
+            python.compile(folder, paths, prefix=prefix, workers=workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What of a conda layer the rest of a build has to know, by its files."""
+
+    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normal name
+    scripts: tuple[str, ...] = ()  # packages that want to run something when they are installed
+    activate: tuple[str, ...] = ()
+
+
+class CondaEnvironment:
+    """The conda packages of one build."""
+
+    def __init__(self, builder: Builder, client: CondaClient) -> None:
+        self.builder, self.client = builder, client
+        asked = builder.spec.conda
+        self.platform = str(asked["platform"])
+        self.prefix = builder.facts.real(stage.PREFIX)
+        if asked["packages"]:
+            self.packages = read_packages(asked["packages"])
+        else:
+            glibc = builder.facts.glibc
+            virtual = virtual_packages(machine=builder.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
+            self.packages = client.solve(asked, virtual=virtual)
+        self.python = _python(self.packages)
+        self.minor = ".".join(self.python.version.split(".")[:2])
+        self.compiler = self._compiler()
+        self.provided: dict[str, str] = {}
+        self._lock, self._ready = Lock(), ""
+
+    def layers(self) -> list[Layer]:
+        """Make the layers side by side, the large ones below the others."""
+        groups = groups_of(self.packages)
+
+        def made(title: str) -> Layer:
+            inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
+            return self.builder.made(title, inputs, lambda tree: self._fill(groups[title], tree))
+
+        with ThreadPoolExecutor(max_workers=len(groups)) as pool:
+            layers = list(pool.map(made, groups))
+        scripts: list[str] = []
+        activate: list[str] = []
+        for layer in layers:
+            found = learn(layer.entry, prefix=self.prefix, store=self.builder.store)
+            self.provided.update(found.provided)
+            scripts += found.scripts
+            activate += found.activate
+        if activate:
+            say(f"not run when the image is entered: {', '.join(sorted(activate))}; what is needed goes to variables")
+        self.scripts = tuple(sorted(scripts))
+        return layers
+
+    def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> None:
+        """Link some packages as they will lie in the image, and compile what is Python among them."""
+        place = tree / self.prefix.lstrip("/")
+        place.parent.mkdir(parents=True)
+        # Pure Python packages are placed by the environment's Python, which is linked with them and taken out again.
+        pure = any(package.subdir == "noarch" for package in packages)
+        beside = [self.python] if pure and self.python not in packages else []
+        self.client.stage([*packages, *beside], place, prefix=stage.PREFIX, platform=self.platform)
+        for package in beside:
+            take_out(package, place)
+        for package in packages:
+            _record(package, place)
+        _tidy(place, whole=self.python in packages)
+        self.compiler.compile(place, bytecode.sources(place, below="lib"), prefix=stage.PREFIX, workers=processors())
+
+    # --- Python ------------------------------------------------------------------------------------------------------
+
+    def _compiler(self) -> bytecode.Compiler:
+        """The environment's own Python where it runs on this machine's processor, else one of the same X.Y."""
+        if os.uname().machine == self.builder.spec.machine:
+            tag = f"cpython-{self.minor.replace('.', '')}"
+            return OwnPython(argv=(), version=self.python.version, tag=tag, ready=self._own)
+        found = bytecode.of_this_machine(self.minor, uv=find_program("uv") or "")
+        if found is None:
+            message = f"there is no Python {self.minor} here, and {self.builder.spec.machine}'s own does not run here"
+            raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
+        return found
+
+    def _own(self) -> str:
+        with self._lock:
+            if not self._ready:
+                folder = self.builder.work / "python"
+                needed = closure(self.python, self.packages)
+                self.client.stage(needed, folder, prefix=stage.PREFIX, platform=self.platform)
+                path = str(folder / "bin" / f"python{self.minor}")
+                found = bytecode.asked((path,), self.minor)
+                if found is None or (found.version, found.tag) != (self.compiler.version, self.compiler.tag):
+                    message = f"the environment's own Python {self.python.version} does not run on this machine"
+                    fix = f"set RECIPE_CACHE_DIR to a folder that programs may be started from, or {FLAT}"
+                    raise LayeringError(message, fix=fix)
+                self._ready = path
+            return self._ready
+
+
+def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
+    found = next((package for package in packages if package.name == "python"), None)
+    if found is None:
+        raise LayeringError("the conda environment has no Python", fix="add 'python=3.12' to the dependencies")
+    if OTHERS.search(found.build) or THREADED.search(found.build):
+        raise LayeringError(f"'python' {found.version} {found.build} is no ordinary CPython", fix=FLAT)
+    return found
+
+
+def groups_of(packages: Sequence[CondaPackage]) -> dict[str, tuple[CondaPackage, ...]]:
+    """Packages by the title of their layer; Python goes with the many small ones, which lie above the others."""
+    rest = [package for package in packages if package.name == "python"]
+    large = sorted((package for package in packages if package not in rest), key=lambda one: (-one.size, one.name))
+    apart = sorted((one for one in large[:MOST] if one.size >= LARGE), key=lambda one: one.name)
+    rest += [package for package in packages if package not in (*apart, *rest)]
+    rows = {f"conda {package.name}": (package,) for package in apart}
+    return {**rows, "conda": tuple(sorted(rest, key=lambda package: package.name))}
+
+
+def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
+    """A package with all that it needs."""
+    known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
+    while todo:
+        for line in todo.pop().depends:
+            other = known.get(line.split()[0])
+            if other is not None and other.name not in done:
+                done[other.name] = other
+                todo.append(other)
+    return [done[name] for name in sorted(done)]
+
+
+def _meta(package: CondaPackage, place: Path) -> Path:
+    return place / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
+
+
+def _read(package: CondaPackage, place: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(_meta(package, place).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        message = f"'{package.file_name}' is not the package that its channel says it is"
+        raise LayeringError(message, fix="ask whoever keeps the channel") from None
+    return found
+
+
+def take_out(package: CondaPackage, place: Path) -> None:
+    """Remove a package's files, and the folders that were only its own."""
+    files = _read(package, place)["files"]
+    for name in files:
+        (place / name).unlink(missing_ok=True)
+    for folder in sorted({parent for name in files for parent in Path(name).parents}, reverse=True):
+        path = place / folder
+        if folder.parts and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+            path.rmdir()
+    _meta(package, place).unlink()
+
+
+def _record(package: CondaPackage, place: Path) -> None:
+    """The image's record of a package: what conda and others read, without times and folders of this machine."""
+    noted = _read(package, place)
+    own = json.loads(Path(noted["extracted_package_dir"], "info", "index.json").read_text(encoding="utf-8"))
+    kept = {name: own[name] for name in KEPT if name in own}
+    document = {
+        **kept,
+        "depends": list(package.depends),
+        "sha256": package.sha256,
+        "fn": package.file_name,
+        "url": package.address,
+        "channel": package.address.rsplit("/", 2)[0],
+        "requested_specs": [],
+        "files": noted["files"],
+        "paths_data": noted["paths_data"],
+    }
+    path = _meta(package, place)
+    path.unlink()
+    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _tidy(place: Path, *, whole: bool) -> None:
+    """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
+    history = place / "conda-meta" / "history"
+    for path in (history, place / "CACHEDIR.TAG"):
+        path.unlink(missing_ok=True)
+    if whole:
+        history.touch()  # conda and others take a folder with this file for an environment
+    for path in _files(place):
+        if path.suffix == ".a" or (path.suffix == ".pyc" and path.parent.name == "__pycache__"):
+            path.unlink()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    for root, _, names in os.walk(place):
+        for name in names:
+            yield Path(root, name)
+
+
+def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
+    """What is in a conda layer, kept by its sha256."""
+    known = store.recall("facts", f"conda-{entry.sha256}")
+    if not isinstance(known, dict):
+        folders, _, files = listed(entry.path, offset=0)
+        names = sorted(path.removeprefix(prefix) for path in {*folders, *files} if path.startswith(prefix))
+        known = {
+            "provided": {normal(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
+            "scripts": [found[1] for name in names if (found := SCRIPT.fullmatch(name))],
+            "activate": [found[1] for name in names if (found := ACTIVATE.fullmatch(name))],
+        }
+        store.remember("facts", f"conda-{entry.sha256}", known)
+    return Found(provided=known["provided"], scripts=tuple(known["scripts"]), activate=tuple(known["activate"]))

@@ -1,0 +1,174 @@
+"""py-rattler in a process of its own: `python conda_worker.py REQUEST ANSWER`, for locks and for layers alike.
+
+Its Rust threads can abort the interpreter at its end (seen on 0.28.0 after a refused connection), and a fault in
+them is a panic that no except clause should have to catch. REQUEST and ANSWER are JSON files without secrets.
+
+REQUEST says what to `do`: `solve` finds exact packages and may write them down as a pixi.lock (`output`); `stage`
+downloads packages and links them for a prefix that is only in the image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from rattler import Client, RepoDataRecord
+
+ALIAS = "https://conda.anaconda.org/"
+USER, TOKEN = re.compile(r"//[^/@\s]+@"), re.compile(r"/t/[^/]+/")
+
+
+async def _solve(request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    from rattler import (
+        BuildString,
+        Channel,
+        ChannelConfig,
+        Gateway,
+        GenericVirtualPackage,
+        MatchSpec,
+        PackageName,
+        SourceConfig,
+        Version,
+        solve,
+    )
+
+    alias = os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS
+    names = ChannelConfig(USER.sub("//", alias), request["folder"])
+    channels = [Channel(name, names) for name in request["channels"]]
+    virtual = [
+        GenericVirtualPackage(PackageName(name), Version(version), BuildString(build))
+        for name, version, build in (item.split("=") for item in request["virtual"])
+    ]
+    config = SourceConfig(cache_action="force-cache-only" if request["offline"] else "cache-or-fetch")
+    gateway = Gateway(cache_dir=Path(request["cache"]), default_config=config, client=_client(alias))
+    records = await solve(
+        sources=channels,
+        specs=[MatchSpec(spec, strict=False) for spec in request["specs"]],
+        gateway=gateway,
+        platforms=[request["platform"], "noarch"],
+        virtual_packages=virtual,
+    )
+    records.sort(key=lambda record: record.name.normalized)
+    if request["output"]:
+        _write(records, request, channels=[channel.base_url for channel in channels])
+    return [_plain(record) for record in records]
+
+
+def _write(records: list[RepoDataRecord], request: Mapping[str, Any], *, channels: list[str]) -> None:
+    from rattler import LockChannel, LockFile, LockPlatform
+
+    platform = LockPlatform(request["platform"], virtual_packages=list(request["virtual"]))
+    lock = LockFile([platform])
+    lock.set_channels("default", [LockChannel(channel) for channel in channels])
+    for record in records:
+        lock.add_conda_package("default", platform, record)
+    lock.to_path(Path(request["output"]))
+
+
+def _plain(record: RepoDataRecord) -> dict[str, Any]:
+    """What of a package decides its files, as a lock has it."""
+    return {
+        "name": record.name.normalized,
+        "version": str(record.version),
+        "build": str(record.build),
+        "subdir": record.subdir,
+        "url": record.url,
+        "sha256": record.sha256.hex() if record.sha256 else "",
+        "md5": record.md5.hex() if record.md5 else "",
+        "size": record.size or 0,
+        "depends": list(record.depends),
+    }
+
+
+async def _stage(request: Mapping[str, Any]) -> None:
+    """Link packages below `folder` for `prefix`.
+
+    py-rattler compares what it downloads with its sha256, but not the files of a local channel: whoever asks does. Of
+    packages that were unpacked before it compares every file: one that was cut or altered is unpacked anew.
+    """
+    from rattler import Subdir, install
+    from rattler.package_cache import PackageCache, ValidationMode
+
+    cache = PackageCache.new_layered([Path(request["cache"])], validation_mode=ValidationMode.full())
+    await install(
+        [_record(row) for row in request["records"]],
+        target_prefix=request["folder"],
+        alternative_target_prefix=request["prefix"],
+        package_cache=cache,
+        installed_packages=[],
+        platform=Subdir(request["platform"]),
+        execute_link_scripts=False,
+        show_progress=False,
+        client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS),
+    )
+
+
+def _record(row: Mapping[str, Any]) -> RepoDataRecord:
+    """A package for py-rattler; what is missing here it reads in the package itself."""
+    from rattler import BuildString, PackageRecord, RepoDataRecord
+
+    channel, _, name = row["url"].rsplit("/", 2)
+    record = PackageRecord(
+        row["name"],
+        row["version"],
+        BuildString(row["build"]),
+        0,
+        row["subdir"],
+        depends=list(row["depends"]),
+        sha256=bytes.fromhex(row["sha256"]),
+        size=row["size"] or None,
+    )
+    return RepoDataRecord(record, name, row["url"], f"{channel}/")
+
+
+def _client(alias: str) -> Client:
+    """The usual client; a user and password in the alias become a header, since addresses are kept in the cache."""
+    from rattler import Client
+    from rattler.networking import (
+        AddHeadersMiddleware,
+        AuthenticationMiddleware,
+        GCSMiddleware,
+        OciMiddleware,
+        RetryMiddleware,
+        S3Middleware,
+    )
+
+    parts = urlsplit(alias)
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+
+    def of_alias(host: str, path: str) -> dict[str, str] | None:
+        del path
+        return headers if parts.username and host == parts.hostname else None
+
+    first = (RetryMiddleware(3), AddHeadersMiddleware(of_alias))
+    return Client([*first, AuthenticationMiddleware(), OciMiddleware(), GCSMiddleware(), S3Middleware()])
+
+
+def main(request: str, answer: str) -> None:
+    """Do what is asked for, and say how it went."""
+    asked = json.loads(Path(request).read_text(encoding="utf-8"))
+    result: dict[str, Any] = {"error": "", "text": ""}
+    try:
+        if asked["do"] == "solve":
+            result["records"] = asyncio.run(_solve(asked))
+        else:
+            asyncio.run(_stage(asked))
+    except Exception as error:  # every kind of it is told by its name
+        result = {"error": type(error).__name__, "text": TOKEN.sub("/", USER.sub("//", str(error)))}
+    Path(answer).write_text(json.dumps(result), encoding="utf-8")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,174 @@
+"""A conda channel of packages that run: this machine's own Python, a library and a program compiled here, pure Python.
+
+Nothing is downloaded: what they are made of is what every machine with these tests has.
+"""
+
+from __future__ import annotations
+
+import platform
+import random
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from tiny_channel import LONG, Tiny, write_channel, write_package
+
+MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
+SKIPPED = (
+    "EXTERNALLY-MANAGED",
+    "__pycache__",
+    "dist-packages",
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "site-packages",
+    "test",
+    "tests",
+    "tkinter",
+)
+LARGE = 51_000_000  # bytes: such a package has a layer of its own
+# Debian's Python has its packages in folders of Debian's; this one is to be like every other.
+SITE = "import site, sys\nsite.addsitedir(f'{sys.prefix}/lib/python%s/site-packages')\n" % MINOR  # noqa: UP031
+
+LIBRARY = """
+#include <stdio.h>
+static const char prefix[] = "%s";
+const char *greet_prefix(void) { return prefix; }
+int greet_words(char *line, int size) {
+    char path[4096];
+    snprintf(path, sizeof path, "%%s/share/greet/words.txt", prefix);
+    FILE *file = fopen(path, "r");
+    return file && fgets(line, size, file) ? 0 : 1;
+}
+"""
+PROGRAM = """
+#include <stdio.h>
+const char *greet_prefix(void);
+int greet_words(char *line, int size);
+int main(void) {
+    char line[100];
+    if (greet_words(line, sizeof line)) return 1;
+    printf("%s from %s\\n", line, greet_prefix());
+    return 0;
+}
+"""
+PURE = """
+import ctypes, os, sys
+
+def main():
+    library = ctypes.CDLL(os.path.join(sys.prefix, "lib", "libgreet.so"))
+    library.greet_prefix.restype = ctypes.c_char_p
+    print("{} in {}".format(library.greet_prefix().decode(), sys.prefix))
+"""
+
+
+def python(version: str = "") -> Tiny:
+    """The Python that runs the tests, without what no test needs."""
+    library = Path(sysconfig.get_path("stdlib"))
+    files: dict[str, str | bytes] = {f"bin/python{MINOR}": Path(sys.executable).resolve().read_bytes()}
+    for path in sorted(library.rglob("*")):
+        parts = path.relative_to(library).parts
+        if path.is_file() and not set(parts) & {*SKIPPED} and not parts[0].startswith("config-"):
+            files[f"lib/python{MINOR}/{path.relative_to(library)}"] = path.read_bytes()
+    files[f"lib/python{MINOR}/sitecustomize.py"] = SITE
+    own = (library / "sysconfig.py").read_text()
+    files[f"lib/python{MINOR}/sysconfig.py"] = own.replace(
+        "prefix_scheme = 'posix_local'", "prefix_scheme = 'posix_prefix'"
+    )
+    return Tiny(
+        name="python", version=version or platform.python_version(), build="0_cpython", depends=("libgreet", "__glibc"),
+        files=files, links={"bin/python3": f"python{MINOR}", "bin/python": "python3"},
+    )  # fmt: skip
+
+
+def compiled(folder: Path, *, words: str = "hello", version: str = "1.0") -> tuple[Tiny, Tiny]:
+    """A library with the prefix in it and a program that needs it, compiled by gcc."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "libgreet.c").write_text(LIBRARY % LONG)
+    (folder / "greet.c").write_text(PROGRAM)
+    flags = ["gcc", "-O1", "-o"]
+    subprocess.run([*flags, "libgreet.so", "-shared", "-fPIC", "libgreet.c"], cwd=folder, check=True)
+    subprocess.run([*flags, "greet", "greet.c", "-L.", "-lgreet", "-Wl,-rpath,$ORIGIN/../lib"], cwd=folder, check=True)
+    files: dict[str, str | bytes] = {
+        "lib/libgreet.so": (folder / "libgreet.so").read_bytes(),
+        "lib/libgreet.a": "an archive that no image needs",
+        "share/greet/words.txt": words,
+    }
+    program: dict[str, str | bytes] = {
+        "bin/greet": (folder / "greet").read_bytes(),
+        "bin/greet-where": "#!/bin/sh\necho /PLACEHOLDER\n",
+    }
+    return (
+        Tiny(name="libgreet", version=version, build="h0", depends=("__glibc >=2.17",), files=files),
+        Tiny(name="greet", version=version, build="h0", depends=(f"libgreet =={version}",), files=program),
+    )
+
+
+def pure(version: str = "1.0") -> Tiny:
+    """A pure Python package with a program, a script and the metadata that pip reads."""
+    info = f"site-packages/greetpy-{version}.dist-info"
+    return Tiny(
+        name="greetpy", version=version, build="pyh_0", subdir="noarch", depends=("python >=3.8", "libgreet"),
+        entry_points=("greet-py = greetpy:main",),
+        files={
+            "site-packages/greetpy/__init__.py": PURE,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: greetpy\nVersion: {version}\n",
+            f"{info}/RECORD": "".join(
+                f"{name},,\n"
+                for name in (
+                    "greetpy/__init__.py",
+                    *(f"greetpy-{version}.dist-info/{name}" for name in ("METADATA", "RECORD", "INSTALLER")),
+                )
+            ),
+            f"{info}/INSTALLER": "conda\n",
+            "python-scripts/greet-script": "#!/PLACEHOLDER/bin/python\nimport greetpy\ngreetpy.main()\n",
+        },
+    )  # fmt: skip
+
+
+def large(seed: int = 1) -> Tiny:
+    """A package that is large enough for a layer of its own."""
+    data = random.Random(seed).randbytes(LARGE)
+    return Tiny(name="bulk", version=f"{seed}.0", build="h0", files={"share/bulk/data.bin": data})
+
+
+# Its script runs inside the image: the program that it calls is one of the environment's.
+POST_LINK = "set -u\nmkdir -p $PREFIX/share/posty\ngreet >$PREFIX/share/posty/made.txt\n" + (
+    "echo $PKG_NAME $PKG_VERSION $PKG_BUILDNUM >>$PREFIX/share/posty/made.txt\n"
+)
+SMALL = (
+    Tiny(name="pip", version="24.0", build="pyh_0", subdir="noarch", depends=("python >=3.8",)),
+    Tiny(
+        name="posty", version="2.1", build="h7_3", number=3, depends=("greet",),
+        files={"bin/.posty-post-link.sh": POST_LINK},
+    ),
+    Tiny(name="posty-more", version="9", build="h0", files={"share/posty/more.txt": "more\n"}),
+    Tiny(name="wakes", build="h0", files={"etc/conda/activate.d/wakes.sh": "export WAKES=yes\n"}),
+)  # fmt: skip
+
+
+def arm() -> tuple[Tiny, ...]:
+    """Packages for Arm whose programs are stand-ins: they are placed, and nothing here can run them."""
+    own: dict[str, str | bytes] = {
+        f"bin/python{MINOR}": b"stand-in \x7f" + LONG.encode() + b"\0end",
+        f"lib/python{MINOR}/site.py": "WHERE = '/PLACEHOLDER'\n",
+    }
+    return (
+        Tiny(
+            name="python", version=platform.python_version(), build="0_cpython", subdir="linux-aarch64",
+            depends=("libgreet",), files=own,
+        ),
+        Tiny(
+            name="libgreet", build="h0", subdir="linux-aarch64",
+            files={"lib/libgreet.so": b"stand-in " + LONG.encode() + b"\0"},
+        ),
+    )  # fmt: skip
+
+
+def write(folder: Path) -> Path:
+    """The whole channel, in both formats of packages."""
+    return write_channel(folder, (python(), *compiled(folder.parent / "c"), pure(), large(), *SMALL, *arm()))
+
+
+__all__ = ["MINOR", "Tiny", "compiled", "large", "pure", "python", "write", "write_channel", "write_package"]

@@ -1,0 +1,331 @@
+"""Conda environments as layers: really solved, locked, linked and run, from channels that are made here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import compiled_channel
+import pytest
+from compiled_channel import MINOR, Tiny, write_channel, write_package
+from lock_room import LockRoom, served
+from recipe_program import Done, Room, inside, run
+from tiny_channel import LONG
+from tiny_index import write_index, write_wheel
+
+from builder.layering.sif import PARTITION, read_sif, write_header
+from builder.layering.store import sha256_of
+
+pytestmark = pytest.mark.engines
+
+RECIPE = """
+    name: demo
+    channels: [{channel}]
+    dependencies: [python={minor}, greetpy, bulk, {more} {{pip: [{pip}]}}]
+    container:
+      env: {{COLOUR: blue}}
+"""
+WHEELS = (("tool-stub", "1.0", ("other-stub", "greetpy>=1")), ("other-stub", "2.0", ()), ("other-stub", "2.1", ()))
+ARM = """
+    extends: local
+    title: a site of Arm processors
+    node: {arch: aarch64}
+"""
+
+
+@pytest.fixture(scope="module")
+def channel(rooms: Callable[[str], Room]) -> Path:
+    return compiled_channel.write(rooms("conda-channels").folder / "tiny")
+
+
+@pytest.fixture(scope="module")
+def index(rooms: Callable[[str], Room]) -> str:
+    return write_index(rooms("conda-index").folder / "index", WHEELS)
+
+
+@pytest.fixture(scope="module")
+def place(rooms: Callable[[str], Room], index: str) -> Callable[[str], LockRoom]:
+    """Rooms with caches of their own, and one index of wheels."""
+
+    class IndexRoom(LockRoom):
+        def environment(self, **more: str) -> dict[str, str]:
+            return super().environment(**{"UV_DEFAULT_INDEX": index, **more})
+
+    return lambda name: IndexRoom(rooms(f"conda-{name}").folder)
+
+
+def write(room: Room, channel: str, *, pip: str = "tool-stub", more: str = "greet,") -> Path:
+    text = RECIPE.format(channel=channel, minor=MINOR, pip=pip, more=more)
+    return room.write("demo.yml", text)
+
+
+def make(room: Room, base: Path, *more: str, umask: int = 0o022, site: str = "local", **env: str) -> Done:
+    words = ("build", site, room.folder / "demo.yml", "--base", base, "-o", room.folder / "x.sif", "--no-smoke", *more)
+    return room.recipe(*words, umask=umask, **env)
+
+
+def layers_of(room: Room) -> dict[str, str]:
+    made = json.loads((room.folder / "x.plan" / "made-of.json").read_text())
+    return {row["title"]: row["sha256"] for row in made["layers"]}
+
+
+@pytest.fixture(scope="module")
+def demo(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> LockRoom:
+    """Locked and built from a channel that is a folder."""
+    room = place("demo")
+    env = write(room, channel.as_uri())
+    room.recipe("lock", "local", env, "--base", base_sif).expect(0)
+    make(room, base_sif, "--locked").expect(0)
+    return room
+
+
+def test_layers_are_the_default_and_nothing_ran_in_a_container(demo: LockRoom) -> None:
+    assert list(layers_of(demo)) == ["conda bulk", "conda", "packages", "recipe"]
+    log = demo.log(demo.folder / "x.plan")
+    assert "in a container" not in log
+    lock = demo.read("local", env=demo.folder / "demo.yml")
+    # What conda has is resolved against and not installed twice.
+    assert {file.name for file in lock.pip} == {"tool-stub", "other-stub"}
+
+
+@pytest.mark.parametrize("options", [[], ["--cleanenv"], ["--contain"], ["--cleanenv", "--containall", "--no-home"]])
+def test_the_environment_is_active_however_the_image_is_entered(options: list[str], demo: LockRoom) -> None:
+    image = demo.folder / "x.sif"
+    code = (
+        "import sys, os, greetpy, tool_stub, json; print(json.dumps([sys.prefix, sys.version_info[:2],"
+        " os.environ['COLOUR'], os.environ['CONDA_PREFIX'], greetpy.__cached__, tool_stub.__cached__,"
+        " json.__cached__]))"
+    )
+    for way in ("exec", "run"):
+        done = run(["apptainer", way, *options, image, "python", "-c", code]).expect(0)
+        prefix, version, colour, conda, *cached = json.loads(done.out)
+        assert (prefix, conda, colour) == ("/opt/env", "/opt/env", "blue")
+        assert version == [int(part) for part in MINOR.split(".")]
+        for path in cached:
+            assert path.startswith(f"/opt/env/lib/python{MINOR}/")
+            inside(image, "test", "-f", path)
+        assert run(["apptainer", way, *options, image, "greet"]).expect(0).out == "hello from /opt/env\n"
+        assert run(["apptainer", way, *options, image, "greet-py"]).expect(0).out == "/opt/env in /opt/env\n"
+    done = run(["apptainer", "shell", *options, image], stdin="greet-script\ngreet-where\n").expect(0)
+    assert done.out == "/opt/env in /opt/env\n/opt/env\n"
+    assert run(["apptainer", "test", *options, image]).code == 0
+
+
+def test_the_image_says_what_is_in_it(demo: LockRoom) -> None:
+    image = demo.folder / "x.sif"
+    out = demo.recipe("inspect", image, "--json").expect(0).out
+    found = {(row["kind"], row["name"]): row for row in json.loads(out)["packages"]}
+    assert ("conda", "greet") in found
+    assert ("pip", "tool-stub") in found
+    record = json.loads(inside(image, "cat", "/opt/env/conda-meta/greetpy-1.0-pyh_0.json"))
+    assert record["url"] == "file:///mnt/conda/noarch/greetpy-1.0-pyh_0.conda"  # no folder of this machine
+    assert f"lib/python{MINOR}/site-packages/greetpy/__init__.py" in record["files"]
+    assert str(demo.folder.parent) not in inside(image, "sh", "-c", "cat /opt/env/conda-meta/*")
+    assert inside(image, "find", "/opt/env", "-name", "*.a") == ""
+
+
+def test_the_same_bytes_whoever_builds_where_and_when(
+    place: Callable[[str], LockRoom], demo: LockRoom, base_sif: Path
+) -> None:
+    other = place("another/place")
+    shutil.copy(demo.folder / "demo.yml", other.folder)
+    shutil.copy(demo.folder / "demo.lock.yml", other.folder)
+    shutil.copytree(demo.folder / "demo.lock", other.folder / "demo.lock")
+    more = {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
+    make(other, base_sif, "--locked", umask=0o077, **more).expect(0)
+    assert sha256_of(other.folder / "x.sif") == sha256_of(demo.folder / "x.sif")
+    # Once more with packages that are unpacked already, by a solver that finds the same ones.
+    shutil.rmtree(other.folder / "cache" / "layers-1")
+    shutil.rmtree(other.folder / "demo.lock")
+    (other.folder / "demo.lock.yml").unlink()
+    make(other, base_sif, "--force", umask=0o002).expect(0)
+    after, before = layers_of(other), layers_of(demo)
+    assert {title for title in after if after[title] != before[title]} == {"recipe"}  # which names the lock
+
+
+def test_one_changed_pin_makes_one_layer(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> None:
+    room = place("changed")
+    own = shutil.copytree(channel, room.folder / "own")
+    write(room, own.as_uri(), pip="tool-stub, other-stub==2.0")
+    make(room, base_sif).expect(0)
+    first = layers_of(room)
+    write(room, own.as_uri(), pip="tool-stub, other-stub==2.1")
+    make(room, base_sif, "--force").expect(0)
+    second = layers_of(room)
+    assert {title for title in second if second[title] != first[title]} == {"packages", "recipe"}
+    write_channel(own, compiled_channel.compiled(room.folder / "c", words="good day", version="1.1"))
+    write(room, own.as_uri(), pip="tool-stub, other-stub==2.1", more="greet=1.1,")
+    make(room, base_sif, "--force").expect(0)
+    third = layers_of(room)
+    assert {title for title in third if third[title] != second[title]} == {"conda", "recipe"}
+    assert "layer conda bulk: 51.0 MB, from the cache" in room.log(room.folder / "x.plan")
+    assert inside(room.folder / "x.sif", "greet") == "good day from /opt/env\n"
+
+
+def test_a_channel_over_http_and_a_package_that_was_swapped(
+    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+) -> None:
+    room = place("http")
+    own = shutil.copytree(channel, room.folder / "channels" / "own")
+    with served(own.parent) as address:
+        env = write(room, f"{address}/own")
+        room.recipe("lock", "local", env, "--base", base_sif).expect(0)
+        make(room, base_sif, "--locked").expect(0)
+        image = room.folder / "x.sif"
+        assert inside(image, "greet-py") == "/opt/env in /opt/env\n"
+        record = json.loads(inside(image, "cat", "/opt/env/conda-meta/greet-1.0-h0.json"))
+        assert record["url"] == f"{address}/own/linux-64/greet-1.0-h0.conda"
+        before = sha256_of(image)
+        write_package(own, Tiny(name="greet", build="h0", files={"bin/greet": "#!/bin/sh\necho swapped\n"}))
+        fresh = {"RECIPE_CACHE_DIR": str(room.folder / "fresh")}
+        swapped = make(room, base_sif, "--force", **fresh).expect(5)
+    assert "greet-1.0-h0.conda' is not the one that its channel or the lock names" in swapped.err
+    # The image that was there stays; with what was kept nothing has to be asked for.
+    assert sha256_of(image) == before
+    make(room, base_sif, "--locked", "--force").expect(0)
+    gone = make(room, base_sif, "--locked", "--force", **fresh).expect(5)
+    assert "can be reached" in gone.err
+
+
+def test_a_swapped_package_of_a_folder_is_refused(
+    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+) -> None:
+    room = place("swapped")
+    own = shutil.copytree(channel, room.folder / "own")
+    index = write_index(room.folder / "index", WHEELS)
+    write(room, own.as_uri())
+    env = room.folder / "demo.yml"
+    room.recipe("lock", "local", env, "--base", base_sif, UV_DEFAULT_INDEX=index).expect(0)
+    kept = (own / "noarch" / "greetpy-1.0-pyh_0.conda").read_bytes()
+    write_package(own, Tiny(name="greetpy", build="pyh_0", subdir="noarch", files={"site-packages/greetpy.py": "!"}))
+    done = make(room, base_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
+    assert "greetpy" in done.err
+    assert "is not the one" in done.err or "is not the file" in done.err
+    # What a channel says of a package is not believed either.
+    (room.folder / "demo.lock.yml").unlink()
+    shutil.rmtree(room.folder / "demo.lock")
+    done = make(room, base_sif, UV_DEFAULT_INDEX=index).expect(5)
+    assert "greetpy-1.0-pyh_0.conda' is not the one that its channel or the lock names" in done.err
+    (own / "noarch" / "greetpy-1.0-pyh_0.conda").write_bytes(kept[:-200])
+    make(room, base_sif, UV_DEFAULT_INDEX=index).expect(5)
+    (own / "noarch" / "greetpy-1.0-pyh_0.conda").write_bytes(kept)
+    room.recipe("lock", "local", env, "--base", base_sif, UV_DEFAULT_INDEX=index).expect(0)
+    write_wheel(room.folder / "index" / "other-stub", "other-stub", "2.1", (), origin="somebody else's")
+    make(room, base_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
+    assert not (room.folder / "x.sif").exists()
+    assert not room.left_behind()
+
+
+def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_sif: Path) -> None:
+    right = sha256_of(demo.folder / "x.sif")
+    unpacked = demo.folder / "cache" / "conda" / "packages"
+    words = next(unpacked.glob("libgreet-1.0-h0*/share/greet/words.txt"))
+    for text in ("hell", "HELLO"):
+        words.unlink()  # a link to what other environments have
+        words.write_text(text)
+        shutil.rmtree(demo.folder / "cache" / "layers-1")
+        make(demo, base_sif, "--locked", "--force").expect(0)
+        assert sha256_of(demo.folder / "x.sif") == right
+    layer = max((demo.folder / "cache" / "layers-1" / "layers").glob("*.sqfs"), key=lambda path: path.stat().st_size)
+    os.truncate(layer, layer.stat().st_size // 2)
+    make(demo, base_sif, "--locked", "--force").expect(0)
+    assert sha256_of(demo.folder / "x.sif") == right
+
+
+def test_what_a_package_wants_to_run_runs_inside(
+    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+) -> None:
+    room = place("posty")
+    write(room, channel.as_uri(), more="posty, posty-more, wakes,")
+    make(room, base_sif).expect(0)
+    image = room.folder / "x.sif"
+    assert inside(image, "cat", "/opt/env/share/posty/made.txt") == "hello from /opt/env\nposty 2.1 3\n"
+    assert list(layers_of(room)) == ["conda bulk", "conda", "conda-scripts", "packages", "recipe"]
+    log = room.log(room.folder / "x.plan")
+    assert "conda-scripts: in a container" in log
+    assert "not run when the image is entered: wakes.sh" in log
+
+
+def test_other_versions_of_pip_are_installed_inside(
+    rooms: Callable[[str], Room], channel: Path, base_sif: Path
+) -> None:
+    """As in a flat image: pip's version takes the place of conda's, file by file."""
+    room = rooms("conda-other-versions")
+    (room.folder / "wheels").mkdir()
+    wheel = write_wheel(room.folder / "wheels", "greetpy", "2.0", (), origin="pip")
+    write(room, channel.as_uri(), pip="greetpy==2.0")
+    links = " ".join([os.environ.get("PIP_FIND_LINKS", ""), str(wheel.parent)]).strip()
+    make(room, base_sif, PIP_FIND_LINKS=links, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
+    assert "ask for other versions than conda's" in room.log(room.folder / "x.plan")
+    code = "import importlib.metadata as m; print([d.version for d in m.distributions() if d.name == 'greetpy'])"
+    assert inside(room.folder / "x.sif", "python3", "-c", code) == "['2.0']\n"
+
+
+def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, base_sif: Path, index: str) -> None:
+    kit = demo.folder / "kit"
+    demo.recipe("plan", "local", demo.folder / "demo.yml", "--base", base_sif, "--locked", "-o", kit).expect(0)
+    programs = demo.folder / "programs"
+    programs.mkdir(exist_ok=True)
+    for name in ("apptainer", "mksquashfs", "unsquashfs", "bash", "python3"):
+        (programs / name).symlink_to(str(shutil.which(name, path="/usr/bin:/bin:/usr/sbin")))
+    path = f"{programs}:/usr/bin:/bin"
+    env = {**demo.environment(), "PATH": path, "RECIPE_PYTHON": "/usr/bin/python3", "HOME": str(demo.folder)}
+    done = run(["bash", "1-build-image.sh"], env=env, cwd=kit)
+    assert shutil.which("uv", path=path) is None, "this test needs a machine without a uv of the system's"
+    assert done.code == 1
+    assert "conda packages need py-rattler, which /usr/bin/python3 has not" in done.err
+    assert "fix: `python3 -m pip install 'py-rattler==0.28.*'`" in done.err
+    assert "layer" not in done.out
+    # uv has it fetched where it is at hand.
+    (programs / "uv").symlink_to(str(shutil.which("uv")))
+    env.pop("UV_DEFAULT_INDEX")
+    env |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))}
+    env["UV_INDEX"] = " ".join([index, os.environ.get("UV_INDEX", "")]).strip()
+    done = run(["bash", "1-build-image.sh"], env=env, cwd=kit)
+    assert done.code == 0, done.out + done.err
+    made = json.loads((kit / "made-of.json").read_text())
+    assert {row["title"]: row["sha256"] for row in made["layers"]} == layers_of(demo)
+
+
+def test_an_arm_environment_is_solved_and_laid_out_here(
+    place: Callable[[str], LockRoom], channel: Path, base_sif: Path
+) -> None:
+    """Its programs do not run here: the base image only says that it is for Arm, a stand-in."""
+    room = place("arm")
+    base = stand_in_for_arm(base_sif, room.folder / "arm.sif")
+    site = room.site("grace", ARM)
+    room.write("demo.yml", f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, greetpy]\n")
+    make(room, base, site=site).expect(0)
+    listing = run(
+        ["unsquashfs", "-d", room.folder / "tree", "-o", last_but_one(room.folder / "x.sif"), room.folder / "x.sif"]
+    )
+    assert listing.code == 0, listing.err
+    tree = room.folder / "tree" / "opt" / "env"
+    content = (tree / "bin" / f"python{MINOR}").read_bytes()
+    assert content.startswith(b"stand-in \x7f/opt/env\0")
+    assert len(content) == len(b"stand-in \x7f" + LONG.encode() + b"\0end")
+    assert "WHERE = '/opt/env'" in (tree / "lib" / f"python{MINOR}" / "site.py").read_text()
+    assert (tree / "bin" / "greet-py").read_text().startswith(f"#!/opt/env/bin/python{MINOR}\n")
+    cached = tree / "lib" / f"python{MINOR}" / "site-packages" / "greetpy" / "__pycache__"
+    assert [path.name for path in cached.iterdir()] == [f"__init__.cpython-{MINOR.replace('.', '')}.pyc"]
+
+
+def last_but_one(image: Path) -> str:
+    """Where the layer below the last begins."""
+    return str(read_sif(image).overlays[-2].offset)
+
+
+def stand_in_for_arm(source: Path, target: Path) -> Path:
+    """A copy of a base image whose header and partition say Arm."""
+    shutil.copy(source, target)
+    target.chmod(0o644)
+    sif = read_sif(target)
+    sif.arch = b"04\0"
+    kind, part, _ = PARTITION.unpack(sif.system.extra[: PARTITION.size])
+    sif.system.extra = PARTITION.pack(kind, part, sif.arch) + sif.system.extra[PARTITION.size :]
+    with target.open("r+b") as file:
+        write_header(file, sif, time=7)
+    return target

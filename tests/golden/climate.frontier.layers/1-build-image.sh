@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds climate-frontier.sif from layers: the base image as it is, and what the recipe adds.
+# Written by recipe 0.0.0 for 'climate' on frontier.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+pick_python
+default_proxy all_proxy socks://proxy.ccs.ornl.gov:3128/
+default_proxy http_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy https_proxy http://proxy.ccs.ornl.gov:3128/
+default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
+clear_binds
+temporary_folder '' "/tmp/${USER}/apptainer"
+inside_build
+"$python" -B layering build layers.json --runtime "$runtime" --output climate-frontier.sif.part -- "${build_binds[@]}"
+put_in_place climate-frontier.sif.part climate-frontier.sif

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Smoke test: trains in the image and judges the numbers.
+# Written by recipe 0.0.0 for 'climate' on frontier.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+results_folder .
+. run/container.sh
+arguments=()
+digits=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    digits+=(--data /media)
+fi
+# /mnt is in every image, whatever folder this is.
+inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+rm -f "$results"/verify.json "$results"/smoke-*.json
+failed=0
+if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/kfd ]; then
+    arguments+=(--expect-vendor amd)
+else
+    echo 'recipe: no amd GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
+    arguments+=(--device cpu)
+fi
+inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1
+inside python3 -B smoke imports --result "${results}/smoke-imports.json" numpy xarray netCDF4 || failed=1
+exit "$failed"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Smoke test: trains in the image and judges the numbers.
+# Written by recipe 0.0.0 for 'climate' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+results_folder .
+. run/container.sh
+arguments=()
+digits=()
+if [ -n "${RECIPE_MNIST:-}" ]; then
+    options+=(--bind "$RECIPE_MNIST:/media:ro")
+    digits+=(--data /media)
+fi
+# /mnt is in every image, whatever folder this is.
+inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+rm -f "$results"/verify.json "$results"/smoke-*.json
+failed=0
+arguments+=(--device cpu)
+inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1
+inside python3 -B smoke imports --result "${results}/smoke-imports.json" numpy xarray netCDF4 || failed=1
+exit "$failed"

@@ -1,0 +1,28 @@
+# How this site enters the image; sourced by the scripts beside it.
+# shellcheck shell=bash
+image=${RECIPE_IMAGE:-"$PWD/full-of-everything-frontier.sif"}
+runtime=$(command -v apptainer || command -v singularity) || {
+    echo 'recipe: error: neither apptainer nor singularity is installed' >&2
+    exit 1
+}
+options=(--rocm)
+for path in \
+    "/usr/share/libdrm" \
+    "/var/spool/slurmd" \
+    "/opt/cray"
+do
+    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi
+done
+export PYTHONNOUSERSITE=1
+if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
+if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
+
+# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
+in_image() {
+    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}
+
+# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+exec_image() {
+    exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}

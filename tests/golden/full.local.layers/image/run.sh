@@ -1,0 +1,3 @@
+python -m pip install --no-build-isolation flash-attn==2.5.5
+cd /opt/nested
+echo "$PWD"

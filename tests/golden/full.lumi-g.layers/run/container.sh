@@ -1,0 +1,35 @@
+# How this site enters the image; sourced by the scripts beside it.
+# shellcheck shell=bash
+image=${RECIPE_IMAGE:-"$PWD/full-of-everything-lumi-g.sif"}
+runtime=$(command -v singularity || command -v apptainer) || {
+    echo 'recipe: error: neither singularity nor apptainer is installed' >&2
+    exit 1
+}
+options=()
+for path in \
+    "/var/spool/slurmd" \
+    "/opt/cray" \
+    "/usr/lib64/libcxi.so.1" \
+    "/usr/lib64/libjansson.so.4" \
+    "/pfs" \
+    "/scratch" \
+    "/projappl" \
+    "/project" \
+    "/flash" \
+    "/appl"
+do
+    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi
+done
+export PYTHONNOUSERSITE=1
+if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi
+if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi
+
+# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR
+in_image() {
+    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}
+
+# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+exec_image() {
+    exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
+}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs a command in the image on this machine; without one, the suite. Usage: bash run/ranks.sh [RANKS [COMMAND...]]
+set -euo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+. ./engine.sh
+. run/container.sh
+. run/suite.sh
+ranks=${1:-2}
+if [ "$#" -gt 0 ]; then shift; fi
+case $ranks in "" | *[!0-9]* | 0*) echo "recipe: error: '$ranks' is no number of ranks" >&2 && exit 2 ;; esac
+
+# RECIPE_PROCESSES=plain: without torchrun, for a program that needs no torch
+launch() {
+    if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
+        in_image "$@"
+    elif [ "${RECIPE_PROCESSES:-torchrun}" = plain ]; then
+        plain_ranks "$ranks" "$@"
+    else
+        in_image python3 -m torch.distributed.run --standalone --nproc_per_node "$ranks" --no-python "$@"
+    fi
+}
+
+if [ "$#" -gt 0 ]; then
+    launch "$@"
+    exit
+fi
+begin_suite ranks probe ddp
+device=(--device cpu)
+every_rank probe --timeout 600 --expect-ranks "${ranks}" "${device[@]}"
+every_rank ddp --timeout 600 --expect-ranks "${ranks}" "${device[@]}"
+conclude_suite

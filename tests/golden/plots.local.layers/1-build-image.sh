@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds plots-local.sif from layers: the base image as it is, and what the recipe adds.
+# Written by recipe 0.0.0 for 'plots' on local.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime apptainer singularity
+pick_python
+clear_binds
+temporary_folder '' ''
+inside_build
+"$python" -B layering build layers.json --runtime "$runtime" --output plots-local.sif.part -- "${build_binds[@]}"
+put_in_place plots-local.sif.part plots-local.sif

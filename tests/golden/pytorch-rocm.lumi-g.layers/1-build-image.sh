@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds pytorch-rocm-lumi-g.sif from layers: the base image as it is, and what the recipe adds.
+# Written by recipe 0.0.0 for 'pytorch_rocm' on lumi-g.
+set -eo pipefail
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
+. ./engine.sh
+set -u
+
+pick_runtime singularity apptainer
+pick_python
+clear_binds
+temporary_folder "/tmp/${USER}" "/tmp/${USER}"
+inside_build
+"$python" -B layering build layers.json --runtime "$runtime" --output pytorch-rocm-lumi-g.sif.part -- "${build_binds[@]}"
+put_in_place pytorch-rocm-lumi-g.sif.part pytorch-rocm-lumi-g.sif

@@ -1,0 +1,111 @@
+"""Conda environments as layers: what lies where, what names it, what is refused. Linking itself: tests/engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.layering.conda import DIST, LARGE, MOST, SCRIPT, _python, closure, groups_of, take_out
+from builder.layering.conda_client import CondaPackage, _error, read_packages, virtual_packages
+from builder.layering.failure import LayeringError
+
+
+def package(name: str, *depends: str, size: int = 0, build: str = "0", url: str = "") -> CondaPackage:
+    url = url or f"https://host/t/secret/channel/linux-64/{name}-1.0-{build}.conda"
+    return CondaPackage(
+        name=name, version="1.0", build=build, subdir="linux-64", url=url, sha256="b" * 64, size=size, depends=depends
+    )
+
+
+def test_large_packages_lie_apart_and_python_never_does() -> None:
+    packages = [package("python", size=LARGE + 1), package("mkl", size=LARGE), package("zlib", size=LARGE - 1)]
+    groups = groups_of(packages)
+    assert list(groups) == ["conda mkl", "conda"]  # the last lies over the others
+    assert [one.name for one in groups["conda"]] == ["python", "zlib"]
+
+
+def test_so_many_layers_and_no_more() -> None:
+    packages = [package("python"), *(package(f"big-{number:02}", size=LARGE + number) for number in range(MOST + 3))]
+    groups = groups_of(packages)
+    assert len(groups) == MOST + 1
+    assert [one.name for one in groups["conda"]] == ["big-00", "big-01", "big-02", "python"]
+
+
+def test_what_python_needs() -> None:
+    packages = [
+        package("python", "libffi >=3", "__glibc >=2.17"),
+        package("libffi", "libc"),
+        package("libc"),
+        package("x"),
+    ]
+    assert [one.name for one in closure(packages[0], packages)] == ["libc", "libffi", "python"]
+
+
+def test_no_token_and_no_folder_of_this_machine_names_a_layer() -> None:
+    assert package("x").address == "https://host/channel/linux-64/x-1.0-0.conda"
+    local = package("x", url="file:///home/me/channel/linux-64/x-1.0-0.conda")
+    assert local.address == "file:///mnt/conda/linux-64/x-1.0-0.conda"
+    assert "me" not in json.dumps(local.inputs)
+
+
+def test_a_package_without_sha256_is_refused() -> None:
+    with pytest.raises(LayeringError, match=r"no sha256 for 'x' 1\.0"):
+        read_packages([{**vars(package("x")), "sha256": ""}])
+
+
+@pytest.mark.parametrize("build", ["0_73_pypy", "h1_2_cp313t"])
+def test_another_python_than_cpython_is_refused(build: str) -> None:
+    with pytest.raises(LayeringError, match="no ordinary CPython"):
+        _python([package("python", build=build)])
+    with pytest.raises(LayeringError, match="has no Python"):
+        _python([package("x")])
+
+
+def test_the_site_is_what_the_solver_sees() -> None:
+    found = virtual_packages(machine="aarch64", glibc="2.28", cuda="")
+    assert found == ["__archspec=1=aarch64", "__glibc=2.28=0", "__linux=0=0", "__unix=0=0"]
+    assert "__cuda=12.4=0" in virtual_packages(machine="x86_64", glibc="2.28", cuda="12.4")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "fix"),
+    [
+        ("SolverError", "nothing provides x", "loosen a version"),
+        ("InstallerError", "Caused by: hash mismatch when extracting http://h/x.conda to y", "lock again"),
+        ("InstallerError", "error sending request for url (http://h/x.conda)", "can be reached"),
+        ("GatewayError", "404 Not Found", "check the names"),
+    ],
+)
+def test_what_to_do_about_a_failure(kind: str, text: str, fix: str) -> None:
+    assert fix in _error(kind, text, what="no").fix
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/lib/python3.12/site-packages/my_dist-1.2.dist-info", ("my_dist", "1.2")),
+        ("/lib/python3.12/site-packages/my_dist-1.2-py3.12.egg-info", ("my_dist", "1.2")),
+        ("/lib/python3.12/site-packages/my_dist-1.2.dist-info/METADATA", None),
+        ("/share/my_dist-1.2.dist-info", None),
+    ],
+)
+def test_distributions_are_known_by_their_folders(path: str, found: tuple[str, str] | None) -> None:
+    match = DIST.fullmatch(path)
+    assert (match and (match[1], match[2])) == found
+    assert SCRIPT.fullmatch("/bin/.gdk-pixbuf-post-link.sh")[1] == "gdk-pixbuf"  # type: ignore[index]
+
+
+def test_a_package_taken_out_leaves_what_is_not_its_own(tmp_path: Path) -> None:
+    one = package("one")
+    for name in ("lib/one/a", "lib/b", "lib/other"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "conda-meta").mkdir()
+    record = tmp_path / "conda-meta" / "one-1.0-0.json"
+    record.write_text(json.dumps({"files": ["lib/one/a", "lib/b"]}))
+    take_out(one, tmp_path)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["conda-meta", "lib", "lib/other"]
+    with pytest.raises(LayeringError, match="is not the package that its channel says"):
+        take_out(one, tmp_path)
