@@ -86,19 +86,19 @@ def batch_script(
     purpose: str = "run",
     shape: str = "",
     script: str = "",
-    steps: bool = False,
+    ranks: bool = False,
 ) -> str:
     """A Slurm job of the plan folder, submitted from that folder; it leaves jobs/JOBID.json however it ends.
 
-    `lines` do the work, `script` is the path of the file in the plan folder; with `steps` the work is done by srun:
-    Slurm tells its tasks when the time limit is near.
+    `lines` do the work, `script` is the path of the file in the plan folder; with `ranks` the work is done by ranks
+    that are told by a file when the time limit is near (`run/watch.sh`).
     """
     head = ["#!/usr/bin/env bash", *batch_header(target, job, name=name), shell.comment(title)]
     submit = " ".join(["sbatch", *target.site.scheduler.submit, *account_hint(target), "SCRIPT"])
     head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail"]
     head += ['self=$(readlink -f -- "${BASH_SOURCE[0]}")', SUBMITTED]
     head += ['[ -f plan.json ] || { echo "submit this script from its plan folder" >&2; exit 2; }']
-    words = shell.command([purpose, shape, script, str(notice(job.minutes)), "srun" if steps else ""])
+    words = shell.command([purpose, shape, script, str(notice(job.minutes)), "ranks" if ranks else ""])
     head += [". ./record.sh", f'record_job "$self" {words} "$@"']
     return "\n".join([*head, *lines]) + "\n"
 

@@ -134,7 +134,7 @@ class Run:
 def told_to_stop() -> int:
     """SIGTERM where the job says by a file ($RECIPE_STOP) that its end is near, else 0.
 
-    A signal of Slurm's also reaches the process that mounts the image for an unprivileged runtime: the image is gone
+    A signal of Slurm's may also reach the process that mounts the image for an unprivileged runtime: the image is gone
     then, and a training dies before it can save.
     """
     path = os.environ.get("RECIPE_STOP")

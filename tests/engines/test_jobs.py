@@ -7,12 +7,12 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe_program import TORCH, Built, Room, program, report_of, run, stop, until_text
+from recipe_program import LIMIT, TORCH, Built, Room, processes, program, report_of, run, stop, until_text
 
 pytestmark = pytest.mark.engines
 
@@ -55,7 +55,7 @@ def queue() -> str:
 
 
 def until_running(job: str) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + LIMIT
     while run(["squeue", "--noheader", f"--jobs={job}", "--format=%T"]).out.strip() != "RUNNING":
         assert time.monotonic() < end, "the job does not start"
         time.sleep(0.2)
@@ -161,7 +161,7 @@ def test_a_wrong_account_does_not_wait_for_ever(bed: Room, tiny: Built, closed: 
 
 def until_said(folder: Path, job: str, text: str) -> None:
     """Wait for a text in the log of a job."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + LIMIT
     while not any(text in path.read_text(errors="replace") for path in folder.glob(f"*-{job}.log")):
         assert time.monotonic() < end, f"'{text}' did not come in time"
         time.sleep(0.1)
@@ -196,19 +196,101 @@ def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny
     assert (record_of(bed.folder / "x.run")["reason"], job in queue()) == ("cancelled", False)
 
 
-def test_the_time_limit_reaches_the_work(bed: Room, tiny: Built) -> None:
-    # By the file: a signal of Slurm's may end the mount of the image before the work can say a word.
+def near_the_limit(job: str) -> None:
+    """Move the time limit of a running job so near that it is told at once, with half a minute left."""
+    (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
+    minutes, seconds = map(int, clock.split(":"))
+    limit = minutes + (1 if seconds < 30 else 2)
+    run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"]).expect(0)
+
+
+def test_the_time_limit_reaches_work_that_looks_for_the_file(bed: Room, tiny: Built) -> None:
     work = ': >"$RECIPE_STOP.heeded"; echo begun; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
     (job,) = numbers(
         bed.recipe("run", "bed", tiny.image, "--submit", "--no-wait", "--", "sh", "-c", work).expect(0).err
     )
     until_running(job)
     until_said(bed.folder / "x.run", job, "begun")  # a signal before that would find no work to tell
-    run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"]).expect(0)
+    near_the_limit(job)
     done = bed.recipe("status", "x.run", "--follow").expect(143)
     assert "saved" in done.out
     assert "ran out of time" in done.err
     assert record_of(bed.folder / "x.run")["reason"] == "time limit"
+
+
+# A program that knows SIGTERM alone. Before it saves it reads more of the image, which has to be mounted still.
+TRAINING = """
+    import os, pathlib, signal, sys, time
+
+    def save(number, frame):
+        import json, sqlite3, xml.dom.minidom
+        size = sum(len(path.read_bytes()) for path in pathlib.Path("/usr/lib/python3.11").glob("*.py"))
+        pathlib.Path(f"saved-{os.environ['RANK']}").write_text(json.dumps([number, size > 1_000_000]))
+        if "--ignore" not in sys.argv:
+            sys.exit(5)
+
+    signal.signal(signal.SIGTERM, save)
+    print("begun", os.environ["RANK"], flush=True)
+    while True:
+        time.sleep(0.2)
+"""
+WRAPPER = """
+    python3 train.py
+    echo "rank $RANK left with $?"
+    exit 7
+"""
+
+
+def submit_training(bed: Room, tiny: Built, *words: str) -> str:
+    """Submit it on two ranks of each of two nodes; the job, when all of them train."""
+    bed.write("train.py", TRAINING)
+    bed.write("train.sh", WRAPPER)
+    done = bed.recipe("run", "bed", tiny.image, "--submit", "--nodes", "2", "--no-wait", "--", *words).expect(0)
+    (job,) = numbers(done.err)
+    for rank in range(4):
+        until_said(bed.folder / "x.run", job, f"begun {rank}")
+    return job
+
+
+def saved(bed: Room) -> list[list[int | bool] | None]:
+    """What each rank has saved: the signal, and whether the image was there."""
+    paths = [bed.folder / f"saved-{rank}" for rank in range(4)]
+    return [json.loads(path.read_text()) if path.exists() else None for path in paths]
+
+
+@pytest.mark.parametrize(("words", "code"), [(("python3", "train.py"), 5), (("sh", "train.sh"), 7)])
+def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
+    rooms: Callable[[str], Room], tiny: Built, words: tuple[str, ...], code: int
+) -> None:
+    bed = Room(rooms("near").folder / words[0])
+    bed.site("bed", SITE)
+    near_the_limit(submit_training(bed, tiny, *words))
+    done = bed.recipe("status", "x.run", "--follow").expect(code)
+    assert "ran out of time" in done.err
+    assert saved(bed) == [[signal.SIGTERM, True]] * 4
+    record = record_of(bed.folder / "x.run")
+    assert (record["reason"], record["exit_code"], record["ending"]) == ("time limit", code, False)
+    assert "Bus error" not in done.out
+    assert done.out.count("left with 5") == (4 if words[0] == "sh" else 0)  # the wrapper goes on after its program
+    until_gone(bed)
+
+
+def test_a_program_that_ignores_sigterm_is_killed_at_the_limit_and_the_record_is_whole(bed: Room, tiny: Built) -> None:
+    job = submit_training(bed, tiny, "python3", "train.py", "--ignore")
+    near_the_limit(job)
+    done = bed.recipe("status", "x.run", "--follow").expect(143)
+    assert "ran out of time" in done.err
+    assert saved(bed) == [[signal.SIGTERM, True]] * 4
+    assert (record_of(bed.folder / "x.run")["reason"], job in queue()) == ("time limit", False)
+    until_gone(bed)
+
+
+def until_gone(bed: Room) -> None:
+    """Wait until no process of a room is left: what watches over a rank looks every 2 s."""
+    end = time.monotonic() + 60
+    while left := processes(str(bed.folder)):
+        assert time.monotonic() < end, left
+        time.sleep(0.2)
 
 
 def test_a_full_disk_ends_the_command_and_its_record_is_whole(bed: Room, tiny: Built) -> None:

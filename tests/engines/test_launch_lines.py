@@ -6,12 +6,13 @@ Real are Slurm, Hydra, Lmod, Apptainer and torchrun; stand-ins are the module fi
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import engine
+from conftest import engine, needed
 from recipe_program import Built, Room
 from testbed import Job, Kit, Rank
 
@@ -106,10 +107,13 @@ def test_frontier_gives_each_rank_the_gpu_nearest_to_its_core(kit: Kits) -> None
     assert [rank.values("RANK", "WORLD_SIZE", "ROCR_VISIBLE_DEVICES") for rank in one.ranks] == [["0", "1", "0"]]
 
 
+@pytest.mark.parametrize("hydra", ["mpich", "intel"])
 @pytest.mark.parametrize(("hierarchy", "world"), [("FLAT", 8), ("COMPOSITE", 4)])
-def test_dawn_counts_stacks_or_cards(kit: Kits, hierarchy: str, world: int) -> None:
+def test_dawn_counts_stacks_or_cards(kit: Kits, hydra: str, hierarchy: str, world: int) -> None:
     dawn = kit("dawn-test")
     given = {} if hierarchy == "FLAT" else {"ZE_FLAT_DEVICE_HIERARCHY": hierarchy}
+    if hydra == "intel":
+        given["PATH"] = f"{needed('RECIPE_TEST_IMPI')}:{os.environ['PATH']}"
     # Slurm is asked for the two cores there are; Hydra starts the ranks that the script counts.
     options = ("--ntasks-per-node=2",)
     job = dawn.witness("run/nodes.sbatch", options=options, SLURM_CPU_BIND="cores", **given)

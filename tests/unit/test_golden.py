@@ -24,6 +24,7 @@ VERBATIM = {
     "engine.sh": "engine.sh",
     "record.sh": "record.sh",
     "run/suite.sh": "suite.sh",
+    "run/watch.sh": "watch.sh",
     "verify.py": "verify.py",
     "image/install.sh": "install.sh",
     "image/protect.py": "protect.py",

@@ -33,7 +33,11 @@ def run_files(target: Target) -> tuple[File, ...]:
             File(path="run/one.sh", text=here_script(target, ranks=False)),
             File(path="run/ranks.sh", text=here_script(target, ranks=True)),
         )
-    files += [File(path="run/job.sh", text=job_script(target)), File(path="run/rank.sh", text=rank_script(target))]
+    files += [
+        File(path="run/job.sh", text=job_script(target)),
+        File(path="run/rank.sh", text=rank_script(target)),
+        File(path="run/watch.sh", text=verbatim("watch.sh")),
+    ]
     for purpose in ("gpu", "node", "nodes"):
         job = target.site.scheduler.jobs.get(purpose)
         if job is not None:

@@ -24,6 +24,7 @@ def rank_script(target: Target) -> str:
         "# One task of a job: run by the launcher, not by hand.",
         "set -eu",
         ". run/container.sh",
+        ". run/watch.sh",
     ]
     ranks = RANK_VARIABLES.get(launch.launcher)
     if ranks is not None:
@@ -33,7 +34,7 @@ def rank_script(target: Target) -> str:
     if launch.node_local_dirs:
         folders = " ".join(shell.word(Expanding(folder)) for folder in launch.node_local_dirs)
         lines.append(f"mkdir -p {folders}")
-    lines += _one_process(target)
+    lines += [*_one_process(target), "watch_stop"]
     if launch.launcher == "srun-torchrun":
         lines += _torchrun_lines()
     else:
@@ -48,6 +49,7 @@ def _one_process(target: Target) -> list[str]:
         'if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then',
         f'    if [ "${task}" -ne 0 ]; then exit 0; fi',
         "    unset RANK WORLD_SIZE LOCAL_RANK",
+        "    watch_stop",
         '    exec_image "$@"',
         "fi",
     ]

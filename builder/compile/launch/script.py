@@ -46,5 +46,5 @@ def shape_script(target: Target, job: Job, *, purpose: Purpose, name: str = "", 
         lines=lines,
         shape=purpose,
         script=script or f"run/{purpose}.sbatch",
-        steps=target.site.launch.launcher in ("srun", "srun-torchrun"),
+        ranks=True,
     )

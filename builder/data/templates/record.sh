@@ -5,7 +5,7 @@
 
 # record_job SELF PURPOSE SHAPE SCRIPT NOTICE BY [ARGUMENT...]: returns in the child and never in the first run.
 # SELF is the job script as it runs, SCRIPT its path in the plan folder; SIGTERM comes NOTICE seconds before the limit;
-# BY is srun where that starts the work: Slurm then tells the tasks when they are asked to end.
+# BY is ranks where each of them looks for the file that tells it to end (run/watch.sh).
 record_job() {
     job_id=${SLURM_JOB_ID:-here-$$} job_notice=$5 job_by=$6 job_folder=jobs
     # A plan folder that cannot be written keeps its records with the results.
@@ -84,9 +84,10 @@ heed_stop() {
     if [ -n "${RECIPE_STOP:-}" ]; then mkdir -p "${RECIPE_STOP%/*}" && : >"$RECIPE_STOP.heeded" || true; fi
 }
 
-# tell_work: the time limit is near. What heeds the file is told by it and has half of the notice: a signal of Slurm's
-# also reaches the process that mounts the image for an unprivileged runtime, and what runs in the image dies of that.
-# Other work of srun's gets the signal from Slurm; false where the process group is still to be told.
+# tell_work: the time limit is near. What heeds the file is told by it and has half of the notice to end; then, and other
+# work at once, each rank's program gets SIGTERM from its watcher. Slurm's own signal is for where no file can be made: it
+# may also reach the process that mounts the image, and what runs in the image dies of that.
+# False where the process group is still to be told.
 tell_work() {
     local seconds=$((job_notice / 2))
     if [ -e "$RECIPE_STOP.heeded" ] && : >"$RECIPE_STOP"; then
@@ -97,7 +98,9 @@ tell_work() {
         done
         if ! kill -0 "$job_child" 2>/dev/null; then return 0; fi
     fi
-    [ "$job_by" = srun ] && scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
+    [ "$job_by" = ranks ] || return 1
+    { mkdir -p "${RECIPE_STOP%/*}" && : >"$RECIPE_STOP" && : >"$RECIPE_STOP.term"; } 2>/dev/null ||
+        scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
 }
 
 # job_state: prints Slurm's word for this job, the time left and the reason it gives; nothing where it does not answer.

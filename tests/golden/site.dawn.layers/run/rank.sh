@@ -2,6 +2,7 @@
 # One task of a job: run by the launcher, not by hand.
 set -eu
 . run/container.sh
+. run/watch.sh
 export RANK="${PMI_RANK}"
 export WORLD_SIZE="${PMI_SIZE}"
 export LOCAL_RANK="${MPI_LOCALRANKID}"
@@ -9,6 +10,8 @@ export LOCAL_RANK="${MPI_LOCALRANKID}"
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$PMI_RANK" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK
+    watch_stop
     exec_image "$@"
 fi
+watch_stop
 exec_image "$@"

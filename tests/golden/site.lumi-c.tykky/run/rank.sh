@@ -2,6 +2,7 @@
 # One task of a job: run by the launcher, not by hand.
 set -eu
 . run/container.sh
+. run/watch.sh
 export RANK="${SLURM_PROCID}"
 export WORLD_SIZE="${SLURM_NTASKS}"
 export LOCAL_RANK="${SLURM_LOCALID}"
@@ -9,6 +10,8 @@ export LOCAL_RANK="${SLURM_LOCALID}"
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK
+    watch_stop
     exec_image "$@"
 fi
+watch_stop
 exec_image "$@"

@@ -2,12 +2,15 @@
 # One task of a job: run by the launcher, not by hand.
 set -eu
 . run/container.sh
+. run/watch.sh
 # RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK
+    watch_stop
     exec_image "$@"
 fi
+watch_stop
 # RECIPE_RANKS: ranks of a node, set by the job script
 exec_image python3 -m torch.distributed.run \
     --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \
