@@ -112,6 +112,7 @@ test_environment() { # exports what the engine tests read; only what exists or r
     if [ -f "$STATE/base/debian-python.sif" ]; then export RECIPE_TEST_BASE_SIF=$STATE/base/debian-python.sif; fi
     if [ -f "$STATE/base/debian-python.tar" ]; then export RECIPE_TEST_BASE_TAR=$STATE/base/debian-python.tar; fi
     if [ -x "$STATE/venv-cotainr/bin/cotainr" ]; then export RECIPE_TEST_COTAINR=$STATE/venv-cotainr/bin/cotainr; fi
+    if [ -x "$STATE/venv-impi/bin/mpiexec" ]; then export RECIPE_TEST_IMPI=$STATE/venv-impi/bin; fi
     if [ -S "$STATE/docker/docker.sock" ]; then export DOCKER_HOST=unix://$STATE/docker/docker.sock; fi
     if [ -f "$STATE/registry/address" ]; then
         RECIPE_TEST_REGISTRY=$(cat "$STATE/registry/address")

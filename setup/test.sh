@@ -54,12 +54,12 @@ prepare_engines() {
     start docker
     start registry
     start slurm
-    "$CHECKOUT/setup/venv.sh" cotainr
+    "$CHECKOUT/setup/venv.sh" cotainr impi
     "$CHECKOUT/setup/base-image.sh" >/dev/null
     test_environment
     cd "$WORKTREE"
     local name
-    for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR}; do
+    for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
         [ -n "${!name:-}" ] || die 5 "the test environment lacks $name"
     done
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from recipe_program import LIMIT, TORCH, Built, Room, processes, program, report_of, run, stop, until_text
+from testbed import TRAINING, near_the_limit, saved
 
 pytestmark = pytest.mark.engines
 
@@ -196,14 +198,6 @@ def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny
     assert (record_of(bed.folder / "x.run")["reason"], job in queue()) == ("cancelled", False)
 
 
-def near_the_limit(job: str) -> None:
-    """Move the time limit of a running job so near that it is told at once, with half a minute left."""
-    (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
-    minutes, seconds = map(int, clock.split(":"))
-    limit = minutes + (1 if seconds < 30 else 2)
-    run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"]).expect(0)
-
-
 def test_the_time_limit_reaches_work_that_looks_for_the_file(bed: Room, tiny: Built) -> None:
     work = ': >"$RECIPE_STOP.heeded"; echo begun; until [ -e "$RECIPE_STOP" ]; do sleep 0.2; done; echo saved; exit 143'
     (job,) = numbers(
@@ -218,24 +212,8 @@ def test_the_time_limit_reaches_work_that_looks_for_the_file(bed: Room, tiny: Bu
     assert record_of(bed.folder / "x.run")["reason"] == "time limit"
 
 
-# A program that knows SIGTERM alone. Before it saves it reads more of the image, which has to be mounted still.
-TRAINING = """
-    import os, pathlib, signal, sys, time
-
-    def save(number, frame):
-        import json, sqlite3, xml.dom.minidom
-        size = sum(len(path.read_bytes()) for path in pathlib.Path("/usr/lib/python3.11").glob("*.py"))
-        pathlib.Path(f"saved-{os.environ['RANK']}").write_text(json.dumps([number, size > 1_000_000]))
-        if "--ignore" not in sys.argv:
-            sys.exit(5)
-
-    signal.signal(signal.SIGTERM, save)
-    print("begun", os.environ["RANK"], flush=True)
-    while True:
-        time.sleep(0.2)
-"""
 WRAPPER = """
-    python3 train.py
+    python3 training.py
     echo "rank $RANK left with $?"
     exit 7
 """
@@ -243,7 +221,7 @@ WRAPPER = """
 
 def submit_training(bed: Room, tiny: Built, *words: str) -> str:
     """Submit it on two ranks of each of two nodes; the job, when all of them train."""
-    bed.write("train.py", TRAINING)
+    shutil.copy(TRAINING, bed.folder)
     bed.write("train.sh", WRAPPER)
     done = bed.recipe("run", "bed", tiny.image, "--submit", "--nodes", "2", "--no-wait", "--", *words).expect(0)
     (job,) = numbers(done.err)
@@ -252,13 +230,7 @@ def submit_training(bed: Room, tiny: Built, *words: str) -> str:
     return job
 
 
-def saved(bed: Room) -> list[list[int | bool] | None]:
-    """What each rank has saved: the signal, and whether the image was there."""
-    paths = [bed.folder / f"saved-{rank}" for rank in range(4)]
-    return [json.loads(path.read_text()) if path.exists() else None for path in paths]
-
-
-@pytest.mark.parametrize(("words", "code"), [(("python3", "train.py"), 5), (("sh", "train.sh"), 7)])
+@pytest.mark.parametrize(("words", "code"), [(("python3", "training.py"), 5), (("sh", "train.sh"), 7)])
 def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
     rooms: Callable[[str], Room], tiny: Built, words: tuple[str, ...], code: int
 ) -> None:
@@ -267,7 +239,7 @@ def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
     near_the_limit(submit_training(bed, tiny, *words))
     done = bed.recipe("status", "x.run", "--follow").expect(code)
     assert "ran out of time" in done.err
-    assert saved(bed) == [[signal.SIGTERM, True]] * 4
+    assert saved(bed.folder) == [[signal.SIGTERM, True]] * 4
     record = record_of(bed.folder / "x.run")
     assert (record["reason"], record["exit_code"], record["ending"]) == ("time limit", code, False)
     assert "Bus error" not in done.out
@@ -276,11 +248,11 @@ def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
 
 
 def test_a_program_that_ignores_sigterm_is_killed_at_the_limit_and_the_record_is_whole(bed: Room, tiny: Built) -> None:
-    job = submit_training(bed, tiny, "python3", "train.py", "--ignore")
+    job = submit_training(bed, tiny, "python3", "training.py", "--ignore")
     near_the_limit(job)
     done = bed.recipe("status", "x.run", "--follow").expect(143)
     assert "ran out of time" in done.err
-    assert saved(bed) == [[signal.SIGTERM, True]] * 4
+    assert saved(bed.folder) == [[signal.SIGTERM, True]] * 4
     assert (record_of(bed.folder / "x.run")["reason"], job in queue()) == ("time limit", False)
     until_gone(bed)
 

@@ -1,6 +1,7 @@
 """The launch lines of every site, run for real on two nodes: what each rank sees is what the site prescribes.
 
-Real are Slurm, Hydra, Lmod, Apptainer and torchrun; stand-ins are the module files and the GPUs (two device files).
+Real are Slurm, Hydra (MPICH's and Intel's), Lmod, Apptainer and torchrun; stand-ins are the module files and the GPUs
+(two device files).
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import engine, needed
 from recipe_program import Built, Room
-from testbed import Job, Kit, Rank
+from testbed import TRAINING, Job, Kit, Rank, near_the_limit, saved
 
 pytestmark = pytest.mark.engines
 
@@ -121,7 +124,9 @@ def test_dawn_counts_stacks_or_cards(kit: Kits, hydra: str, hierarchy: str, worl
     assert [rank.values("RANK", "LOCAL_RANK", "WORLD_SIZE") for rank in job.ranks] == [
         [str(number), str(number % each), str(world)] for number in range(world)
     ]
-    assert [rank.cores for rank in job.ranks] == [[0, 1]] * world  # nothing is pinned
+    # Nothing is pinned by us; Intel's Hydra gives each rank its share of the node, round and round.
+    pinned = [[number % each % 2] for number in range(world)]
+    assert [rank.cores for rank in job.ranks] == (pinned if hydra == "intel" else [[0, 1]] * world)
     in_every_rank(
         job,
         ZE_FLAT_DEVICE_HIERARCHY=hierarchy,
@@ -145,6 +150,23 @@ def test_dawn_counts_stacks_or_cards(kit: Kits, hydra: str, hierarchy: str, worl
     for rank in job.ranks:
         assert rank.environment["LOADEDMODULES"] == "rhel9/default-dawn:intel-oneapi-ccl/2021.15.0"
         assert rank.environment["LD_LIBRARY_PATH"].startswith("/usr/lib64/libibverbs:/usr/lib64:")
+
+
+def test_a_program_under_hydra_saves_near_the_time_limit(kit: Kits) -> None:
+    """Slurm's signal would reach the launcher, which would end its ranks: each rank's watcher tells the program."""
+    dawn = kit("dawn-test")
+    shutil.copy(TRAINING, dawn.folder)
+    path = f"{needed('RECIPE_TEST_IMPI')}:{os.environ['PATH']}"
+    number = dawn.submit(
+        "run/nodes.sbatch", "python3", "training.py", options=("--ntasks-per-node=2",), PATH=path,
+        ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE",
+    )  # fmt: skip
+    for rank in range(4):
+        dawn.until_said(number, f"begun {rank}")
+    near_the_limit(str(number))
+    record = dawn.ended(number)
+    assert (record["reason"], record["ending"]) == ("time limit", False)
+    assert saved(dawn.folder) == [[signal.SIGTERM, True]] * 4
 
 
 def test_marenostrum_starts_torchrun_once_a_node(room: Room, digits: Built) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,6 @@ def until_trained(kit: Kit, *, samples: int) -> dict[str, Any]:
     raise AssertionError("no training within 180 s")
 
 
-def ended(kit: Kit, number: int) -> Mapping[str, Any]:
-    """The last record of a job: one that is signalled writes one at once."""
-    end = time.monotonic() + 120
-    while str(number) in run(["squeue", "--noheader", "--format=%i"]).expect(0).out.split():
-        assert time.monotonic() < end, "the job does not end"
-        time.sleep(0.2)
-    return kit.record(number)
-
-
 def test_a_training_is_saved_at_the_time_limit_and_goes_on_in_the_next_job(room: Room, digits: Built) -> None:
     """A process of the task mounts the image: a signal of Slurm's would end that before the training could save."""
     kit = Kit(room, "cpu-test", digits.image)
@@ -106,7 +97,7 @@ def test_a_training_is_saved_at_the_time_limit_and_goes_on_in_the_next_job(room:
     number = kit.submit("run/node.sbatch")
     until_trained(kit, samples=1)
     run(["scontrol", "update", f"JobId={number}", "TimeLimit=1"]).expect(0)
-    record = ended(kit, number)
+    record = kit.ended(number)
     result = json.loads((kit.folder / "results" / "node" / "ddp.json").read_text())
     assert (record["reason"], record["exit_code"]) == ("time limit", 143)
     assert "ended by SIGTERM after step" in result["error"]
@@ -117,4 +108,4 @@ def test_a_training_is_saved_at_the_time_limit_and_goes_on_in_the_next_job(room:
     found = until_trained(kit, samples=1)
     assert (found["resumed_from_epoch"], found["training"]["resumed_step"]) > (0, 0)
     run(["scancel", str(number)]).expect(0)
-    assert ended(kit, number)["reason"] == "cancelled"
+    assert kit.ended(number)["reason"] == "cancelled"

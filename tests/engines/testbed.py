@@ -19,6 +19,7 @@ from builder.model.target import Context
 
 HERE = Path(__file__).parent
 MODULES = HERE / "stand_ins" / "module-stand-ins"
+TRAINING = HERE / "training.py"
 LIMIT = 420.0  # seconds for a job on a busy machine, with its time in the queue
 
 # Two nodes of two cores and two GPUs, partition "test": sizes and names are the test machine's, all else is the site's.
@@ -176,5 +177,34 @@ class Kit:
             time.sleep(0.1)
         return dict(json.loads(path.read_text()))
 
+    def ended(self, number: int) -> Mapping[str, Any]:
+        """The last record of a job: one that is signalled writes one at once."""
+        end = time.monotonic() + LIMIT
+        while str(number) in run(["squeue", "--noheader", "--format=%i"]).expect(0).out.split():
+            assert time.monotonic() < end, "the job does not end"
+            time.sleep(0.2)
+        return self.record(number)
+
+    def until_said(self, number: int, text: str) -> None:
+        """Wait for a text in the log of a job."""
+        end = time.monotonic() + LIMIT
+        while not any(text in path.read_text(errors="replace") for path in self.folder.glob(f"*-{number}.log")):
+            assert time.monotonic() < end, f"'{text}' did not come in time\n{self._logs()}"
+            time.sleep(0.1)
+
     def _logs(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("*.log"))
+
+
+def near_the_limit(job: str) -> None:
+    """Move the time limit of a running job so near that it is told at once, with half a minute left."""
+    (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
+    minutes, seconds = map(int, clock.split(":"))
+    limit = minutes + (1 if seconds < 30 else 2)
+    run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"]).expect(0)
+
+
+def saved(folder: Path) -> list[list[int | bool] | None]:
+    """What each of four ranks of the training has saved: the signal, and whether the image was there."""
+    paths = [folder / f"saved-{rank}" for rank in range(4)]
+    return [json.loads(path.read_text()) if path.exists() else None for path in paths]

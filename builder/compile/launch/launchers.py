@@ -44,6 +44,8 @@ def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     before = [
         "# Hydra starts one process a node by srun, which would bind it, and all ranks with it, to the cores of one.",
         "export SLURM_CPU_BIND=none",
+        "# In a job Intel's own mpirun says the same; its mpiexec would take ssh.",
+        "export I_MPI_HYDRA_BOOTSTRAP=${I_MPI_HYDRA_BOOTSTRAP:-slurm}",
         'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)',
         *_devices(target, job),
     ]
