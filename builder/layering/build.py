@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from . import bytecode, stage
+from . import stage
 from .assemble import Layer, assemble
 from .base import BaseFacts, learn, listed
 from .conda import CondaEnvironment
@@ -20,13 +18,13 @@ from .content import METADATA, inspected, metadata, own_files, tree_digest
 from .failure import AlteredError, LayeringError, say
 from .fetch import base_image
 from .inside import Containers, whiteouts
-from .pack import Packer, find_packer, processors
-from .programs import needed_program
+from .pack import Packer, find_packer
 from .proof import prove
-from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
+from .resolve import settings
 from .sif import SifError, read_sif
 from .spec import Spec
 from .store import Entry, Store, key_of, limit_bytes
+from .wheels import install
 
 FORMAT = 1  # of what is in a layer; another number makes all of them anew
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
@@ -51,7 +49,6 @@ class Builder:
     packages: list[str] = field(default_factory=list)
     client: CondaClient | None = None
     conda: CondaEnvironment | None = None
-    _number: int = 0
 
     def build(self, target: Path) -> None:
         """Make the image; raises LayeringError and OSError."""
@@ -67,7 +64,7 @@ class Builder:
             self.inside("system", parts=("system",), files=("system.txt",))
         if self.client:
             self.link(self.client)
-        self.install()
+        install(self)
         if (self.spec.folder / "root").is_dir():
             self.add("files", [tree_digest(self.spec.folder / "root")], self.own(own_files), keep_modes=True)
         if self.spec.text("run.sh"):
@@ -162,143 +159,6 @@ class Builder:
             say(f"run their own scripts: {', '.join(self.conda.scripts)}")
             self.inside("conda-scripts", parts=("links",), files=())
 
-    def install(self) -> None:
-        """The recipe's packages of pip: wheels on this machine, the rest inside the image."""
-        spec, facts = self.spec, self.facts
-        wanted = [name for name in REQUIREMENTS if spec.text(name)]
-        if self.conda and not wanted:
-            return
-        parts = ("torch", "packages") if self.conda else ("python", "torch", "packages")
-        if spec.place == "base" or not facts.minor:
-            if wanted:
-                self.inside("packages", parts=parts, files=PACKAGES)
-            return
-        if spec.python and spec.python != facts.minor:
-            message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
-            raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
-        uv = needed_program("uv", fix="install it (`pip install uv`), or build with --backend apptainer")
-        resolver = Resolver(
-            uv=uv,
-            minor=facts.minor,
-            platform=platform_of(facts.machine, facts.glibc),
-            work=self.work,
-            environment=settings(self.environment, cache=self.cache),
-            provided=self.conda.provided if self.conda else {},
-        )
-        started = clock.monotonic()
-        groups, sources = resolve(spec.folder, resolver) if wanted else ((), False)
-        say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
-        self.packages += stage.names_of(groups)
-        before = len(self.layers)
-        try:
-            self.unpack(groups, resolver, last=not sources)
-        except NeedsSourcesError as reason:
-            say(f"{reason}: the packages are installed inside the base image")
-            del self.layers[before:]
-            sources = True
-        if sources:
-            self.inside("packages", parts=parts, files=PACKAGES)
-
-    def unpack(self, groups: Sequence[Group], resolver: Resolver, *, last: bool) -> None:
-        """Layers of wheels, side by side; the environment's own files go with the light ones."""
-        compiler = self.compiler(resolver)
-        rows = [group for group in groups if group.title != "packages"]
-        light = [group for group in groups if group.title == "packages"]
-        prefix = self.facts.real(stage.PREFIX)
-
-        def heavy(group: Group) -> Layer:
-            def fill(tree: Path) -> None:
-                self.fill(group, tree / prefix.lstrip("/"), resolver, compiler)
-
-            return self.made(group.title, self.inputs([group], compiler, prefix), fill)
-
-        def rest() -> Layer:
-            def fill(tree: Path) -> None:
-                place = tree / prefix.lstrip("/")
-                place.mkdir(parents=True)
-                for group in light:
-                    self.fill(group, place, resolver, compiler, kept=True)
-                if self.conda is None:
-                    stage.environment_files(
-                        place, python=self.facts.python, minor=self.facts.minor, system_packages=False
-                    )
-
-            return self.made("packages", [*self.inputs(light, compiler, prefix), self.facts.python], fill)
-
-        jobs: list[Callable[[], Layer]] = [(lambda group=group: heavy(group)) for group in rows]  # type: ignore[misc]
-        if last and (light or self.conda is None):
-            jobs.append(rest)
-        with ThreadPoolExecutor(max_workers=max(len(jobs), 1)) as pool:
-            self.layers += list(pool.map(lambda job: job(), jobs))
-
-    def compiler(self, resolver: Resolver) -> bytecode.Compiler:
-        """A Python like the image's."""
-        if self.conda:
-            return self.conda.compiler
-        return bytecode.find_compiler(
-            self.facts.minor,
-            uv=resolver.uv,
-            runtime=self.containers.runtime,
-            base=self.base,
-            python=self.facts.python,
-        )
-
-    def inputs(self, groups: Sequence[Group], compiler: bytecode.Compiler, prefix: str) -> list[object]:
-        """What decides a layer of wheels."""
-        pins = [pin.inputs for group in groups for pin in group.pins]
-        return [self.facts.minor, self.facts.machine, self.facts.glibc, prefix, compiler.inputs, pins]
-
-    def fill(
-        self, group: Group, tree: Path, resolver: Resolver, compiler: bytecode.Compiler, *, kept: bool = False
-    ) -> None:
-        """Unpack and compile a group; with `kept` what was compiled is kept by wheel for the next time."""
-        self._number += 1
-        place = tree if not tree.exists() else resolver.work / f"stage-{self._number}"
-        site = stage.install(group, place, resolver=resolver, minor=self.facts.minor, number=f"pins-{self._number}")
-        if kept:
-            self.compile_kept(group, place, site, compiler)
-        else:
-            compiler.compile(place, bytecode.sources(place, below="lib"), prefix=stage.PREFIX, workers=processors())
-        if place != tree:
-            _merge(place, tree)
-
-    def compile_kept(self, group: Group, tree: Path, site: Path, compiler: bytecode.Compiler) -> None:
-        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is put back."""
-        files = stage.owners(site, tree)
-        missing: dict[str, tuple[str, list[str]]] = {}
-        for pin in group.pins:
-            paths = [path for path in files.get(pin.name, []) if "tests" not in path.split("/")]
-            if not paths:
-                continue
-            key = key_of([FORMAT, compiler.inputs, stage.PREFIX, pin.inputs])
-            entry = self.store.look("compiled", key)
-            if entry is not None and self.store.intact(entry):
-                bytecode.restore(entry.path, tree)
-            else:
-                missing[key] = (f"{pin.name} {pin.version}", paths)
-        compiler.compile(
-            tree,
-            sorted({path for _, paths in missing.values() for path in paths}),
-            prefix=stage.PREFIX,
-            workers=processors(),
-        )
-        for key, (title, paths) in missing.items():
-            made = [bytecode.compiled_path(path, compiler.tag) for path in paths]
-            self.store.get("compiled", key, title=title, make=lambda path, made=made: bytecode.save(tree, made, path))  # type: ignore[misc]
-
-
-REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
-PACKAGES = (
-    *REQUIREMENTS,
-    "constraints.txt",
-    "compiled.txt",
-    "tools.txt",
-    "lock",
-    "protected.txt",
-    "protect.py",
-    "python-version",
-)
-
 
 def build(
     spec: Spec, target: Path, *, runtime: str, binds: Sequence[str], cache: Path, environment: Mapping[str, str]
@@ -353,12 +213,3 @@ def _report(builder: Builder, target: Path) -> None:
         "packages": builder.packages,
     }
     target.with_name("made-of.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-def _merge(source: Path, target: Path) -> None:
-    """Move the files of one folder into another that may have the same folders."""
-    for root, folders, names in os.walk(source):
-        place = target / os.path.relpath(root, source)
-        place.mkdir(parents=True, exist_ok=True)
-        for name in [*names, *[name for name in folders if Path(root, name).is_symlink()]]:
-            Path(root, name).replace(place / name)

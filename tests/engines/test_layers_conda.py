@@ -11,8 +11,8 @@ from pathlib import Path
 import compiled_channel
 import pytest
 from compiled_channel import MINOR, Tiny, write_channel, write_package
-from lock_room import LockRoom, served
-from recipe_program import Done, Room, inside, run
+from lock_room import PASSWORD, USER, LockRoom, served
+from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
@@ -217,6 +217,41 @@ def test_a_swapped_package_of_a_folder_is_refused(
     make(room, base_sif, "--locked", UV_DEFAULT_INDEX=index).expect(5)
     assert not (room.folder / "x.sif").exists()
     assert not room.left_behind()
+
+
+def test_two_builds_at_once_from_nothing(place: Callable[[str], LockRoom], demo: LockRoom, base_sif: Path) -> None:
+    """They share every cache, and none of them has anything yet."""
+    room = place("at-once")
+    for name in ("demo.yml", "demo.lock.yml"):
+        shutil.copy(demo.folder / name, room.folder)
+    shutil.copytree(demo.folder / "demo.lock", room.folder / "demo.lock")
+    words = ("build", "local", room.folder / "demo.yml", "--base", base_sif, "--locked", "--no-smoke", "-o")
+    started = [room.start(*words, room.folder / f"{name}.sif") for name in ("one", "two", "three")]
+    said = [process.communicate(timeout=LIMIT)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], said
+    right = sha256_of(demo.folder / "x.sif")
+    assert [sha256_of(room.folder / f"{name}.sif") for name in ("one", "two", "three")] == [right] * 3
+
+
+def test_a_private_channel_and_its_password(
+    place: Callable[[str], LockRoom], channel: Path, base_sif: Path, tmp_path: Path
+) -> None:
+    room = place("private")
+    with served(channel.parent, password=PASSWORD) as address:
+        write(room, f"{address}/{channel.name}")
+        refused = make(room, base_sif).expect(5)
+        netrc = tmp_path / "netrc"
+        netrc.write_text(f"machine {address[7:].partition(':')[0]} login {USER} password {PASSWORD}\n")
+        netrc.chmod(0o600)
+        done = make(room, base_sif, NETRC=str(netrc)).expect(0)
+        # By an alias too, for a channel that is only a name.
+        write(room, channel.name)
+        alias = address.replace("//", f"//{USER}:{PASSWORD}@")
+        fresh = {"RECIPE_CACHE_DIR": str(room.folder / "fresh"), "CONDA_CHANNEL_ALIAS": alias}
+        named = make(room, base_sif, "--force", **fresh).expect(0)
+    assert inside(room.folder / "x.sif", "greet") == "hello from /opt/env\n"
+    assert PASSWORD not in "".join(one.out + one.err for one in (refused, done, named))
+    assert not [path for path in room.folder.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
 
 
 def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_sif: Path) -> None:
