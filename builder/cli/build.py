@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ from builder.model.report import Report
     "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
 )
 @click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
+@click.option("--verify", is_flag=True, help="Build a second time and compare: exit code 8 where a byte differs.")
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
@@ -66,6 +68,7 @@ def command(
     tmpdir: Path | None,
     accept_licenses: bool,
     sign: bool,
+    verify: bool,
     jobs: int | None,
     here: bool,
     nodes: int | None,
@@ -85,11 +88,9 @@ def command(
     environment = dict(os.environ)
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
-    wanted = Wanted(
-        asked=Asked.take(options, account=options["account"], shape=(nodes, gpus)),
-        options=Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign),
-        here=here,
-    )
+    how = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke)
+    asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
+    wanted = Wanted(asked=asked, options=replace(how, sign=sign, verify=verify), here=here)
     context, shape = context_of(**options), (nodes, gpus)
     if not named.single:
         from builder.cli.several import Shown, build_several, plan_several
@@ -146,9 +147,21 @@ def verdict(report: Report) -> str:
     if report.status == "smoke-failed":
         disproved = any(finding.code in PROOF for finding in report.findings)
         word = "the image is not what was planned" if disproved else "the smoke test failed"
+    if report.verified:
+        lines.append(again(report))
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
     return "\n".join(lines)
+
+
+def again(report: Report) -> str:
+    """What a second build gave, in a line."""
+    found = report.verified
+    if found.get("same"):
+        return f"the same bytes: a second build gave the same image, sha256 {found.get('sha256')}"
+    count = found.get("count")
+    what = f"{count} difference{'' if count == 1 else 's'}" if count else found.get("error")
+    return f"NOT the same bytes: {what}"
 
 
 def _passed(report: Report, name: str) -> bool:

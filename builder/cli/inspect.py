@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import click
 from builder import __version__
 from builder.cli.show import columns
 from builder.compile.sbom import sbom as bill
+from builder.execute.contents.claims import Claim, check_claims
 from builder.execute.contents.image import read_contents
 from builder.execute.tree import write_whole
 from builder.model.contents import Contents, Kind, Package, TorchBuild
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, DifferentError, Finding, Place
 
 SCHEMA = 1
 WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
@@ -27,17 +29,44 @@ WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debia
 @click.argument("image", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
 @click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
+@click.option("--verify", is_flag=True, help="Hold IMAGE against what is said of it: exit code 8 where that is not so.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
-def command(image: Path, as_json: bool, sbom: Path | None, everything: bool) -> None:
+def command(image: Path, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
     """Say what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
 
     IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
     """
+    if verify:
+        show_claims(image, check_claims(image, environment=os.environ), as_json=as_json)
+        return
     contents = read_contents(image, environment=os.environ)
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         click.echo(f"SBOM: {sbom}", err=True)
     click.echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
+
+
+def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
+    """A line for each thing that is said of an image; raises DifferentError where one of them is not so."""
+    bad = [claim for claim in claims if claim.verdict == "BAD"]
+    if as_json:
+        rows = [dataclasses.asdict(claim) for claim in claims]
+        click.echo(
+            json.dumps(
+                {"schema": SCHEMA, "image": image.name, "ok": bool(claims) and not bad, "claims": rows}, indent=1
+            )
+        )
+    elif claims:
+        click.echo(columns([(claim.verdict, claim.what) for claim in claims]))
+    if bad:
+        message = f"'{image}' is not what is said of it: {bad[0].what}"
+        fix = "build it again, or get the image and its papers from the same place"
+    elif not claims:
+        message = f"nothing in or beside '{image}' says what it should be"
+        fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build beside it"
+    else:
+        return
+    raise DifferentError(Finding(code="claims", message=message, at=Place(file=str(image)), fix=fix))
 
 
 def _write(output: Path, text: str) -> None:

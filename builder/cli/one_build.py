@@ -9,8 +9,9 @@ from pathlib import Path
 from builder.cli.batch import Asked, Submission, check_site, to_verdict
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
+from builder.execute.again import check_comparable
 from builder.execute.current import current_report
-from builder.execute.executor import choose_steps, execute, raise_for
+from builder.execute.executor import choose_steps, execute, raise_for, verify
 from builder.execute.folder import write_plan
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
@@ -18,6 +19,7 @@ from builder.execute.names import plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
+from builder.execute.report_file import read_report
 from builder.execute.sign import find_signer, is_signed
 from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Plan
@@ -83,6 +85,8 @@ def carry_out(
     """
     _check_place(build, wanted=wanted)
     if not _prepare(build, options=wanted.options, tell=tell):
+        if wanted.options.verify:
+            _verify(build, wanted=wanted, progress=progress, show=show)
         return True
     if wanted.asked.submit:
         what = Submission(
@@ -96,8 +100,22 @@ def carry_out(
     return True
 
 
+def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Callable[[Report], None]) -> None:
+    """Build again an image that is there already."""
+    known = read_report(build.folder)
+    if known is None:
+        return
+    report = verify(
+        build.plan, folder=build.folder, output=build.image, report=known, options=wanted.options, progress=progress
+    )
+    show(report)
+    raise_for(report)
+
+
 def _check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
+    if wanted.options.verify:
+        check_comparable(build.plan)
     if not wanted.asked.submit:
         check_here(build.site, here=wanted.here, what="a build")
         return
@@ -105,6 +123,10 @@ def _check_place(build: ImageBuild, *, wanted: Wanted) -> None:
         message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
+    if wanted.options.verify:
+        message = "--verify with --submit: the second build is made where the first one was, and that is a job"
+        fix = "leave out --verify, and build again with it in a job of your own"
+        raise ConfigError(Finding(code="verify-job", message=message, fix=fix))
     check_site(build.site, asked=wanted.asked)
     lead = [step.name for step in choose_steps(build.plan, wanted.options)[1][:1] if not step.batch]
     if lead:
@@ -118,7 +140,8 @@ def _prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]
     if not (options.force or options.start):
         done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
         if done is not None and (not options.sign or is_signed(image)):
-            tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
+            if not options.verify:
+                tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
             return False
     if options.sign:
         find_signer(plan, environment=options.environment)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.layering.store import Entry, Store, cache_folder, limit_bytes
+from builder.layering.store import STORE, Entry, Store, cache_folder, limit_bytes
 from builder.model.finding import Finding, Place, ToolError
 
 
@@ -20,6 +20,11 @@ class Cached:
     size: int
     used: float
     file: str
+
+
+def cache_of(environment: Mapping[str, str]) -> tuple[Path, str]:
+    """The folder of all that builds keep, and the name in it of what is no download."""
+    return cache_folder(environment), STORE
 
 
 def open_cache(environment: Mapping[str, str]) -> Store:

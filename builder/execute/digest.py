@@ -6,9 +6,9 @@ import threading
 from io import FileIO
 from pathlib import Path
 
-from builder.layering.digest import sha256_of, sha256_of_open
+from builder.layering.digest import sha256_of, sha256_of_open, sha256_of_part
 
-__all__ = ["Digest", "sha256_of"]
+__all__ = ["Digest", "sha256_of", "sha256_of_part"]
 
 
 class Digest:

@@ -6,9 +6,10 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.execute.again import CODE, Verified, again_steps, build_again
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
 from builder.execute.mask import Mask
@@ -21,7 +22,7 @@ from builder.execute.report_file import write_report
 from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
 from builder.execute.sign import Signer, find_signer
-from builder.model.finding import ConfigError, Finding, Place, SmokeError, StepError, did_you_mean
+from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
 
@@ -44,7 +45,29 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
         signer = find_signer(plan, environment=options.environment) if options.sign else None
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
         with _prepared(work, signals=signals, signer=signer) as run:
-            return _carry_out(run, steps)
+            return _carry_out(run, steps, again=options.verify)
+
+
+def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: Options, progress: Progress) -> Report:
+    """Build again what has been built, and compare; the report is that of the image with the answer in it.
+
+    Raises ConfigError, ToolError and Interrupted as `execute`.
+    """
+    folder, output = folder.resolve(), output.resolve()
+    signals, steps = Signals(), again_steps(plan)
+    with signals.caught(), hold(folder):
+        work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
+        with _prepared(work, signals=signals) as run:
+            progress.begin(title=f"{plan.target}: {output}", total=len(steps))
+            try:
+                run.image = output
+                _build_again(run)
+            finally:
+                progress.end()
+        findings = (*(one for one in report.findings if one.code != CODE), *run.findings)
+        report = replace(report, verified=run.verified, findings=findings)
+        write_report(report, folder)
+        return report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +131,13 @@ def _prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> 
 
 
 def raise_for(report: Report) -> None:
-    """Raise StepError or SmokeError with the report's findings when it has failed."""
+    """Raise StepError, SmokeError or DifferentError with the report's findings when it has failed."""
     if report.status == "failed":
         raise StepError(*report.findings)
     if report.status == "smoke-failed":
         raise SmokeError(*report.findings)
+    if any(finding.code == CODE for finding in report.findings):
+        raise DifferentError(*report.findings)
 
 
 def choose_steps(plan: Plan, options: Options) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -167,12 +192,30 @@ def _tmpdir(plan: Plan, options: Options) -> Path:
     return site
 
 
-def _carry_out(run: Run, steps: Sequence[Step]) -> Report:
+def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
-    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(steps))
+    total = len(steps) + (len(again_steps(run.plan)) if again else 0)
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
     with _reported(run, started=started):
         run.go(steps)
+        if again and run.status == "passed":
+            _build_again(run)
     return _write(run, time.monotonic() - started)
+
+
+def _build_again(run: Run) -> None:
+    """Note what a second build gave; the image stays, whatever it was."""
+    if run.image is None or not isinstance(run.carrier, Here):
+        return
+    try:
+        seen = build_again(run, run.carrier, image=run.image)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
+        seen = Verified(answer={"same": False, "error": reason}, fault=Finding(code=CODE, message=message, fix=fix))
+    run.verified = seen.answer
+    if seen.fault is not None:
+        run.findings.append(seen.fault)
 
 
 @contextmanager

@@ -159,6 +159,17 @@ def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, time
         if len(kept) > limit:
             raise OverflowError
 
+    ended = stream_output(argv, env=env, receive=receive, timeout=timeout)
+    return bytes(kept) if ended and len(kept) <= limit else None
+
+
+def stream_output(
+    argv: Sequence[str], *, env: Mapping[str, str], receive: Callable[[bytes], None], timeout: float
+) -> bool:
+    """Give what a program writes to its output to `receive` as it comes; False where the program fails.
+
+    `receive` ends it by OverflowError. Never raises.
+    """
     child = _Child(argv, cwd=Path("/"), env=env, receive=receive, errors=subprocess.DEVNULL)
     in_time = False
     try:
@@ -167,7 +178,7 @@ def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, time
             in_time = child.follow(timeout=timeout, on_tick=lambda: None)
     finally:
         child.stop(0.5)
-    return bytes(kept) if in_time and not child.exit_code and len(kept) <= limit else None
+    return in_time and not child.exit_code
 
 
 def which(program: str, *, env: Mapping[str, str]) -> Path | None:

@@ -65,6 +65,7 @@ class Run:
     smoke: dict[str, Any] = field(default_factory=dict)
     proof: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    verified: Mapping[str, Any] = field(default_factory=dict)
     sbom: str = ""
     went_before: Lead = field(default_factory=Lead)
     _inside: Inside | None = None
@@ -119,7 +120,8 @@ class Run:
         if self._under_way is not None:
             step, started = self._under_way
             self._ends(step, started=started, status="interrupted", exit_code=stop.exit_code)
-        self.status = "interrupted"
+        if self.status != "passed":  # the image is in its place: only the second build was stopped
+            self.status = "interrupted"
         fix = "start it again; --from STEP uses what the finished steps have left"
         self.findings.append(Finding(code="interrupted", message=f"the build was stopped by {stop}", fix=fix))
 
@@ -140,6 +142,7 @@ class Run:
             smoke=self.smoke,
             findings=tuple(self.findings),
             proof=self.proof,
+            verified=self.verified,
             base=self.plan.base,
             vendor=self.plan.vendor,
             tool=self.plan.tool,

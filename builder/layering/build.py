@@ -76,7 +76,10 @@ class Builder:
             [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]],
             self.own(metadata),
         )
-        assemble(self.base, self.layers, target, time=self.time, metadata=inspected(spec=self.spec, facts=self.facts))
+        named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
+        assemble(
+            self.base, self.layers, target, time=self.time, metadata=inspected(named, spec=self.spec, facts=self.facts)
+        )
 
     def prove(self) -> None:
         """Ask the files for their torch, before the image gets its name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from .base import BaseFacts
@@ -14,6 +15,7 @@ from .spec import Spec
 ENVIRONMENT = "env/91-recipe.sh"
 RUNSCRIPT = '#!/bin/sh\nexec "$@"\n'
 TEST = "#!/bin/sh\nPATH=/opt/env/bin:$PATH exec python3 /opt/recipe/verify.py /opt/recipe/recipe.json\n"
+LAYERS = "recipe.layers"  # label: what `recipe inspect --verify` holds the layers against
 METADATA = ("env.sh", "labels.txt", "recipe.json", "verify.py")
 
 
@@ -62,14 +64,15 @@ def metadata(tree: Path, *, spec: Spec, facts: BaseFacts) -> None:
         shutil.copyfile(spec.folder / name, record / name)
 
 
-def inspected(*, spec: Spec, facts: BaseFacts) -> bytes:
-    """What `inspect` answers for the image: the base's answer with our labels and environment."""
+def inspected(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
+    """What `inspect` answers for the image: the base's answer, our labels, environment and layers (title, sha256)."""
     try:
         document = json.loads(facts.inspect)
         attributes = document["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return b""  # the engine looks into the image itself
     attributes["labels"] = dict(facts.labels) | labels_in(spec.text("labels.txt"))
+    attributes["labels"][LAYERS] = " ".join(f"{title}={sha256}" for title, sha256 in layers)
     attributes.setdefault("environment", {})[f"/.singularity.d/{ENVIRONMENT}"] = spec.text("env.sh")
     if not facts.runscript:
         attributes["runscript"] = RUNSCRIPT

@@ -16,6 +16,17 @@ def sha256_of(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
         return sha256_of_open(file, changes=changes)
 
 
+def sha256_of_part(path: Path, offset: int, size: int) -> str:
+    """SHA-256 of a part of a file; raises OSError."""
+    digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        while size > 0 and (count := file.readinto(block[: min(size, BLOCK)])):
+            digest.update(block[:count])
+            size -= count
+    return digest.hexdigest()
+
+
 def sha256_of_open(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
     """The same of an open file, from where it stands; the first change may lengthen it."""
     digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0

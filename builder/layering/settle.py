@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from .failure import LayeringError
 from .programs import find_program, version_of
-from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, read_sif, write_header
+from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, part_of, read_sif, write_header
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 DATE = "org.label-schema.build-date"
@@ -102,7 +102,7 @@ def settle(path: Path, *, time: int) -> None:
     """
     try:
         sif = read_sif(path)
-        changed = {item.number: _settled(path, item.offset, item.size, item.label, time) for item in _json_objects(sif)}
+        changed = {item.number: _settled(path, item, time=time) for item in _json_objects(sif)}
     except SifError as error:
         raise LayeringError(f"'{path}' cannot be settled: {error}") from None
     before = [(item.offset, item.size) for item in sif.objects]
@@ -125,13 +125,11 @@ def _json_objects(sif: Sif) -> list[Object]:
     return [item for item in sif.objects if item.kind == DATA_JSON and item.label in (INSPECT, OCI_CONFIG)]
 
 
-def _settled(path: Path, offset: int, size: int, label: str, time: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        content = file.read(size)
+def _settled(path: Path, item: Object, *, time: int) -> bytes:
+    content = part_of(path, item)
     try:
         document = json.loads(content)
-        if label == OCI_CONFIG:
+        if item.label == OCI_CONFIG:
             document.pop("Image", None)
         else:
             document["data"]["attributes"]["labels"][DATE] = date_of(time)

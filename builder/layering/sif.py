@@ -17,6 +17,10 @@ from typing import BinaryIO
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 PARTITION = struct.Struct("<ii3s")
+FIELDS = (
+    "launch", "version", "architecture", "id", "created", "modified", "free", "places", "table", "table size", "data",
+    "data size",
+)  # fmt: skip
 MAGIC = b"SIF_MAGIC\0"
 DATA_JSON, DATA_PARTITION = 0x4006, 0x4004
 SQUASHFS, SYSTEM, OVERLAY = 1, 2, 4
@@ -91,6 +95,24 @@ class Sif:
     def machine(self) -> str:
         """Its architecture as `uname -m` writes it."""
         return ARCHITECTURES.get(self.arch, "unknown")
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Every field of the header by its name; raises OSError and SifError."""
+    with path.open("rb") as file:
+        head = file.read(HEADER.size)
+    if len(head) < HEADER.size:
+        raise SifError("it is no SIF image")
+    fields = HEADER.unpack(head)
+    words = [field.rstrip(b"\0").decode("ascii", "replace").strip() for field in (fields[0], *fields[2:4])]
+    return dict(zip(FIELDS, (*words, fields[4].hex(), *map(str, fields[5:])), strict=True))
+
+
+def part_of(path: Path, item: Object) -> bytes:
+    """The content of an object; raises OSError."""
+    with path.open("rb") as file:
+        file.seek(item.offset)
+        return file.read(item.size)
 
 
 def read_sif(path: Path) -> Sif:

@@ -29,6 +29,7 @@ from typing import Any
 from .digest import sha256_of
 
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".tar"}
+STORE = "layers-1"  # beside what was downloaded
 LIMIT_GIB = 40.0
 
 
@@ -83,7 +84,7 @@ class Store:
     """The cache of one user."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "layers-1"
+        self.folder = folder / STORE
         for name in (*KINDS, "facts", "known", "work", "locks"):
             (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o755)
 

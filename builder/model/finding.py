@@ -80,6 +80,12 @@ class UnfinishedError(BuilderError):
     exit_code = 7
 
 
+class DifferentError(BuilderError):
+    """The image was built and tested, but it is not the same as another build of it, or as its papers say."""
+
+    exit_code = 8
+
+
 def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
     """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
     names = sorted(known)

@@ -47,6 +47,7 @@ class Report:
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
+    verified: Mapping[str, Any] = field(default_factory=dict)  # what a second build gave, where one was asked for
     proof: Mapping[str, Any] = field(default_factory=dict)  # what the image answered when it was asked for its torch
     findings: tuple[Finding, ...] = ()
     base: str = ""  # base image, as the plan names it

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from elsewhere import on_another_machine
-from recipe_program import Done, Room, inside, run
+from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 
+from builder.execute.comparing.squashfs import FileSystem, differences
 from builder.layering.digest import sha256_of
 from builder.layering.sif import read_sif
 
@@ -103,6 +104,90 @@ def test_layers_made_in_containers_are_the_same(rooms: Callable[[str], Room], ba
     made(other, base_sif, "layers", umask=0o077, **ELSEWHERE, HOME=str(other.folder))
     assert digest(other) == digest(one)
     assert inside(one.folder / "x.sif", "python3", "-c", STALE) == "True [] 0\n"
+
+
+# --- recipe build --verify --------------------------------------------------------------------------------------------
+
+
+def test_a_second_build_that_is_the_same(room: Room, base_sif: Path) -> None:
+    recipe = room.write("x.yml", "name: x\ndependencies: [{pip: [six==1.16.0]}]\n")
+    image = room.folder / "x.sif"
+    command = ("build", "local", recipe, "--base", base_sif, "-o", image, "--no-smoke", "--verify")
+    done = room.recipe(*command).expect(0)
+    assert "the same bytes" in done.err
+    before = sha256_of(image)
+    assert report_of(room.folder / "x.plan")["verified"]["sha256"] == before
+    # What is there already is built once more, and stays.
+    done = room.recipe(*command).expect(0)
+    assert "the same bytes" in done.err
+    assert "nothing to do" not in done.err
+    assert sha256_of(image) == before
+    assert room.left_behind() == []
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_a_second_build_that_differs_is_told_file_by_file(
+    rooms: Callable[[str], Room], base_sif: Path, backend: str
+) -> None:
+    room = rooms(f"differs-{backend}")
+    text = """
+        name: x
+        dependencies: [{pip: [six==1.16.0]}]
+        container:
+          run:
+            - 'head -c 8 /dev/urandom >/opt/random.bin'
+            - 'touch /opt/$(od -An -tx8 -N8 /dev/urandom | tr -d " ")'
+        """
+    image = room.folder / "x.sif"
+    command = ("build", "local", room.write("x.yml", text), "--base", base_sif, "-o", image, "--no-smoke")
+    done = room.recipe(*command, "--backend", backend, "--verify").expect(8)
+    assert "NOT the same bytes: " in done.err
+    assert "/opt/random.bin: content of 8 bytes" in done.err
+    found = report_of(room.folder / "x.plan")
+    assert (found["status"], found["verified"]["same"]) == ("passed", False)
+    lines = (room.folder / "x.plan" / found["verified"]["list"]).read_text().splitlines()
+    assert len(lines) == found["verified"]["count"]
+    # Of layers a label names the digests: it differs too.
+    assert sorted(line.rpartition(": ")[2] for line in lines if "squashfs" in line and ": /" in line) == [
+        "content of 8 bytes", "only in the first", "only in the second",
+    ]  # fmt: skip
+    assert found["image_sha256"] == sha256_of(image)
+    assert inside(image, "stat", "-c", "%s", "/opt/random.bin") == "8\n"
+    assert room.left_behind() == []
+    assert "nothing to do" in room.recipe(*command, "--backend", backend).expect(0).err
+
+
+def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
+    for side in ("one", "two"):
+        root = tmp_path / side
+        (root / "folder").mkdir(parents=True)
+        for name in ("same", "content", "mode", "time", "size", "odd \x1b[2J name"):
+            (root / name).write_text("text")
+            os.utime(root / name, (10**9, 10**9))
+        (root / "link").symlink_to(side)
+        (root / f"only-{side}").write_text("")
+    two = tmp_path / "two"
+    for path, text in ((two / "content", "TEXT"), (two / "size", "longer"), (two / "odd \x1b[2J name", "TEXT")):
+        path.write_text(text)
+        os.utime(path, (10**9, 10**9))
+    (two / "mode").chmod(0o755)
+    os.utime(two / "time", (10**9, 10**9 + 3600))
+    for side in ("one", "two"):
+        fixed = ["-mkfs-time", "0", "-all-root", "-quiet", "-no-progress"]
+        run(["mksquashfs", tmp_path / side, tmp_path / f"{side}.sqfs", *fixed]).expect(0)
+    pair = [FileSystem(image=tmp_path / f"{side}.sqfs", offset=0, environment=os.environ) for side in ("one", "two")]
+    # Folders and links were made in this or in the next minute.
+    lines = [line.partition(", time")[0] for line in differences(*pair) if not line.startswith(("/: time", "/folder"))]
+    assert lines == [
+        "/content: content of 4 bytes",
+        "/link: target one, two",
+        "/mode: mode rw-r--r--, rwxr-xr-x",
+        "/odd \x1b[2J name: content of 4 bytes",
+        "/only-one: only in the first",
+        "/only-two: only in the second",
+        "/size: size 4, 6",
+        "/time: time 2001-09-09 01:46, 2001-09-09 02:46",
+    ]
 
 
 def test_what_docker_made_is_the_same(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> None:

@@ -27,6 +27,7 @@ ACROSS = {
     ("execute/cache.py", "builder.layering.store"),
     ("execute/contents/sif.py", "builder.layering.sif"),
     ("execute/contents/trees.py", "builder.layering.listing"),
+    ("execute/comparing/squashfs.py", "builder.layering.listing"),
     ("execute/digest.py", "builder.layering.digest"),
     ("execute/locking/pip.py", "builder.layering.stubs"),
 }

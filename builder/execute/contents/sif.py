@@ -17,13 +17,16 @@ from builder.layering.sif import (
     Sif,
     SifError,
     parse_sif,
+    part_of,
+    read_header,
     read_sif,
 )  # fmt: skip
 
 # The one door of this floor to the format.
 __all__ = [
-    "DATA_JSON", "INSPECT", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS", "Sif", "SifError", "added",
-    "arch_of", "parse_sif", "read_sif", "signer_of", "use_of", "word_of",
+    "DATA_JSON", "INSPECT", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS", "Object", "Sif", "SifError",
+    "added",
+    "arch_of", "parse_sif", "part_of", "read_header", "read_sif", "signer_of", "use_of", "word_of",
 ]  # fmt: skip
 
 SIGNATURE, SBOM = 0x4005, 0x4009

@@ -75,7 +75,7 @@ class Squashfs:
     def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         """Read files in few calls: their contents come as one stream, which the sizes divide."""
         found: dict[str, bytes] = {}
-        batches = [list(batch) for batch in _batches(paths)]
+        batches = [list(batch) for batch in batches_of(paths)]
         calls = len(batches) + 64  # a listing can be deceived by a file name with a line break; not forever
         while batches and calls:
             batch, calls = batches.pop(), calls - 1
@@ -99,7 +99,8 @@ class Squashfs:
 _LIKELY = re.compile(r"-packages/|conda-meta/|/rpm/|/dpkg/|/apk/|os-release|labels\.json|recipe\.json")
 
 
-def _batches(paths: Sequence[str]) -> Iterable[Sequence[str]]:
+def batches_of(paths: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Paths in portions that a command line can hold."""
     start = length = 0
     for at, path in enumerate(paths):
         length += len(path.encode()) + 1

@@ -1,0 +1,145 @@
+"""What is said of an image, beside it and in it, held against what it is. Nothing of the image is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.execute.contents.sif import (
+    INSPECT,
+    OVERLAY,
+    SBOM,
+    SIGNATURE,
+    Sif,
+    SifError,
+    part_of,
+    read_sif,
+    use_of,
+)
+from builder.execute.digest import sha256_of, sha256_of_part
+from builder.execute.names import REPORT_FILE, plan_folder
+from builder.execute.papers import BILL, PROVENANCE
+from builder.execute.process import capture, which
+from builder.model.finding import ConfigError, Finding, Place
+
+MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
+LAYERS = "recipe.layers"  # the label
+LIMIT = 64 * 1024 * 1024  # bytes of a file that says something
+SECONDS = 600.0  # for the engine to read the image
+Verdict = Literal["ok", "BAD", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One thing that is said of an image, and whether it is so."""
+
+    verdict: Verdict
+    what: str
+
+
+def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim, ...]:
+    """Check everything that there is; empty where nothing says what the image should be. Raises ConfigError."""
+    try:
+        sif = read_sif(image)
+        return tuple(_claims(image, sif, environment=environment))
+    except (SifError, OSError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message, fix = f"'{image}' cannot be checked: {reason.lower()}", "name a SIF image"
+        raise ConfigError(
+            Finding(code="image-unreadable", message=message, at=Place(file=str(image)), fix=fix)
+        ) from None
+
+
+def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
+    digest = sha256_of(image)
+    folder = plan_folder(image)
+    report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
+    if report and report.get("image_sha256"):
+        yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
+    if provenance is not None:
+        subjects = provenance.get("subject")
+        named = [one.get("digest", {}).get("sha256") for one in subjects or [] if isinstance(one, dict)]
+        yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
+    yield from _bill(image, sif)
+    yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
+    if any(item.kind == SIGNATURE for item in sif.objects):
+        yield _signature(image, environment=environment)
+
+
+def _same(what: str, said: Any, found: str) -> Claim:
+    if said == found:
+        return Claim(verdict="ok", what=f"{what} is the image's")
+    return Claim(verdict="BAD", what=f"{what} is {said or 'not there'}, the image's is {found}")
+
+
+def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
+    """The bill of materials inside and the one beside it."""
+    beside, inside = image.with_name(image.name + BILL), [item for item in sif.objects if item.kind == SBOM]
+    if not inside:
+        return
+    try:
+        same = beside.read_bytes() == part_of(image, inside[0])
+    except FileNotFoundError:
+        yield Claim(
+            verdict="unknown", what=f"the bill of materials inside: there is no {beside.name} to compare it with"
+        )
+        return
+    if same:
+        yield Claim(verdict="ok", what=f"{beside.name} is the bill of materials inside")
+    else:
+        yield Claim(verdict="BAD", what=f"{beside.name} is not the bill of materials inside")
+
+
+def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
+    """The layers against the image's own label, and against what the build noted."""
+    found = [sha256_of_part(image, item.offset, item.size) for item in sif.objects if use_of(item) == OVERLAY]
+    said = [word.partition("=")[2] for word in _label(image, sif).split()]
+    if said:
+        yield _list(f"layers in the label '{LAYERS}'", said, found)
+    with suppress(KeyError, TypeError):
+        if made_of:
+            yield _list(f"layers in {MADE_OF}", [row["sha256"] for row in made_of["layers"]], found)
+
+
+def _list(what: str, said: list[str], found: list[str]) -> Claim:
+    if said == found:
+        return Claim(verdict="ok", what=f"{what}: {len(found)} with the sha256 that they should have")
+    wrong = [str(row) for row, pair in enumerate(zip(said, found, strict=False), start=1) if pair[0] != pair[1]]
+    detail = f"not as it should be: {', '.join(wrong)}" if wrong else "as they should be as far as they are there"
+    return Claim(verdict="BAD", what=f"{what}: {len(found)} in the image, {len(said)} named; {detail}")
+
+
+def _label(image: Path, sif: Sif) -> str:
+    for item in sif.objects:
+        if item.label == INSPECT and item.size <= LIMIT:
+            with suppress(ValueError, KeyError, TypeError):
+                return str(json.loads(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
+    return ""
+
+
+def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
+    engine = which("apptainer", env=environment) or which("singularity", env=environment)
+    if engine is None:
+        return Claim(verdict="unknown", what="signature: there is no engine here to verify it with")
+    answer = capture([str(engine), "verify", str(image.resolve())], env=environment, timeout=SECONDS)
+    if answer.exit_code == 0:
+        return Claim(verdict="ok", what=f"signature: good, says `{engine.name} verify`")
+    lines = [line.strip() for line in answer.text.splitlines() if line.strip()]
+    return Claim(verdict="BAD", what=f"signature: {lines[-1] if lines else f'exit code {answer.exit_code}'}")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A JSON object of a file, None where there is none; one that cannot be read says nothing that holds."""
+    try:
+        if path.stat().st_size > LIMIT:
+            return {}
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
