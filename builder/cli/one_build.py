@@ -83,8 +83,8 @@ def carry_out(
 
     `show` gets the report, which may be of a failure, `tell` what else is worth a line. Raises what stops it.
     """
-    _check_place(build, wanted=wanted)
-    if not _prepare(build, options=wanted.options, tell=tell):
+    check_place(build, wanted=wanted)
+    if not prepare(build, options=wanted.options, tell=tell):
         if wanted.options.verify:
             _verify(build, wanted=wanted, progress=progress, show=show)
         return True
@@ -112,7 +112,7 @@ def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Call
     raise_for(report)
 
 
-def _check_place(build: ImageBuild, *, wanted: Wanted) -> None:
+def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     if wanted.options.verify:
         check_comparable(build.plan)
@@ -134,7 +134,7 @@ def _check_place(build: ImageBuild, *, wanted: Wanted) -> None:
         check_here(build.site, here=wanted.here, what=what, jobs=False)
 
 
-def _prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]) -> bool:
+def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]) -> bool:
     """Write the plan folder; False when there is nothing to do."""
     plan, folder, image = build.plan, build.folder, build.image
     if not (options.force or options.start):

@@ -28,6 +28,7 @@ from builder.model.target import Context
     metavar="FILE",
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
+@click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
 @locked_option
 @shape_options
 @choices
@@ -38,12 +39,14 @@ def command(
     name: str | None,
     nodes: int | None,
     gpus: int | None,
+    jobs: int | None,
     **chosen: str | bool | None,
 ) -> None:
     """Write everything that building ENV for SITE needs into a folder.
 
     The folder runs by hand, also where this tool is not installed and nothing can be downloaded. With --nodes or
-    --gpus the suite over so many is one job script more. Of several sites or files it writes a folder each.
+    --gpus the suite over so many is one job script more. Of several sites or files it writes a folder
+    each, and of several files the Slurm arrays that run them all.
     """
     named, context = read_words(words), context_of(**chosen)
     if not named.single:
@@ -51,7 +54,7 @@ def command(
             raise ConfigError(
                 Finding(code="usage", message="--print is for one plan", fix="name one site and one file")
             )
-        _several(named, context=context, shape=(nodes, gpus), folder=output, show=show)
+        _several(named, context=context, shape=(nodes, gpus), folder=output, most=jobs, show=show)
         return
     loaded, recipe = load_inputs(named.sites[0], named.files[0])
     plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
@@ -75,15 +78,24 @@ def command(
 
 
 def _several(
-    named: Named, *, context: Context, shape: tuple[int | None, int | None], folder: Path | None, show: bool
+    named: Named,
+    *,
+    context: Context,
+    shape: tuple[int | None, int | None],
+    folder: Path | None,
+    most: int | None,
+    show: bool,
 ) -> None:
-    """A plan folder for each; one that is refused stops no other."""
+    """A plan folder for each, and the arrays of many; one that is refused stops no other."""
+    from builder.cli.many_jobs import write_arrays
+    from builder.cli.one_build import ImageBuild
     from builder.cli.several import Ending, conclude, make_folder, plan_several, refusal_of, show_of
 
     plans = plan_several(named, context=context, shape=shape, folder=folder, kits=True)
     if not show and folder is not None:
         make_folder(folder)
     refused: list[Ending] = []
+    written: dict[str, ImageBuild] = {}
     for name, build in plans.items():
         try:
             if isinstance(build, BuilderError):
@@ -93,7 +105,11 @@ def _several(
                 click.echo(describe(build.plan, image=build.image, folder=build.folder))
             else:
                 write_plan(build.plan, build.folder, recipe_folder=build.home)
+                written[name] = build
                 click.echo(str(build.folder))
         except BuilderError as error:
             refused.append(refusal_of(name, error))
+    if written and len(named.files) > 1:
+        for path in write_arrays(written, place=folder or Path(), most=most):
+            click.echo(str(path))
     conclude(refused, table=False)

@@ -14,6 +14,7 @@ from builder.cli.inputs import sites_folder
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
 from builder.cli.show import columns, show_findings, use_color
 from builder.cli.words import Named
+from builder.execute.executor import raise_for
 from builder.execute.options import Interrupted
 from builder.execute.progress import Progress, duration
 from builder.execute.side_by_side import Halt, Heeding, SideBySide, at_once
@@ -27,7 +28,7 @@ from builder.model.site import Site
 from builder.model.target import Context
 
 Planned = ImageBuild | BuilderError
-WORDS = {2: "refused", 3: "refused", 4: "not begun", 5: "failed", 6: "smoke test failed", 7: "jobs are open"}
+WORDS = {2: "refused", 3: "refused", 4: "not begun", 5: "failed", 6: "smoke test failed", 7: "open", 8: "not the same"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,8 @@ def build_several(
     plans: Mapping[str, Planned], *, folder: Path | None, wanted: Wanted, jobs: int | None, dry_run: bool, shown: Shown
 ) -> None:
     """Build them all; leaves with the worst exit code."""
+    from builder.cli.many_jobs import build_arrays
+
     if wanted.options.sign:
         message = "--sign with several images: only one can ask for a passphrase at a time"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --sign, or build them one by one"))
@@ -75,7 +78,10 @@ def build_several(
         return
     if folder is not None:
         make_folder(folder)
-    ended, stop = _carry_out(ready, wanted=wanted, jobs=jobs, shown=shown)
+    if wanted.asked.submit:
+        ended, stop = build_arrays(ready, place=folder or Path(), wanted=wanted, most=jobs, shown=shown)
+    else:
+        ended, stop = _carry_out(ready, wanted=wanted, jobs=jobs, shown=shown)
     refused_too = {name: refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)}
     conclude([(ended | refused_too)[name] for name in plans], shown=shown, stop=stop)
 
@@ -181,11 +187,19 @@ def _one(name: str, build: ImageBuild, *, wanted: Wanted, progress: Progress) ->
         return refusal_of(name, error, seconds=reports[0].seconds if reports else 0.0)
     if not done:
         return Ending(name=name, word="submitted", text=f"recipe status {build.folder}")
-    image = str(build.image)
     if not reports:
-        return Ending(name=name, word="nothing to do", text=image, image=image)
-    size = f", {reports[0].image_bytes / 1e6:.0f} MB" if reports[0].image_bytes else ""
-    return Ending(name=name, word="passed", text=f"{image}{size}", image=image, seconds=reports[0].seconds)
+        return Ending(name=name, word="nothing to do", text=str(build.image), image=str(build.image))
+    return ending_of(name, reports[0], image=build.image)
+
+
+def ending_of(name: str, report: Report, *, image: Path) -> Ending:
+    """The ending that a report tells of."""
+    try:
+        raise_for(report)
+    except BuilderError as error:
+        return refusal_of(name, error, seconds=report.seconds)
+    size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
+    return Ending(name=name, word=report.status, text=f"{image}{size}", image=str(image), seconds=report.seconds)
 
 
 def refusal_of(name: str, error: BuilderError, *, seconds: float = 0.0) -> Ending:

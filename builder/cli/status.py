@@ -10,15 +10,18 @@ import click
 
 from builder.cli.build import show_verdict
 from builder.cli.inputs import verbosity
+from builder.cli.several import Shown
 from builder.cli.show import columns, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, finish, is_over, look_at_jobs, read_plan
+from builder.execute.jobs.kits import read_kits
 from builder.execute.jobs.ledger import read_ledger
 from builder.execute.jobs.refusal import hopeless
 from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.watch import state_of
 from builder.execute.names import PLAN_FILE, plan_folder
-from builder.execute.progress import choose_progress, duration
+from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 
@@ -29,11 +32,18 @@ from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
 @verbosity
 def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, no_color: bool) -> None:
-    """Say how the jobs are doing that were submitted from a plan folder, or for an image.
+    """Say how the jobs are doing that were submitted from a plan folder, for an image, or from a folder of many kits.
 
     When all have ended it judges what they left, puts the image into its place, writes report.json and leaves with the
     verdict's exit code, however often it is called. Leaves with 7 while jobs wait or run.
     """
+    kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
+    if kits is not None:
+        from builder.cli.status_of_many import status_of_many
+
+        shown = Shown(verbose=bool(verbose), quiet=quiet, color=not no_color)
+        status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown)
+        return
     folder = folder_of(place)
     ledger = read_ledger(folder)
     if ledger is None:
@@ -78,27 +88,13 @@ def folder_of(place: Path) -> Path:
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
-    message = f"'{place}' is neither a plan folder nor an image with one beside it"
+    message = f"'{place}' is neither a plan folder, nor a folder of kits, nor an image with a plan folder beside it"
     fix = "name the folder that ends in .plan, or the image"
     raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
 
 
 def _rows(views: tuple[JobView, ...]) -> list[list[str]]:
-    return [["step", "job", "state", "log"], *([view.step, view.job, _state(view), view.log] for view in views)]
-
-
-def _state(view: JobView) -> str:
-    if view.over and view.record is not None:
-        how = view.record.reason or ("ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}")
-        return f"{how} after {duration(view.record.seconds)}"
-    if view.state is None:
-        return "Slurm does not answer"
-    if view.state.stage == "waiting":
-        reason = view.state.reason.strip("()")
-        return "waits" + (f" ({reason})" if reason not in ("", "None") else "")
-    if view.state.stage == "running":
-        return f"runs on {view.state.nodes}"
-    return view.state.word.lower().replace("_", " ") or "unknown to Slurm"
+    return [["step", "job", "state", "log"], *([view.step, view.job, state_of(view), view.log] for view in views)]
 
 
 def _open(views: tuple[JobView, ...], *, folder: Path) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from builder.model.target import Target
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
 # Slurm runs a copy of the script from its spool folder: the folder it was submitted from is the plan folder.
 SUBMITTED = 'cd -- "${RECIPE_FOLDER:-${SLURM_SUBMIT_DIR:-.}}"'
+_HEADER = re.compile(r"^#SBATCH --(?P<name>[a-z-]+)(?:=(?P<value>.*))?$", re.MULTILINE)
 NOTICE = 120  # seconds before the time limit at which a job is told; Slurm does it up to 60 s earlier
 
 
@@ -74,6 +76,26 @@ def batch_header(target: Target, job: Job, *, name: str) -> list[str]:
     if target.context.account:
         options["account"] = target.context.account
     return [f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}" for option, value in options.items()]
+
+
+def header_options(text: str) -> dict[str, str]:
+    """The options that the #SBATCH lines of a script give."""
+    return {match["name"]: match["value"] or "" for match in _HEADER.finditer(text)}
+
+
+def minutes_of(time: str) -> int:
+    """Slurm's form of a time limit in minutes, rounded up; raises ValueError."""
+    days, dash, rest = time.partition("-")
+    parts = [int(part) for part in (rest if dash else days).split(":")]
+    if dash:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        seconds += ((int(days) * 24 + hours) * 60 + minutes) * 60
+    elif len(parts) == 3:
+        seconds = (parts[0] * 60 + parts[1]) * 60 + parts[2]
+    else:
+        minutes, seconds = (*parts, 0)[:2]
+        seconds += minutes * 60
+    return -(-seconds // 60)
 
 
 def batch_script(

@@ -10,6 +10,7 @@ STATE_FILE = ".state.json"
 RESULTS = "results"  # results/SHAPE/WORKLOAD.json
 VERDICT_FILE = "verdict.json"  # of a shape, over its workloads
 JOBS = "jobs"  # jobs/JOBID.json
+KITS_FILE = "kits.json"  # beside several plan folders
 SUBMITTED_FILE = "submitted.json"
 
 # A build that ended with one of these made, or would have made, an image that is not what was planned.

@@ -11,26 +11,10 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, Room, inside, offsets, report_of, stop, until_text
 from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
+from testbed import MN5_BED, MODULES
 
 pytestmark = pytest.mark.engines
 
-# MareNostrum 5 without its QOS, with the tests' partition; the machine is a CPU one.
-MN5 = """
-    extends: mn5-gpp
-    node: {{cores: 2, usable_cores: 2, memory_gib: 8}}
-    scheduler:
-      jobs:
-        gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
-        node: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
-        nodes: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
-        convert: {{minutes: 15, options: {{qos: , exclusive: , partition: test}}}}
-    base_images:
-      - reference: docker://{base}
-        python: "3.11"
-        provides: {{torch: "{torch}"}}
-        glibc: "2.36"
-        source: [own]
-"""
 RECIPE = """
     name: tune
     dependencies: [pip: [torch, six]]
@@ -42,7 +26,6 @@ dependencies: [pip: [six]]
 container:
   smoke: {{imports: [six]}}
 """
-MODULES = Path(__file__).parent / "stand_ins" / "module-stand-ins"
 
 
 # --- steps here, then jobs -------------------------------------------------------------------------------------------
@@ -55,8 +38,8 @@ class Mn5:
         self.room = room
         base = stand_in_ngc_pytorch(tar, scratch=room.folder)
         version = docker("run", "--rm", base, "python3", "-c", "import torch; print(torch.__version__)").split()[-1]
-        room.site("mn5-bed", MN5.format(base=base, torch=version))
-        self.small = MN5.format(base=stand_in_debian(tar), torch="0").replace('provides: {torch: "0"}', "")
+        room.site("mn5-bed", MN5_BED.format(base=base, torch=version))
+        self.small = MN5_BED.format(base=stand_in_debian(tar), torch="0").replace('provides: {torch: "0"}', "")
         room.site("small-bed", self.small)
 
     def build(self, site: str, recipe: Path, image: str, *words: str) -> Done:

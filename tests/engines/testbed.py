@@ -84,6 +84,24 @@ SITES = {
         """,
 }
 
+# MareNostrum 5 without its QOS, with the tests' partition; the machine is a CPU one.
+MN5_BED = """
+    extends: mn5-gpp
+    node: {{cores: 2, usable_cores: 2, memory_gib: 8}}
+    scheduler:
+      jobs:
+        gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        node: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        nodes: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        convert: {{minutes: 15, options: {{qos: , exclusive: , partition: test}}}}
+    base_images:
+      - reference: docker://{base}
+        python: "3.11"
+        provides: {{torch: "{torch}"}}
+        glibc: "2.36"
+        source: [own]
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:

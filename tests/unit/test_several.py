@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,12 @@ def test_a_word_out_of_place_is_told(words: tuple[str, ...], said: str) -> None:
 def test_a_plan_folder_for_each_and_the_worst_code(recipe: Call, folder: Path) -> None:
     (folder / "c.yml").write_text("name: third\ndependencies: [pip: [torch==2.6.0]]\ncontainer: {gpu: [amd]}\n")
     answer = recipe("plan", "mn5-gpp", "lumi-c", "a.yml", "b.yml", "-o", "kits")
-    assert (answer.code, answer.out.split()) == (
-        0,
-        [f"kits/{name}-{site}.plan" for name in ("demo", "other") for site in ("mn5-gpp", "lumi-c")],
-    )
-    assert all((folder / path / "plan.json").is_file() for path in answer.out.split())
+    kits = [f"kits/{name}-{site}.plan" for name in ("demo", "other") for site in ("mn5-gpp", "lumi-c")]
+    arrays = [f"kits/array-{site}.sh" for site in ("mn5-gpp", "lumi-c")]
+    assert (answer.code, answer.out.split()) == (0, kits + arrays)
+    assert all((folder / path / "plan.json").is_file() for path in kits)
+    assert all(os.access(folder / path, os.X_OK) for path in arrays)
+    assert "nothing was submitted from the kits" in recipe("status", "kits").err
     refused = recipe("plan", "mn5", "lumi-g", "c.yml", "-o", "more")
     assert (refused.code, refused.out) == (3, "more/third-lumi-g.plan\n")
     assert refused.err.startswith("mn5:\n")

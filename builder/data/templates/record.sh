@@ -7,7 +7,10 @@
 # SELF is the job script as it runs, SCRIPT its path in the plan folder; SIGTERM comes NOTICE seconds before the limit;
 # BY is ranks where each of them looks for the file that tells it to end (run/watch.sh).
 record_job() {
-    job_id=${SLURM_JOB_ID:-here-$$} job_notice=$5 job_by=$6 job_folder=jobs
+    job_id=${SLURM_JOB_ID:-here-$$}
+    # A task of an array goes by the name that sbatch, squeue and scancel give it.
+    if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job_id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
+    job_notice=$5 job_by=$6 job_folder=jobs
     # A plan folder that cannot be written keeps its records with the results.
     if [ -n "${RECIPE_RESULTS:-}" ] && [ ! -w . ]; then job_folder=$RECIPE_RESULTS/jobs; fi
     if [ "${recorded_by:-}" = "$PPID" ]; then
@@ -140,7 +143,6 @@ near_limit() {
 write_record() { # write_record [ending]
     local ending=${1:+true}
     local draft=$job_folder/.$job_id.json.$$ log=${SLURM_JOB_NAME:-}-$job_id.log
-    if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then log=${SLURM_JOB_NAME:-}-${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.log; fi
     [ -f "$log" ] || log=""
     if ! { mkdir -p "$job_folder" && print_record "$log" >"$draft" && mv -f "$draft" "$job_folder/$job_id.json"; }; then
         rm -f "$draft" 2>/dev/null || true

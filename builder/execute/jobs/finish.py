@@ -67,6 +67,11 @@ def read_plan(folder: Path) -> Plan:
 def look_at_jobs(ledger: Ledger, *, folder: Path, slurm: Slurm) -> tuple[JobView, ...]:
     """How each job of a ledger is doing."""
     states = slurm.states([job.job for job in ledger.jobs]) if ledger.jobs else {}
+    return views_of(ledger, folder=folder, states=states)
+
+
+def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
+    """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
     return tuple(
         JobView(
             step=job.step,

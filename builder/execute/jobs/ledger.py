@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +18,8 @@ from builder.model.finding import ConfigError, Finding, Place
 from builder.model.report import StepResult
 
 SCHEMA = 1
+
+_NUMBER = re.compile(r"\d+(?:_\d+)?")  # of a job, or of an array's task
 
 Kind = Literal["build", "smoke", "convert", "run"]
 
@@ -116,7 +119,7 @@ def _lead(item: dict[str, Any]) -> Lead:
 
 def _job(item: dict[str, Any]) -> Submitted:
     job = str(item["job"])
-    if not job.isdecimal():
+    if not _NUMBER.fullmatch(job):
         raise ValueError(f"{job!r} is no job")
     return Submitted(
         job=job,

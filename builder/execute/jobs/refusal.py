@@ -49,6 +49,12 @@ REFUSALS: tuple[tuple[str, str, str, str], ...] = (
         "choose another partition with --partition, or fewer --nodes and --gpus",
     ),
     (
+        r"[Ii]nvalid job array specification",
+        "job-array",
+        "an array of so many tasks is not taken",
+        "build fewer at a time (`scontrol show config | grep MaxArraySize`)",
+    ),
+    (
         r"Job dependency problem|Invalid dependency",
         "job-dependency",
         "the job that --dependency names is not known",

@@ -65,8 +65,8 @@ class Slurm:
         raise StepError(refusal(answer.text, step=step, timed_out=answer.exit_code == 124))
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
-        """Say what becomes of jobs, by their numbers; None when nobody answers."""
-        form = ["--noheader", "--states=all", "--format=%i|%T|%N|%r"]
+        """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""
+        form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
         if answer.exit_code and "Invalid job id" not in answer.text:
             return None
@@ -76,7 +76,10 @@ class Slurm:
             if len(parts) == 4 and parts[0] in jobs:
                 found[parts[0]] = JobState(stage=_stage(parts[1]), word=parts[1], nodes=parts[2], reason=parts[3])
         gone = [job for job in jobs if job not in found]
-        return found | (self._past(gone) if gone else {})
+        if not gone:
+            return found
+        past = self._past(gone)
+        return found | past | self._never_begun([job for job in gone if past[job].stage == "lost"])
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """Cancel jobs; those that have ended stay as they are."""
@@ -91,10 +94,24 @@ class Slurm:
                 return limit
         return ""
 
+    def _never_begun(self, tasks: Sequence[str]) -> dict[str, JobState]:
+        """Tasks of arrays that were cancelled while they waited, where no accounting says so.
+
+        A task that has begun has an entry of its own in the queue; those that wait share that of the array, which is
+        there until the last of them is gone.
+        """
+        arrays = sorted({task.partition("_")[0] for task in tasks if "_" in task})
+        if not arrays:
+            return {}
+        answer = self._ask(["squeue", f"--jobs={','.join(arrays)}", "--noheader", "--states=all", "--format=%F"])
+        known = {line.strip() for line in answer.text.splitlines()} if answer.exit_code == 0 else set()
+        cancelled = JobState(stage="ended", word="CANCELLED")
+        return {task: cancelled for task in tasks if task.partition("_")[0] in known}
+
     def _past(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """What the accounting says, where there is one."""
         found = {job: JobState(stage="lost") for job in jobs}
-        words = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State,NodeList", "-j", ",".join(jobs)]
+        words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State,NodeList", "-j", ",".join(jobs)]
         answer = self._ask(words)
         for line in answer.text.splitlines() if answer.exit_code == 0 else ():
             job, _, rest = line.strip().partition("|")

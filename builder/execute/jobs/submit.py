@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from builder.compile.scripts import signal_option
+from builder.compile.scripts import header_options, minutes_of, signal_option
 from builder.execute.carrier import make_room
 from builder.execute.jobs.ledger import Kind, Ledger, Submitted, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record
 from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.wishes import Wishes, minutes_of
+from builder.execute.jobs.wishes import Wishes
 from builder.execute.run import Lead
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 
-_HEADER = re.compile(r"^#SBATCH --(?P<name>[a-z-]+)(?:=(?P<value>.*))?$", re.MULTILINE)
 _NO_EXPORT = "--export=NONE"
 # What a build respects of the user's environment; it goes along where a site's jobs inherit nothing.
 _RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
@@ -36,7 +35,8 @@ class Undisturbed(Protocol):
 class Batch:
     """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
 
-    `variables` are set for the jobs, on top of the user's `environment`; `command` follows the script's name.
+    `variables` are set for the jobs, on top of the user's `environment`; `command` follows the script's name. `array`
+    says which tasks, where jobs are arrays.
     """
 
     kind: Kind
@@ -46,6 +46,7 @@ class Batch:
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    array: str = ""
 
 
 def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
@@ -53,7 +54,7 @@ def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path,
     findings = []
     for step in steps:
         argv = arguments(plan, step, batch=batch, after=(), dependency=False)
-        refused = slurm.test(argv, folder=folder, step=step.name, more=_variables(batch, folder))
+        refused = slurm.test(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
         findings += [refused] if refused is not None else _too_long(plan, step, batch=batch, slurm=slurm)
     if any(finding.code == "no-slurm" for finding in findings):
         raise ToolError(findings[0])
@@ -96,12 +97,12 @@ def submit(
 def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
     before = make_room(plan, step, folder)
     argv = arguments(plan, step, batch=batch, after=after)
-    number = slurm.submit(argv, folder=folder, step=step.name, more=_variables(batch, folder))
+    number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
     return Submitted(
         job=number,
         step=step.name,
         script=step.batch,
-        log=f"{_job_name(plan, step)}-{number}.log",
+        log=f"{job_name(plan, step)}-{number}.log",
         after=after,
         submitted=time.time(),
         argv=("sbatch", *argv),
@@ -113,8 +114,10 @@ def arguments(
     plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
-    name = _job_name(plan, step)
-    words = [f"--job-name={name}", f"--output={name}-%j.log", *_export(batch)]
+    name = job_name(plan, step)
+    output = header(plan, step).get("output", "%x-%j.log").replace("%x", name)
+    words = [f"--job-name={name}", f"--output={output}", *_export(batch)]
+    words += [f"--array={batch.array}"] if batch.array else []
     wishes = batch.wishes
     for option in ("partition", "qos", "time", "mem"):
         value = wishes.of(option, step=step.name)
@@ -124,7 +127,8 @@ def arguments(
     if wishes.of("time", step=step.name):
         minutes = minutes_of(wishes.of("time", step=step.name))
         words.append(f"--signal={signal_option(minutes)}")
-    conditions = [f"afterok:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
+    when = "aftercorr" if batch.array else "afterok"
+    conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
     if dependency and conditions:
         # What can never run does not wait for ever.
         words += [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"]
@@ -134,7 +138,7 @@ def arguments(
 def header(plan: Plan, step: Step) -> dict[str, str]:
     """The #SBATCH options of a step's job."""
     text = next((file.text for file in plan.files if file.path == step.batch), "")
-    return {match["name"]: match["value"] or "" for match in _HEADER.finditer(text)}
+    return header_options(text)
 
 
 def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
@@ -159,7 +163,8 @@ def check_free(folder: Path, *, slurm: Slurm) -> None:
         raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
 
 
-def _job_name(plan: Plan, step: Step) -> str:
+def job_name(plan: Plan, step: Step) -> str:
+    """The name of a step's job, which its log begins with."""
     return header(plan, step).get("job-name") or PurePosixPath(step.batch).stem
 
 
@@ -172,7 +177,8 @@ def _export(batch: Batch) -> list[str]:
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 
 
-def _variables(batch: Batch, folder: Path) -> dict[str, str]:
+def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
+    """What is set for the jobs that are submitted from a folder."""
     return {**batch.variables, "RECIPE_FOLDER": str(folder)}
 
 

@@ -61,21 +61,6 @@ def read_wishes(given: Mapping[str, Sequence[str]], *, steps: Iterable[str], acc
     return Wishes(values=values, account=account, dependency=dependency)
 
 
-def minutes_of(time: str) -> int:
-    """Slurm's form of a time limit in minutes, rounded up; raises ValueError."""
-    days, dash, rest = time.partition("-")
-    parts = [int(part) for part in (rest if dash else days).split(":")]
-    if dash:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        seconds += ((int(days) * 24 + hours) * 60 + minutes) * 60
-    elif len(parts) == 3:
-        seconds = (parts[0] * 60 + parts[1]) * 60 + parts[2]
-    else:
-        minutes, seconds = (*parts, 0)[:2]
-        seconds += minutes * 60
-    return -(-seconds // 60)
-
-
 def _form(option: str, value: str) -> list[Finding]:
     form, fix = FORMS[option]
     if form.fullmatch(value):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builder.compile.scripts import minutes_of
 from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record, record_path
@@ -17,7 +18,7 @@ from builder.execute.jobs.refusal import hopeless, refusal
 from builder.execute.jobs.slurm import JobState
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.submit import Batch, arguments
-from builder.execute.jobs.wishes import Wishes, minutes_of, read_wishes
+from builder.execute.jobs.wishes import Wishes, read_wishes
 from builder.execute.judgement import judge_suite, suite_shapes
 from builder.execute.product import Seen
 from builder.model.finding import ConfigError

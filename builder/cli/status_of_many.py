@@ -1,0 +1,78 @@
+"""recipe status of a folder of kits: every job in one table, every verdict in another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from builder.cli.many_jobs import Endings, follow_kits, judge_kit
+from builder.cli.several import Ending, Shown, conclude, ending_of, refusal_of
+from builder.cli.show import columns
+from builder.execute.jobs.finish import JobView, is_over
+from builder.execute.jobs.kits import NamedKit
+from builder.execute.jobs.ledger import read_ledger
+from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.watch import Watched, look_at_kits, never_starts, state_of
+from builder.execute.report_file import read_report
+from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
+
+
+def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cancel: bool, shown: Shown) -> None:
+    """Say how the jobs of all kits are doing, judge those that have ended, and leave with the worst code."""
+    slurm = Slurm(os.environ)
+    watched, endings = _watched(kits, place=place)
+    if not watched:
+        message = f"nothing was submitted from the kits of '{place}'"
+        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
+    views = look_at_kits(watched, slurm=slurm)
+    if cancel:
+        slurm.cancel([view.job for found in views.values() for view in found if not view.over])
+        views = look_at_kits(watched, slurm=slurm)
+    if not shown.quiet:
+        click.echo(columns(list(_rows(views))) + "\n", err=True)
+    stop = None
+    if follow:
+        folders = {name: kit.folder for name, kit in watched.items() if not kit.ledger.finished}
+        more, stop = follow_kits(folders, environment=os.environ, place=place, shown=shown)
+        endings |= more
+    for name, kit in watched.items():
+        if name not in endings:
+            endings[name] = _ending(name, kit, views[name])
+    conclude([endings[kit.name] for kit in kits], shown=shown, stop=stop)
+
+
+def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watched], Endings]:
+    """The kits of which something was submitted; an ending for the others."""
+    watched: dict[str, Watched] = {}
+    endings: Endings = {}
+    for kit in kits:
+        folder = place / kit.folder
+        try:
+            ledger = read_ledger(folder)
+            if ledger is None:
+                endings[kit.name] = Ending(name=kit.name, word="not submitted")
+            else:
+                watched[kit.name] = Watched.of(ledger, folder)
+        except BuilderError as error:
+            endings[kit.name] = refusal_of(kit.name, error)
+    return watched, endings
+
+
+def _ending(name: str, kit: Watched, views: tuple[JobView, ...]) -> Ending:
+    report = read_report(kit.folder) if kit.ledger.finished else None
+    if report is not None:
+        return ending_of(name, report, image=Path(kit.ledger.output))
+    if is_over(kit.plan, views) or any(never_starts(view) for view in views):
+        return judge_kit(name, kit, environment=os.environ)
+    left = next(view for view in views if not view.over)
+    return Ending(
+        name=name, word="open", text=f"job {left.job}, {left.step}: {state_of(left)}", code=UnfinishedError.exit_code
+    )
+
+
+def _rows(views: Mapping[str, tuple[JobView, ...]]) -> list[list[str]]:
+    rows = [[name, view.step, view.job, state_of(view), view.log] for name, found in views.items() for view in found]
+    return [["build", "step", "job", "state", "log"], *rows]
