@@ -33,9 +33,8 @@ def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "
         if found is not None:
             groups = {name: (text or "").strip() for name, text in found.groupdict().items()}
             message = cause.message.format(**groups).removesuffix(": ")
-            return Finding(
-                code=cause.code, message=f"step '{step.name}' failed: {message}", fix=cause.fix.format(**groups), at=at
-            )
+            fix = (_own_fix(log_tail) if cause.code == "own-script" else "") or cause.fix.format(**groups)
+            return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
     return _unknown(step, log_tail, exit_code, at=at)
 
 
@@ -45,6 +44,12 @@ def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
         return None
     # The last one: earlier attempts may have failed for a reason that a retry has mended.
     return next((found for line in reversed(lines) if (found := cause.pattern.search(f"{line} "))), None)
+
+
+def _own_fix(tail: Sequence[str]) -> str:
+    """What our own program said to do, on the line after its error."""
+    found = [line.removeprefix("recipe: fix: ").strip() for line in tail if line.startswith("recipe: fix: ")]
+    return found[-1] if found else ""
 
 
 def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | None) -> Finding:

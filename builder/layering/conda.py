@@ -23,12 +23,15 @@ from .failure import LayeringError, say
 from .pack import processors
 from .programs import find_program
 from .resolve import normal
-from .store import Entry, Store
+from .store import Entry, Store, remove
 
 if TYPE_CHECKING:
     from .assemble import Layer
     from .build import Builder
 
+# Where py-rattler keeps the files of packages that have the same one as another; which empty folders it leaves there is
+# decided by a race (0.28).
+LOST = "__clobbers__"
 LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
 MOST = 8  # of such layers: each is a file system that every start mounts
 FLAT = "build with --backend apptainer"
@@ -116,6 +119,7 @@ class CondaEnvironment:
         self.client.stage([*packages, *beside], place, prefix=stage.PREFIX, platform=self.platform)
         for package in beside:
             take_out(package, place)
+        _apart({package.name: _read(package, place)["files"] for package in packages})
         for package in packages:
             _record(package, place)
         _tidy(place, whole=self.python in packages)
@@ -194,6 +198,17 @@ def _read(package: CondaPackage, place: Path) -> dict[str, Any]:
     return found
 
 
+def _apart(files: Mapping[str, Sequence[str]]) -> None:
+    """Refuse packages of which one has a file where another has a folder: which of them wins is left to chance."""
+    owners = {re.sub(rf"^{LOST}/[^/]+/", "", path): name for name, paths in files.items() for path in paths}
+    for path, name in sorted(owners.items()):
+        for folder in Path(path).parents:
+            other = owners.get(str(folder))
+            if other is not None:
+                message = f"'{folder}' is a folder of the package '{name}' and a file of '{other}'"
+                raise LayeringError(message, fix=f"leave out one of them, or {FLAT}")
+
+
 def take_out(package: CondaPackage, place: Path) -> None:
     """Remove a package's files, and the folders that were only its own."""
     files = _read(package, place)["files"]
@@ -219,8 +234,11 @@ def _record(package: CondaPackage, place: Path) -> None:
         "url": package.address,
         "channel": package.address.rsplit("/", 2)[0],
         "requested_specs": [],
-        "files": noted["files"],
-        "paths_data": noted["paths_data"],
+        "files": [name for name in noted["files"] if not name.startswith(f"{LOST}/")],
+        "paths_data": {
+            **noted["paths_data"],
+            "paths": [row for row in noted["paths_data"]["paths"] if not row["_path"].startswith(f"{LOST}/")],
+        },
     }
     path = _meta(package, place)
     path.unlink()
@@ -229,6 +247,7 @@ def _record(package: CondaPackage, place: Path) -> None:
 
 def _tidy(place: Path, *, whole: bool) -> None:
     """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
+    remove(place / LOST)
     history = place / "conda-meta" / "history"
     for path in (history, place / "CACHEDIR.TAG"):
         path.unlink(missing_ok=True)

@@ -144,6 +144,8 @@ SMALL = (
         files={"bin/.posty-post-link.sh": POST_LINK},
     ),
     Tiny(name="posty-more", version="9", build="h0", files={"share/posty/more.txt": "more\n"}),
+    Tiny(name="twin-a", build="h0", files={"share/twin/which.txt": "a\n", "share/twin/a.txt": "a\n"}),
+    Tiny(name="twin-b", build="h0", files={"share/twin/which.txt": "b\n", "share/twin/b.txt": "b\n"}),
     Tiny(name="wakes", build="h0", files={"etc/conda/activate.d/wakes.sh": "export WAKES=yes\n"}),
 )  # fmt: skip
 

@@ -57,7 +57,7 @@ def place(rooms: Callable[[str], Room], index: str) -> Callable[[str], LockRoom]
     return lambda name: IndexRoom(rooms(f"conda-{name}").folder)
 
 
-def write(room: Room, channel: str, *, pip: str = "tool-stub", more: str = "greet,") -> Path:
+def write(room: Room, channel: str, *, pip: str = "tool-stub", more: str = "greet, twin-a, twin-b,") -> Path:
     text = RECIPE.format(channel=channel, minor=MINOR, pip=pip, more=more)
     return room.write("demo.yml", text)
 
@@ -125,6 +125,9 @@ def test_the_image_says_what_is_in_it(demo: LockRoom) -> None:
     assert f"lib/python{MINOR}/site-packages/greetpy/__init__.py" in record["files"]
     assert str(demo.folder.parent) not in inside(image, "sh", "-c", "cat /opt/env/conda-meta/*")
     assert inside(image, "find", "/opt/env", "-name", "*.a") == ""
+    # Two packages have one file: one of them wins, always the same, and nothing is left of the other.
+    assert inside(image, "cat", "/opt/env/share/twin/which.txt") in ("a\n", "b\n")
+    assert "clobber" not in inside(image, "sh", "-c", "ls -a /opt/env; cat /opt/env/conda-meta/twin*")
 
 
 def test_the_same_bytes_whoever_builds_where_and_when(

@@ -355,3 +355,13 @@ FATAL:   While performing build: while running engine: while running %post secti
 def test_a_command_of_the_build_is_cited_and_not_its_engine(text: str) -> None:
     finding = explain(STEP, text.splitlines(), 1)
     assert finding.message.endswith(": cp: cannot stat '/no/such/file': No such file or directory")
+
+
+def test_what_our_own_program_says_to_do_is_the_fix() -> None:
+    tail = ["recipe: error: conda packages need py-rattler, which /usr/bin/python3 has not", "recipe: fix: install uv"]
+    assert explain(STEP, tail, 1).fix == "install uv"
+    assert explain(STEP, tail[:1], 1).fix == "do as it says, then build again"
+    # A failure that is known has its own.
+    known = explain(STEP, ["recipe: error: torch of the base image was replaced: 1 before, 2 now", tail[1]], 1)
+    assert known.code == "base-replaced"
+    assert known.fix != "install uv"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.conda import DIST, LARGE, MOST, SCRIPT, _python, closure, groups_of, take_out
+from builder.layering.conda import DIST, LARGE, MOST, SCRIPT, _apart, _python, closure, groups_of, take_out
 from builder.layering.conda_client import CondaPackage, _error, read_packages, virtual_packages
 from builder.layering.failure import LayeringError
 
@@ -95,6 +95,12 @@ def test_distributions_are_known_by_their_folders(path: str, found: tuple[str, s
     match = DIST.fullmatch(path)
     assert (match and (match[1], match[2])) == found
     assert SCRIPT.fullmatch("/bin/.gdk-pixbuf-post-link.sh")[1] == "gdk-pixbuf"  # type: ignore[index]
+
+
+def test_a_file_where_another_package_has_a_folder_is_refused() -> None:
+    _apart({"one": ["share/x/a", "share/y"], "two": ["share/x/a", "share/x/b"]})
+    with pytest.raises(LayeringError, match="'share/x' is a folder of the package 'one' and a file of 'two'"):
+        _apart({"one": ["share/x/a"], "two": ["__clobbers__/two/share/x"]})
 
 
 def test_a_package_taken_out_leaves_what_is_not_its_own(tmp_path: Path) -> None:
