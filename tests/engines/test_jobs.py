@@ -249,7 +249,7 @@ def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
 
 def test_a_program_that_ignores_sigterm_is_killed_at_the_limit_and_the_record_is_whole(bed: Room, tiny: Built) -> None:
     job = submit_training(bed, tiny, "python3", "training.py", "--ignore")
-    near_the_limit(job)
+    near_the_limit(job, soon=True)
     done = bed.recipe("status", "x.run", "--follow").expect(143)
     assert "ran out of time" in done.err
     assert saved(bed.folder) == [[signal.SIGTERM, True]] * 4

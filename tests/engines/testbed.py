@@ -214,11 +214,14 @@ class Kit:
         return "\n".join(path.read_text(errors="replace") for path in self.folder.glob("*.log"))
 
 
-def near_the_limit(job: str) -> None:
-    """Move the time limit of a running job so near that it is told at once, with half a minute left."""
+def near_the_limit(job: str, *, soon: bool = False) -> None:
+    """Move the time limit of a running job so near that it is told at once, with a minute left at least.
+
+    With `soon` half a minute: for what is going to be killed.
+    """
     (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
     minutes, seconds = map(int, clock.split(":"))
-    limit = minutes + (1 if seconds < 30 else 2)
+    limit = minutes + (1 if soon and seconds < 30 else 2)
     run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"]).expect(0)
 
 

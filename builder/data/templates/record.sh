@@ -68,7 +68,7 @@ job_stopped() {
     local state why left
     job_signalled=yes
     if [ -z "$job_reason" ]; then
-        read -r state left why < <(job_state) || true
+        ask_state
         case "$state $why" in
             *TimeLimit*) job_reason="time limit" ;;
             PREEMPTED*) job_reason="preempted" ;;
@@ -112,6 +112,21 @@ job_state() {
     timeout 10 squeue --noheader --jobs "$SLURM_JOB_ID" --format "%T %L %r" 2>/dev/null || true
 }
 
+# ask_state: sets the caller's state, left and why; asks again where nothing came: a second signal may have cut the first
+# answer short.
+ask_state() {
+    local tries answer=""
+    for tries in 1 2 3; do
+        answer=$(job_state) || true
+        if [ -n "$answer" ] || [ -z "${SLURM_JOB_ID:-}" ]; then break; fi
+        sleep "0.$tries"
+    done
+    state="" left="" why=""
+    read -r state left why <<<"$answer" || true
+    # A Slurm that does not answer says nothing of a cancelled job: the clock alone is asked then.
+    if [ -z "$state" ] && [ -n "${SLURM_JOB_ID:-}" ]; then state=RUNNING; fi
+}
+
 # in_notice LEFT: is that time, as squeue writes it (1-02:03:04), within the notice; Slurm's signal is up to 60 s early.
 in_notice() {
     local seconds=0 part rest=${1:-}
@@ -135,7 +150,7 @@ in_notice() {
 # near_limit: is the time limit of this job near?
 near_limit() {
     local state why left
-    read -r state left why < <(job_state) || true
+    ask_state
     case "$state $why" in *TimeLimit*) return 0 ;; esac
     in_notice "$left"
 }
