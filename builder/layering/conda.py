@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .assemble import Layer
     from .build import Builder
 
-# Where py-rattler keeps the files of packages that have the same one as another; which empty folders it leaves there is
-# decided by a race (0.28).
+# Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
+# always the same; empty folders here and the order of the records are decided by a race (0.28).
 LOST = "__clobbers__"
 LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
 MOST = 8  # of such layers: each is a file system that every start mounts
@@ -226,6 +226,7 @@ def _record(package: CondaPackage, place: Path) -> None:
     noted = _read(package, place)
     own = json.loads(Path(noted["extracted_package_dir"], "info", "index.json").read_text(encoding="utf-8"))
     kept = {name: own[name] for name in KEPT if name in own}
+    paths = [row for row in noted["paths_data"]["paths"] if not row["_path"].startswith(f"{LOST}/")]
     document = {
         **kept,
         "depends": list(package.depends),
@@ -234,11 +235,8 @@ def _record(package: CondaPackage, place: Path) -> None:
         "url": package.address,
         "channel": package.address.rsplit("/", 2)[0],
         "requested_specs": [],
-        "files": [name for name in noted["files"] if not name.startswith(f"{LOST}/")],
-        "paths_data": {
-            **noted["paths_data"],
-            "paths": [row for row in noted["paths_data"]["paths"] if not row["_path"].startswith(f"{LOST}/")],
-        },
+        "files": sorted(name for name in noted["files"] if not name.startswith(f"{LOST}/")),
+        "paths_data": {**noted["paths_data"], "paths": sorted(paths, key=lambda row: str(row["_path"]))},
     }
     path = _meta(package, place)
     path.unlink()
