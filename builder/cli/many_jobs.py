@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -137,8 +138,6 @@ class Fleet:
 
     def _progress(self, name: str) -> Progress:
         """Plain lines: a kit's rows would stand among those of the jobs."""
-        import sys
-
         shown = self.shown
         return choose_together(
             sys.stderr, width=0, environment={}, quiet=shown.quiet, verbose=shown.verbose, color=False

@@ -122,6 +122,24 @@ def test_ctrl_c_leaves_the_tasks_and_they_can_be_cancelled(bed: Room) -> None:
     assert not re.search(r" bed-", left)
 
 
+def test_a_task_that_runs_out_of_time_is_told_and_says_so(bed: Room) -> None:
+    bed.write("slow.yml", "name: slow\ncontainer: {run: [echo begun; sleep 600]}\n")
+    words = ("slow.yml", "good.yml", "-o", "out", "--backend", "apptainer", "--submit", "--no-wait")
+    text = bed.recipe("build", "bed", *words).expect(0).err
+    job = re.search(r"slow-bed  job (\d+_0): build-image", text)[1]
+    log = bed.folder / "out" / "slow-bed.plan" / f"bed-build-image-{job}.log"
+    end = time.monotonic() + 300
+    while not (log.exists() and "begun" in log.read_text().splitlines()):
+        assert time.monotonic() < end, "the task does not begin"
+        time.sleep(0.2)
+    run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"]).expect(0)
+    done = bed.recipe("status", "out", "--follow").expect(5)
+    assert verdicts(done.err) == {"slow-bed": "failed", "good-bed": "passed"}
+    assert f"job {job} of step 'build-image' ran out of time" in done.err
+    record = json.loads((bed.folder / "out" / "slow-bed.plan" / "jobs" / f"{job}.json").read_text())
+    assert (record["reason"], record["exit_code"], record["log"]) == ("time limit", 143, log.name)
+
+
 def test_by_plain_sbatch_and_bash(bed: Room) -> None:
     done = bed.recipe("plan", "bed", "good.yml", "gone.yml", "also.yml", "-o", "kits").expect(0)
     (script,) = [line for line in done.out.split() if line.endswith("array-bed.sh")]

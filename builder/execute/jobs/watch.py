@@ -59,7 +59,8 @@ def watch(kits: Mapping[str, Watched], *, slurm: Slurm, say: Callable[[str, str]
         for name, views in look_at_kits(left, slurm=slurm).items():
             for view in views:
                 text = f"{view.step}: {state_of(view)}"
-                if said.get(view.job) != text:
+                heard = view.over or view.state is not None  # else it is asked again
+                if heard and said.get(view.job) != text:
                     said[view.job], pause = text, ASK[0]
                     say(name, f"job {view.job}, {text}")
             if is_over(left[name].plan, views) or any(never_starts(view) for view in views):
