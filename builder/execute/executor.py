@@ -13,15 +13,16 @@ from builder.execute.again import CODE, Verified, again_steps, build_again
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
 from builder.execute.mask import Mask
+from builder.execute.names import REPORT_FILE
 from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.papers import write_papers
+from builder.execute.papers import papers_of, write_papers
 from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
 from builder.execute.progress import Progress
-from builder.execute.publish import draft_of
 from builder.execute.report_file import write_report
 from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
 from builder.execute.sign import Signer, find_signer
+from builder.execute.tree import draft_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
@@ -105,7 +106,8 @@ def _prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> 
     programs = find_programs(work.steps, environment=environment)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
-    drafts = (draft_of(work.output), draft_of(failed_copy_of(work.output)))
+    beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
+    drafts = tuple(draft_of(path) for path in beside)
     with scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts) as scratch:
         check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output)
         here = Here(

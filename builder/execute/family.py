@@ -13,6 +13,19 @@ def members_of(leader: int | None, *, mark: bytes) -> set[int]:
     return _family(leader, mark=mark)
 
 
+def sessions_of(pids: set[int]) -> set[int]:
+    """The processes with all others of their sessions; our own session is left out."""
+    names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - as below
+    found = {int(name): stat for name in names if (stat := _stat(name)) is not None}
+    sessions = {found[pid][2] for pid in pids if pid in found} - {os.getsid(0)}
+    return (pids | {pid for pid, stat in found.items() if stat[2] in sessions}) - {os.getpid()}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and does not only wait to be reaped."""
+    return _stat(str(pid)) is not None
+
+
 def _group(leader: int | None) -> set[int]:
     if leader is None:
         return set()

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.family import members_of
+from builder.execute.family import is_alive, members_of, sessions_of
 from builder.execute.log import StepLog
 from builder.model.finding import Finding, ToolError
 
@@ -179,6 +179,21 @@ def stream_output(
     finally:
         child.stop(0.5)
     return in_time and not child.exit_code
+
+
+def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
+    """End the processes that carry a mark in their environment, with all of their sessions: SIGTERM, then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + grace
+        members = sessions_of(members_of(None, mark=mark))
+        for pid in members:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        while members and time.monotonic() < until:
+            time.sleep(0.05)
+            members = {pid for pid in members if is_alive(pid)}
+        if not members:
+            return
 
 
 def which(program: str, *, env: Mapping[str, str]) -> Path | None:

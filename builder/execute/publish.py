@@ -9,12 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from builder.execute.tree import remove_tree, removed_afterwards, sync
-
-
-def draft_of(output: Path) -> Path:
-    """Where an image from another file system is copied to before it takes its place."""
-    return output.with_name(f".{output.name}.recipe-{os.getpid()}")
+from builder.execute.tree import draft_of, remove_tree, removed_afterwards, sync
 
 
 def publish(

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from builder.execute.environment import TMPDIR
 from builder.execute.names import STATE_FILE
+from builder.execute.process import end_marked
 from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import Finding, Place, ToolError
 
@@ -26,10 +28,12 @@ def remove_leftovers(folder: Path) -> tuple[Path, ...]:
     removed = []
     with suppress(OSError, ValueError, TypeError, KeyError):
         recorded = json.loads(state.read_text(encoding="utf-8"))
-        for text in recorded["temporary"]:
-            path = Path(str(text))
-            if _is_ours(path) and remove_tree(path):
-                removed.append(path)
+        paths = [path for text in recorded["temporary"] if _is_ours(path := Path(str(text)))]
+        if recorded.get("host") == os.uname().nodename:
+            # A build that was killed could not end its step, which would write into this folder under the next one.
+            for path in paths:
+                end_marked(f"{TMPDIR}={path}\0".encode())
+        removed += [path for path in paths if remove_tree(path)]
     with suppress(OSError):
         state.unlink(missing_ok=True)
     return tuple(removed)

@@ -59,9 +59,14 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
+def draft_of(path: Path) -> Path:
+    """Where what takes a place is written first, beside it."""
+    return path.with_name(f".{path.name}.recipe-{os.getpid()}")
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all; raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = draft_of(path)
     with removed_afterwards(draft):
         with draft.open("w", encoding="utf-8", newline="") as file:
             file.write(text)

@@ -127,6 +127,7 @@ class Room:
         left += [str(path) for path in self.folder.rglob("*.part*")]
         left += [str(path) for path in self.folder.rglob(".state.json")]
         left += [str(path) for path in self.folder.rglob("inputs.recipe")]
+        left += [str(path) for path in self.folder.rglob(".*.recipe-*")]
         return left + processes(str(self.folder))
 
 

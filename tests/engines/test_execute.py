@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,15 @@ def test_the_earlier_log_is_kept(place: Place) -> None:
     place.execute(plan_of(build="echo second; exit 1"))
     assert place.log() == "second\n"
     assert (place.kit / "logs/build.previous.log").read_text() == "first\n"
+
+
+@pytest.mark.parametrize(("architectures", "told"), [("[]", True), ('["gfx90a"]', False)])
+def test_a_torch_that_does_not_say_what_it_was_built_for_is_told_of(
+    place: Place, architectures: str, told: bool
+) -> None:
+    answer = f"""echo 'verify: {{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'\n"""
+    plan = replace(plan_of(build=MAKES_IMAGE + answer), expect={"architecture": "gfx90a"})
+    report = place.execute(plan)
+    assert report.status == "passed"
+    assert [finding.code for finding in report.findings] == (["architecture-unknown"] if told else [])
+    assert all(finding.level == "note" and "gfx90a is not proven" in finding.message for finding in report.findings)

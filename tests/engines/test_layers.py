@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import signal
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +100,8 @@ def test_a_link_of_the_base_stays_one(demo: Room) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [[], ["--contain"], ["--cleanenv"], ["--writable-tmpfs"], ["--no-home", "--containall"]]
+    "options",
+    [[], ["--contain"], ["--cleanenv"], ["--writable-tmpfs"], ["--no-home", "--containall"], ["--nv"], ["--rocm"]],
 )
 def test_plain_commands_work(options: list[str], demo: Room, tmp_path: Path) -> None:
     image = shutil.copy(demo.folder / "x.sif", tmp_path / "moved.sif")
@@ -109,6 +112,25 @@ def test_plain_commands_work(options: list[str], demo: Room, tmp_path: Path) -> 
     assert run(["apptainer", "test", image]).code == 0
     for name in ("one.sif", "two.sif"):
         assert Path(image).with_name(name).exists() is False
+
+
+def test_another_user_runs_it(demo: Room) -> None:
+    """Of the builder's range of ids: for the kernel it is somebody else, who may read the image and nothing more."""
+    with tempfile.TemporaryDirectory(prefix="shared-") as folder:
+        Path(folder).chmod(0o755)
+        image = Path(shutil.copy(demo.folder / "x.sif", folder))
+        image.chmod(0o644)
+        name = pwd.getpwuid(os.getuid()).pw_name
+        rows = [line.split(":") for line in Path("/etc/subuid").read_text().splitlines()]
+        (start,) = {int(row[1]) for row in rows if row[0] == name}
+        ids = f"{start},0,65536"
+        other = ["unshare", "--user", "--map-users", ids, "--map-groups", ids, "--setuid", "1", "--setgid", "1"]
+        code = "import six, os; print(six.__version__, os.environ['COLOUR'], os.getuid(), os.access('/opt', os.W_OK))"
+        for options in ([], ["--contain"], ["--writable-tmpfs"]):
+            words = [*other, "apptainer", "exec", "--no-home", *options, image, "python3", "-c", code]
+            done = run(words, cwd=Path("/")).expect(0)
+            assert done.out == "1.16.0 blue 1 False\n"
+        assert run([*other, "sh", "-c", 'echo x >>"$0"', image], cwd=Path("/")).code != 0
 
 
 def test_the_same_bytes_whoever_builds_where_and_when(

@@ -1,0 +1,130 @@
+"""Builds that are killed in each of their phases: the image that was there stays, the next build is whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from recipe_program import LIMIT, Room, inside
+
+from builder.layering.digest import sha256_of
+
+pytestmark = pytest.mark.engines
+
+STOPPER = Path(__file__).parent / "stand_ins" / "stopper"
+RECIPE = """
+    name: x
+    dependencies: [{pip: [six==VERSION]}]
+    container: {files: {notes.txt: /opt/notes.txt}, smoke: {imports: [six]}}
+"""
+RUN = "subprocess.Popen "
+LAYERS = {
+    "resolve": RUN + r"uv\b.* pip compile",
+    "stage": RUN + r"uv\b.* pip install",
+    "compile": RUN + r"compile_worker\.py",
+    "pack": RUN + r"mksquashfs .*-noappend",
+    "proof": RUN + r"unsquashfs .*version\.py",
+    "assemble": r"open layers-1/layers/[^ ]*\.sqfs",
+    "smoke": RUN + r"bash 2-smoke\.sh",
+    "publish": r"os.rename x-local\.sif [^ ]*/x\.sif ",
+    "papers": r"os.rename x\.sif\.provenance\.json",
+}
+FLAT = {
+    "engine": RUN + r"bash 1-build-image\.sh",
+    "settle": r"open x-local\.sif\.part rb?\+",
+    "smoke": LAYERS["smoke"],
+    "publish": LAYERS["publish"],
+    "papers": LAYERS["papers"],
+}
+
+
+@dataclass(kw_only=True)
+class Victim:
+    """A room with an image; every build in it is of another one."""
+
+    room: Room
+    base: Path
+    backend: str
+    before: str = ""
+    after: str = ""
+    caches: int = 0
+
+    @property
+    def image(self) -> Path:
+        return self.room.folder / "x.sif"
+
+    def words(self, version: str) -> list[str | Path]:
+        self.room.write("notes.txt", "notes\n")
+        recipe = self.room.write("x.yml", RECIPE.replace("VERSION", version))
+        return ["build", "local", recipe, "--base", self.base, "--backend", self.backend, "-o", self.image, "--force"]
+
+    def build(self, version: str) -> str:
+        self.room.recipe(*self.words(version), RECIPE_CACHE_DIR=self.cache()).expect(0)
+        return sha256_of(self.image)
+
+    def cache(self) -> str:
+        return str(self.room.folder / f"cache-{self.caches}")
+
+    def stopped(self, at: str, number: signal.Signals, *, when: str = "/") -> int:
+        """Start a build, wait until it stands at a place, and send a signal to its process group; the exit code."""
+        self.caches += self.backend == "layers"  # nothing is in the cache
+        stands = self.room.folder / "stands"
+        stands.unlink(missing_ok=True)
+        settings = {"STOP_AT": at, "STOP_WHEN": when, "STOP_FILE": str(stands), "PYTHONPATH": str(STOPPER)}
+        process = self.room.start(*self.words("1.17.0"), RECIPE_CACHE_DIR=self.cache(), **settings)
+        end = time.monotonic() + LIMIT
+        while not stands.exists():
+            assert time.monotonic() < end, "it did not come there"
+            assert process.poll() is None, process.stdout and process.stdout.read()
+            time.sleep(0.02)
+        os.killpg(process.pid, number)
+        if number == signal.SIGTERM and at == LAYERS["publish"]:
+            stands.unlink()  # a moment that nothing interrupts
+        return ended(process)
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    """Wait for its end: what it started may still hold its output."""
+    code = process.wait(timeout=60)
+    if process.stdout is not None:
+        process.stdout.close()
+    return code
+
+
+@pytest.fixture(scope="module")
+def victim(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Victim:
+    made = Victim(room=rooms(f"killed-{request.param}"), base=base_sif, backend=request.param)
+    made.after = made.build("1.17.0")
+    made.before = made.build("1.16.0")
+    shutil.copy(made.image, made.room.folder / "before")
+    return made
+
+
+# SIGTERM in the midst of a flat build is in test_faults.py.
+CASES = [("layers", phase, number) for phase in LAYERS for number in (signal.SIGKILL, signal.SIGTERM)]
+CASES += [("apptainer", phase, signal.SIGKILL) for phase in FLAT]
+
+
+@pytest.mark.parametrize(("victim", "phase", "number"), CASES, indirect=["victim"])
+def test_a_build_killed_in_any_phase(victim: Victim, phase: str, number: signal.Signals) -> None:
+    places = LAYERS if victim.backend == "layers" else FLAT
+    shutil.copy(victim.room.folder / "before", victim.image)
+    half = str(victim.room.folder / "x.plan" / "*.part") if phase == "assemble" else "/"
+    code = victim.stopped(places[phase], number, when=half)
+    whole = number == signal.SIGTERM and phase == "publish"
+    assert code == (-9 if number == signal.SIGKILL else 0 if whole else 143)
+    # What is written beside the image comes after it.
+    assert sha256_of(victim.image) == (victim.after if whole or phase == "papers" else victim.before)
+    if number == signal.SIGTERM:
+        assert victim.room.left_behind() == []
+    # The next build ends and removes what is left of this one.
+    assert victim.build("1.17.0") == victim.after
+    assert victim.room.left_behind() == []
+    assert inside(victim.image, "python3", "-c", "import six; print(six.__version__)") == "1.17.0\n"
