@@ -87,6 +87,7 @@ SITES = {
 # MareNostrum 5 without its QOS, with the tests' partition; the machine is a CPU one.
 MN5_BED = """
     extends: mn5-gpp
+    runtime: {{zstd: "yes"}}
     node: {{cores: 2, usable_cores: 2, memory_gib: 8}}
     scheduler:
       jobs:
