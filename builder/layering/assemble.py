@@ -11,7 +11,18 @@ from typing import BinaryIO
 
 from .digest import BLOCK
 from .failure import AlteredError
-from .sif import ALIGNMENT, DATA_JSON, INSPECT, add_layer, add_object, copy_file, end_of, read_sif, write_header
+from .sif import (
+    ALIGNMENT,
+    DATA_JSON,
+    INSPECT,
+    add_layer,
+    add_object,
+    copy_file,
+    copy_range,
+    end_of,
+    read_sif,
+    write_header,
+)
 from .store import Entry
 
 SIGNATURE = 0x4005
@@ -56,11 +67,8 @@ def _append(layer: Layer, file: BinaryIO, *, offset: int) -> None:
     digest, left = hashlib.sha256(), layer.entry.size
     with layer.entry.path.open("rb") as source:
         if layer.fresh:
-            while left > 0:
-                step = os.copy_file_range(source.fileno(), file.fileno(), left, None, offset)
-                if step == 0:
-                    raise AlteredError(str(layer.entry.path))
-                left, offset = left - step, offset + step
+            if copy_range(source, file, start=0, size=left, to=offset) < left:
+                raise AlteredError(str(layer.entry.path))
             return
         while block := source.read(BLOCK):
             digest.update(block)

@@ -8,7 +8,6 @@ made in the object of its configuration. Times of files are fixed by mksquashfs,
 from __future__ import annotations
 
 import json
-import os
 import tarfile
 import time as clock
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 
 from .failure import LayeringError
 from .programs import find_program, version_of
-from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, part_of, read_sif, write_header
+from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, part_of, read_sif, write_header
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 DATE = "org.label-schema.build-date"
@@ -115,7 +114,9 @@ def settle(path: Path, *, time: int) -> None:
     with path.open("rb") as source, draft.open("w+b") as file:
         for item, (offset, size) in zip(sif.objects, before, strict=True):
             if item.partition:
-                _copy(source, file, start=offset, size=size, to=item.offset)
+                file.truncate(item.offset + size)
+                if copy_range(source, file, start=offset, size=size, to=item.offset) < size:
+                    raise LayeringError("the image became shorter while it was read")
         _write(file, sif, _small(path, sif, before, changed), time=time)
     draft.chmod(path.stat().st_mode & 0o777)
     draft.replace(path)
@@ -172,12 +173,3 @@ def _write(file: BinaryIO, sif: Sif, contents: Sequence[bytes | None], *, time: 
         end = item.offset + item.size
     file.truncate(-(-end // ALIGNMENT) * ALIGNMENT)
     write_header(file, sif, time=time)
-
-
-def _copy(source: BinaryIO, target: BinaryIO, *, start: int, size: int, to: int) -> None:
-    target.truncate(to + size)
-    while size > 0:
-        step = os.copy_file_range(source.fileno(), target.fileno(), min(size, 1 << 30), start, to)
-        if step == 0:
-            raise LayeringError("the image became shorter while it was read")
-        start, to, size = start + step, to + step, size - step

@@ -27,6 +27,7 @@ SQUASHFS, SYSTEM, OVERLAY = 1, 2, 4
 GROUP = 0xF0000001  # group 1, as the engines write it
 ALIGNMENT = 4096
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
+COPIED = 1 << 30  # bytes of one call: sendfile(2) takes no more than 2 GiB
 ARCHITECTURES = {b"02\0": "x86_64", b"04\0": "aarch64"}
 
 
@@ -238,24 +239,31 @@ def copy_file(source: Path, target: BinaryIO) -> int:
     """Copy a file into an open one by what the file system does fastest; returns the bytes copied."""
     with source.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if _cloned(file, target):
-            return size
-        done = 0
-        while done < size:
-            try:
-                step = os.copy_file_range(file.fileno(), target.fileno(), size - done, done, done)
-            except OSError:
-                step = 0
-            if step == 0:
-                break
-            done += step
-        while done < size:
-            target.seek(done)
-            step = os.sendfile(target.fileno(), file.fileno(), done, min(size - done, 1 << 30))
-            if step == 0:
-                raise SifError(f"'{source}' became shorter while it was read")
-            done += step
+        if not _cloned(file, target) and copy_range(file, target, start=0, size=size, to=0) < size:
+            raise SifError(f"'{source}' became shorter while it was read")
         return size
+
+
+def copy_range(source: BinaryIO, target: BinaryIO, *, start: int, size: int, to: int) -> int:
+    """Copy a part of a file to a place in another; returns the bytes copied, fewer where the file ends before."""
+    done = 0
+    while done < size:
+        try:
+            step = os.copy_file_range(
+                source.fileno(), target.fileno(), min(size - done, COPIED), start + done, to + done
+            )
+        except OSError:
+            break  # between two kinds of file systems the kernel does not (EXDEV), others cannot
+        if step == 0:
+            break
+        done += step
+    while done < size:
+        target.seek(to + done)
+        step = os.sendfile(target.fileno(), source.fileno(), start + done, min(size - done, COPIED))
+        if step == 0:
+            break
+        done += step
+    return done
 
 
 def _cloned(source: BinaryIO, target: BinaryIO) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ from builder.layering.sif import (
     Sif,
     SifError,
     add_layer,
+    copy_file,
+    copy_range,
     layer_sizes,
     normalise,
     read_sif,
@@ -144,3 +147,20 @@ def test_the_architecture_is_the_bases(tmp_path: Path) -> None:
     sif = read_sif(base_image(tmp_path / "base.sif", arch=b"04\0"))
     assert sif.machine == "aarch64"
     assert add_layer(sif, size=1).partition == (1, 4, b"04\0")
+
+
+def test_files_are_copied_from_any_file_system_to_any_other(tmp_path: Path) -> None:
+    """Between two kinds of them the kernel does not: EXDEV of copy_file_range(2)."""
+    content = bytes(range(256)) * 9000
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as memory:
+        memory.write(content)
+        memory.flush()
+        source, target = Path(memory.name), tmp_path / "target"
+        with target.open("w+b") as file:
+            assert copy_file(source, file) == len(content)
+        assert target.read_bytes() == content
+        with source.open("rb") as part, target.open("r+b") as file:
+            assert copy_range(part, file, start=100, size=2_000_000, to=7) == 2_000_000
+            assert copy_range(part, file, start=len(content) - 5, size=9, to=0) == 5  # it ends before
+        expected = content[-5:] + content[5:7] + content[100:2_000_100]
+        assert target.read_bytes()[: len(expected)] == expected
