@@ -18,7 +18,7 @@ from builder.execute.options import Interrupted, Options, Signals
 from builder.execute.papers import papers_of, write_papers
 from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
 from builder.execute.progress import Progress
-from builder.execute.report_file import write_report
+from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
 from builder.execute.sign import Signer, find_signer
@@ -67,7 +67,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
                 progress.end()
         findings = (*(one for one in report.findings if one.code != CODE), *run.findings)
         report = replace(report, verified=run.verified, findings=findings)
-        write_report(report, folder)
+        keep_report(report, folder, note=progress.note)
         return report
 
 
@@ -238,9 +238,5 @@ def _write(run: Run, seconds: float) -> Report:
     report = run.report(seconds)
     if fault := write_papers(run.plan, report, sbom=run.sbom):
         run.progress.note(fault)
-    try:
-        write_report(report, run.folder)
-    except OSError as error:
-        # A full disk must not hide what the report says.
-        run.progress.note(f"report.json could not be written: {(error.strerror or str(error)).lower()}")
+    keep_report(report, run.folder, note=run.progress.note)
     return report

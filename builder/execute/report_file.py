@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ def write_report(report: Report, folder: Path) -> Path:
     path = folder / REPORT_FILE
     write_whole(path, report_json(report))
     return path
+
+
+def keep_report(report: Report, folder: Path, *, note: Callable[[str], None]) -> None:
+    """Write it where that is possible: a full disk must not hide what the report says."""
+    try:
+        write_report(report, folder)
+    except OSError as error:
+        note(f"{REPORT_FILE} could not be written: {(error.strerror or str(error)).lower()}")
 
 
 def read_report(folder: Path) -> Report | None:

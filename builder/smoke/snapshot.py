@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any, Dict, Optional
 
@@ -28,8 +29,10 @@ def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
     }
     draft = f"{path}.{os.getpid()}.tmp"
     try:
+        content = io.BytesIO()  # torch's own words for a full disk are "unexpected pos"
+        torch.save(state, content)
         with open(draft, "wb") as file:
-            torch.save(state, file)
+            file.write(content.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from conftest import engine, needed
 from recipe_program import Built, Room
-from testbed import TRAINING, Job, Kit, Rank, near_the_limit, saved
+from testbed import MODULES, SITES, TRAINING, WITNESS, Job, Kit, Rank, near_the_limit, saved
 
 pytestmark = pytest.mark.engines
 
@@ -192,6 +192,46 @@ def test_marenostrum_starts_torchrun_once_a_node(room: Room, digits: Built) -> N
         RUNTIME_STAND_IN="singularity/3.11.5",
         TORCHELASTIC_RUN_ID=str(job.number),
     )
+
+
+# What each of the two ranks sees of its devices, and the cards that Slurm gives the job.
+PARTS = {
+    "lumi-part": ("ROCR_VISIBLE_DEVICES", ["0", "1"], "2"),
+    "frontier-part": ("ROCR_VISIBLE_DEVICES", ["0", "1"], "2"),
+    "dawn-test": ("ZE_AFFINITY_MASK", ["0,1", "0,1"], "1"),
+    "mn5-part": ("CUDA_VISIBLE_DEVICES", ["0,1", "0,1"], "2"),
+}
+
+
+@pytest.mark.parametrize("site", PARTS)
+def test_two_of_the_four_devices_of_a_node(
+    rooms: Callable[[str], Room], base_sif: Path, request: pytest.FixtureRequest, site: str
+) -> None:
+    room = Room(rooms("parts").folder / site)
+    room.site(site, SITES[site])
+    image = request.getfixturevalue("digits").image if site == "mn5-part" else base_sif  # torchrun needs torch
+    shutil.copy(WITNESS, room.folder)
+    (room.folder / "seen").mkdir()
+    variable, visible, cards = PARTS[site]
+    path = f"{needed('RECIPE_TEST_IMPI')}:{os.environ['PATH']}"
+    done = room.recipe(
+        "run", site, image, "--submit", "--account", "a", "--gpus", "2", "-o", room.folder / "job",
+        "--", "python3", "witness.py", "seen", "a b", "$HOME", MODULEPATH=str(MODULES), PATH=path,
+    )  # fmt: skip
+    done.expect(0)
+    ranks = [Rank(**json.loads(path.read_text())) for path in sorted((room.folder / "seen").iterdir())]
+    seen = [rank.values("RANK", "LOCAL_RANK", "WORLD_SIZE", variable) for rank in ranks]
+    assert seen == [[str(number), str(number), "2", visible[number]] for number in range(2)]
+    assert {rank.environment["SLURM_GPUS_ON_NODE"] for rank in ranks} == {cards}
+    assert all(rank.arguments == ["a b", "$HOME"] for rank in ranks)
+    text = (room.folder / "job" / "1-run.sbatch").read_text()
+    assert "mask_cpu" not in text  # masks hold where all cores are the job's
+    (job,) = [path.stem for path in (room.folder / "job" / "jobs").glob("[0-9]*.json")]
+    # Another job may be on the node, and must not meet at the same port; Frontier gives whole nodes alone.
+    fixed = {"frontier-part": "3442", "dawn-test": str(50000 + int(job) % 10000)}
+    if site != "mn5-part":  # there torchrun gives its ranks a port of its own
+        expected = fixed.get(site, str(10000 + int(job) % 10000))
+        assert {rank.environment["MASTER_PORT"] for rank in ranks} == {expected}
 
 
 def test_here_ranks_are_plain_processes_or_torchruns(room: Room, base_sif: Path, digits: Built) -> None:

@@ -19,6 +19,7 @@ from builder.model.target import Context
 
 HERE = Path(__file__).parent
 MODULES = HERE / "stand_ins" / "module-stand-ins"
+WITNESS = HERE / "witness.py"
 TRAINING = HERE / "training.py"
 LIMIT = 420.0  # seconds for a job on a busy machine, with its time in the queue
 
@@ -26,6 +27,7 @@ LIMIT = 420.0  # seconds for a job on a busy machine, with its time in the queue
 _NODE = "node: {cores: 2, usable_cores: 2, memory_gib: 8}"
 _ONE = "{cpus_per_task: 1, options: {partition: test}}"
 _TWO = "{tasks_per_node: 2, cpus_per_task: 1, gpus: 2, devices: 2, options: {partition: test}}"
+_FOUR = "{tasks_per_node: 4, cpus_per_task: 1, gpus: 4, devices: 4, options: {partition: test}}"
 # Two cards of two stacks: a rank a stack on half a core.
 _STACKS = "{tasks_per_node: 4, cpus_per_task: 1, gpus: 2, devices: 4, options: {partition: test}}"
 SITES = {
@@ -65,6 +67,39 @@ SITES = {
             gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
             node: {{cpus_per_task: 2, gpus: 2, devices: 2, options: {{qos: , partition: test}}}}
             nodes: {{cpus_per_task: 2, gpus: 2, devices: 2, options: {{qos: , partition: test}}}}
+        """,
+    # Nodes that have twice the devices of the test machine's: two of four are a part of them.
+    "lumi-part": f"""
+        extends: lumi-g
+        node: {{cores: 4, usable_cores: 4, memory_gib: 8}}
+        gpu: {{devices: 4, scheduled: 4}}
+        scheduler:
+          jobs:
+            gpu: {{options: {{partition: test, mem: 500M}}, cpus_per_task: 1}}
+            node: {{tasks_per_node: 4, cpus_per_task: 1, gpus: 4, devices: 4, options: {{partition: test, mem: 2G}}}}
+            nodes: {{tasks_per_node: 4, cpus_per_task: 1, gpus: 4, devices: 4, options: {{partition: test, mem: 2G}}}}
+            build: {_ONE}
+        launch: {{cpu_masks: ["0x2", "0x1", "0x8", "0x4"]}}
+        """,
+    "frontier-part": f"""
+        extends: frontier
+        node: {{cores: 4, usable_cores: 4, memory_gib: 8}}
+        gpu: {{devices: 4, scheduled: 4}}
+        scheduler:
+          submit: []  # what a login shell of the site sets up comes from the tests' environment
+          gpu_option: "gres=gpu:{{gpus}}"
+          jobs: {{gpu: {_ONE}, node: {_FOUR}, nodes: {_FOUR}, build: {_ONE}}}
+        launch: {{environment: {{SLURM_CPU_BIND: cores}}}}  # as the site's Slurm does by itself
+        """,
+    "mn5-part": """
+        extends: mn5
+        node: {cores: 4, usable_cores: 4, memory_gib: 8}
+        gpu: {devices: 4, scheduled: 4}
+        scheduler:
+          jobs:
+            gpu: {cpus_per_task: 1, options: {qos: , partition: test}}
+            node: {cpus_per_task: 4, gpus: 4, devices: 4, options: {qos: , partition: test}}
+            nodes: {cpus_per_task: 4, gpus: 4, devices: 4, options: {qos: , partition: test}}
         """,
     "cpu-test": """
         extends: local
@@ -147,7 +182,7 @@ class Kit:
         loaded = load_site(site, folder=room.sites)
         plan = smoke_plan(image_target(loaded, image=str(image), context=Context(tool="recipe of the tests")))
         write_plan(plan, self.folder, recipe_folder=self.folder)
-        shutil.copy(HERE / "witness.py", self.folder / "witness.py")
+        shutil.copy(WITNESS, self.folder)
         self.environment = room.environment(RECIPE_IMAGE=str(image), MODULEPATH=str(MODULES))
 
     def run(self, script: str, *words: str, **environment: str) -> Done:

@@ -161,7 +161,8 @@ write_record() { # write_record [ending]
     [ -f "$log" ] || log=""
     if ! { mkdir -p "$job_folder" && print_record "$log" >"$draft" && mv -f "$draft" "$job_folder/$job_id.json"; }; then
         rm -f "$draft" 2>/dev/null || true
-        echo "recipe: the record $job_folder/$job_id.json could not be written (exit code $job_code ${job_reason:-})" >&2
+        # The log may lie on the same full disk; the exit code is what Slurm keeps then.
+        echo "recipe: the record $job_folder/$job_id.json could not be written (exit code $job_code ${job_reason:-})" >&2 || true
     fi
 }
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.hold import hold
 from builder.execute.jobs.follow import Follower, LogTail
-from builder.execute.jobs.ledger import read_ledger, write_ledger
+from builder.execute.jobs.ledger import note_finished, read_ledger
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.stopped import stopped
@@ -50,5 +49,5 @@ def follow_command(
             signals.hold()
             stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
             raise
-        write_ledger(replace(ledger, finished=time.time()), folder)
+        note_finished(ledger, folder, note=note)
         return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.hold import hold
-from builder.execute.jobs.ledger import Ledger, read_ledger, write_ledger
+from builder.execute.jobs.ledger import Ledger, note_finished, read_ledger
 from builder.execute.jobs.record import JobRecord, read_record
 from builder.execute.jobs.slurm import JobState, Slurm
 from builder.execute.jobs.steps import JobSteps
@@ -20,7 +20,7 @@ from builder.execute.papers import write_papers
 from builder.execute.preflight import ask_versions
 from builder.execute.process import which
 from builder.execute.progress import Progress
-from builder.execute.report_file import write_report
+from builder.execute.report_file import keep_report
 from builder.execute.run import Run
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
@@ -135,8 +135,8 @@ def _carry_out(run: Run, steps: tuple[Step, ...], *, ledger: Ledger, slurm: Slur
     report = run.report(max(0.0, time.time() - ledger.began))
     if fault := write_papers(run.plan, report, sbom=run.sbom):
         run.progress.note(fault)
-    write_report(report, run.folder)
-    write_ledger(replace(ledger, finished=time.time()), run.folder)
+    keep_report(report, run.folder, note=run.progress.note)
+    note_finished(ledger, run.folder, note=run.progress.note)
     return report
 
 

@@ -20,6 +20,7 @@ ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at mos
 LAG = 15.0  # seconds that a file of another node may take to be seen here
 LOST = 60.0  # seconds until a job that nobody knows counts as lost
 BLOCK = 1024 * 1024
+NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no room for its log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +137,13 @@ class Follower:
         if record is not None:
             return self._recorded(record, state)
         self.log.close()
-        word = (state.word if state else "") or "LOST"
-        return JobEnd(exit_code=0 if word == "COMPLETED" else 1, word=word, tail=tuple(self.log.recent))
+        return JobEnd(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
+
+    def _code(self, state: JobState | None) -> int:
+        """Without a record Slurm is the witness."""
+        if state is not None and state.word == "COMPLETED":
+            return 0
+        return self.slurm.exit_code(self.job.job) or 1
 
     def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
         self.log.close()
@@ -149,6 +155,13 @@ class Follower:
             seconds=record.seconds,
             tail=tuple(self.log.recent),
         )
+
+
+def _word(state: JobState | None) -> str:
+    """How Slurm says that a job has ended; its reason where that alone tells a job that never began."""
+    if state is None or not state.word:
+        return "LOST"
+    return state.reason if state.reason == NOT_LAUNCHED else state.word
 
 
 def _words(job: str, state: JobState) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -76,6 +76,14 @@ def write_ledger(ledger: Ledger, folder: Path) -> None:
     path = ledger_path(folder)
     path.parent.mkdir(exist_ok=True)
     write_whole(path, json.dumps({"schema": SCHEMA, **asdict(ledger)}, indent=1, sort_keys=True) + "\n")
+
+
+def note_finished(ledger: Ledger, folder: Path, *, note: Callable[[str], None]) -> None:
+    """Note that its jobs have been judged; where the disk does not take it, they are judged again the next time."""
+    try:
+        write_ledger(replace(ledger, finished=time.time()), folder)
+    except OSError as error:
+        note(f"{ledger_path(folder)} could not be written: {(error.strerror or str(error)).lower()}")
 
 
 def read_ledger(folder: Path) -> Ledger | None:

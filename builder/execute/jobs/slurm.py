@@ -23,6 +23,8 @@ ENDED = frozenset(
 )
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 
+SIGNALS = 31  # what is more, 0:53 for one, is a word of Slurm's own
+_EXIT = re.compile(r"^(?:.*\bExitCode=)?(\d+):(\d+)\s*$", re.MULTILINE)
 _ID = re.compile(r"(\d+)(?:;\S*)?")
 
 
@@ -80,6 +82,14 @@ class Slurm:
             return found
         past = self._past(gone)
         return found | past | self._never_begun([job for job in gone if past[job].stage == "lost"])
+
+    def exit_code(self, job: str) -> int | None:
+        """How a job's script ended, 128 + N by signal N; None where Slurm does not know it any more."""
+        for words in (["scontrol", "show", "job", job], ["sacct", "-X", "-n", "-P", "-o", "ExitCode", "-j", job]):
+            if match := _EXIT.search(self._ask(words).text):
+                code, number = int(match[1]), int(match[2])
+                return code if not number else 128 + number if number <= SIGNALS else None
+        return None
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """Cancel jobs; those that have ended stay as they are."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from builder.execute.jobs.slurm import Slurm
 from builder.execute.process import Ended
 from builder.execute.product import Seen
 from builder.execute.progress import Progress, duration
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Level, Place
 from builder.model.plan import Step
 
 
@@ -62,6 +63,7 @@ class JobSteps:
 
 
 AGAIN = "submit it again"
+SMALL = 16 * 1024  # bytes
 
 # Slurm's word or the record's reason -> code, what happened, what to do.
 FATES: Mapping[str, tuple[str, str, str]] = {
@@ -76,7 +78,13 @@ FATES: Mapping[str, tuple[str, str, str]] = {
     "OUT_OF_MEMORY": ("no-memory", "used up its memory", "ask for more with --mem"),
     "NODE_FAIL": ("job-node", "lost its node", AGAIN),
     "BOOT_FAIL": ("job-node", "got no node that starts", AGAIN),
-    "FAILED": ("job-no-record", "ended without a record", "check that its nodes can write to the plan folder"),
+    "JobLaunchFailure": (
+        "job-launch",
+        "could not be started by its node",
+        "see that it has its folder, and room there",
+    ),
+    "FAILED": ("job-no-record", "failed", "see its log, and the space, the quota and the rights in its folder"),
+    "COMPLETED": ("job-no-record", "came to its end", "see the space, the quota and the rights in its folder"),
     "LOST": ("job-lost", "is not known to Slurm any more and left no record", "see its log, and submit it again"),
 }
 
@@ -87,6 +95,21 @@ def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
     if key not in FATES or (end.recorded and not end.reason and key != "OUT_OF_MEMORY"):
         return None
     code, what, fix = FATES[key]
-    after = f" after {duration(end.seconds)}" if end.seconds else ""
-    message = f"job {job.job} of step '{job.step}' {what}{after}"
-    return Finding(code=code, message=message, fix=fix, at=Place(file=str(folder / job.log)))
+    message = f"job {job.job} of step '{job.step}' {what}"
+    if end.seconds:
+        message += f" after {duration(end.seconds)}"
+    if code == "job-no-record":
+        message += f" with exit code {end.exit_code}, says Slurm, and left no record"
+        if is_full(folder):
+            message, fix = f"{message}: the disk of '{folder}' is full", f"make room there, then {AGAIN}"
+    level: Level = "warning" if key == "COMPLETED" else "error"
+    return Finding(code=code, message=message, fix=fix, at=Place(file=str(folder / job.log)), level=level)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether a disk has no block or no file left for a record; a quota does not show here."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < SMALL or bool(found.f_files and not found.f_favail)

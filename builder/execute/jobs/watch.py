@@ -86,4 +86,6 @@ def state_of(view: JobView) -> str:
         return "waits" + (f" ({reason})" if reason not in ("", "None") else "")
     if view.state.stage == "running":
         return f"runs on {view.state.nodes}"
-    return view.state.word.lower().replace("_", " ") or "unknown to Slurm"
+    if view.state.stage == "lost":
+        return "unknown to Slurm, no record"
+    return view.state.word.lower().replace("_", " ") + (", no record" if view.state.nodes else "")

@@ -15,11 +15,12 @@ from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record, record_path
 from builder.execute.jobs.refusal import hopeless, refusal
-from builder.execute.jobs.slurm import JobState
+from builder.execute.jobs.slurm import JobState, Slurm
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.submit import Batch, arguments
 from builder.execute.jobs.wishes import Wishes, read_wishes
 from builder.execute.judgement import judge_suite, suite_shapes
+from builder.execute.process import Captured
 from builder.execute.product import Seen
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
@@ -210,6 +211,9 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
         (JobEnd(exit_code=143, reason="cancelled", recorded=True, word="CANCELLED"), "job-cancelled"),
         (JobEnd(exit_code=1, word="OUT_OF_MEMORY", recorded=True), "no-memory"),
         (JobEnd(exit_code=1, word="FAILED"), "job-no-record"),
+        (JobEnd(exit_code=0, word="COMPLETED"), "job-no-record"),
+        (JobEnd(exit_code=1, word="JobLaunchFailure"), "job-launch"),
+        (JobEnd(exit_code=0, word="COMPLETED", recorded=True), None),
         (JobEnd(exit_code=1, word="LOST"), "job-lost"),
         (JobEnd(exit_code=1, word="FAILED", recorded=True), None),
         (JobEnd(exit_code=7, recorded=True), None),
@@ -218,6 +222,39 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
 def test_what_slurm_did_to_a_job(end: JobEnd, code: str | None, tmp_path: Path) -> None:
     finding = job_fault(JOB, end, folder=tmp_path)
     assert (finding.code if finding else None) == code
+
+
+def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = JobEnd(exit_code=9, word="FAILED")
+    finding = job_fault(JOB, end, folder=tmp_path)
+    assert finding is not None
+    assert finding.message == "job 12 of step 'build' failed with exit code 9, says Slurm, and left no record"
+    monkeypatch.setattr("builder.execute.jobs.steps.SMALL", 1 << 62)
+    finding = job_fault(JOB, end, folder=tmp_path)
+    assert finding is not None
+    assert finding.message.endswith(f"and left no record: the disk of '{tmp_path}' is full")
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "sacct", "code"),
+    [
+        ("JobId=12\n   Requeue=1 Reboot=0 ExitCode=9:0\n   DerivedExitCode=3:0\n", "", 9),
+        ("   Requeue=1 Reboot=0 ExitCode=0:15\n", "", 143),
+        ("   Requeue=1 Reboot=0 ExitCode=0:53\n", "", None),  # a word of Slurm's, no signal
+        ("slurm_load_jobs error: Invalid job id specified\n", "7:0\n", 7),
+        ("slurm_load_jobs error: Invalid job id specified\n", "Slurm accounting storage is disabled\n", None),
+    ],
+)
+def test_how_a_script_ended_by_slurms_word(
+    scontrol: str, sacct: str, code: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"scontrol": scontrol, "sacct": sacct}
+
+    def answer(argv: Sequence[str], **_: Any) -> Captured:
+        return Captured(exit_code=0, text=answers[argv[0]])
+
+    monkeypatch.setattr("builder.execute.jobs.slurm.capture", answer)
+    assert Slurm({}).exit_code("12") == code
 
 
 # --- the verdict of a suite ------------------------------------------------------------------------------------------
