@@ -162,3 +162,9 @@ def test_nothing_prints_but_the_command_line(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id != "print", f"{ids(path)}:{node.lineno}"
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports them by their names alone; `make unit` would not see it, which leaves out the engines."""
+    names = [path.name for path in Path(__file__).resolve().parents[1].rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
