@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,6 +285,38 @@ def test_a_full_disk_ends_the_command_and_its_record_is_whole(bed: Room, tiny: B
     assert (bed.folder / "big").stat().st_size == 64 * 1024
     assert done.code == record_of(bed.folder / "x.run")["exit_code"] != 0
     bed.recipe("status", "x.run").expect(done.code)
+
+
+def start_job(bed: Room, image: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
+    """Submit a command from a process that follows it; the process and the job, once that runs."""
+    process = bed.start("run", "bed", image, "--submit", "-o", "j.run", "--", *words)
+    submitted = bed.folder / "j.run" / "jobs" / "submitted.json"
+    until_text(submitted, '"job"', process=process)
+    job = json.loads(submitted.read_text())["jobs"][0]["job"]
+    until_running(job)
+    return process, job
+
+
+def test_a_job_that_somebody_cancels_says_so(bed: Room, base_sif: Path) -> None:
+    process, job = start_job(bed, base_sif, "sleep", "600")
+    run(["scancel", job]).expect(0)
+    out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 143, out
+    assert f"job {job} of step 'run' was cancelled" in out
+    bed.recipe("status", "j.run").expect(143)
+
+
+def test_a_job_that_is_put_back_into_the_queue_is_followed_to_its_second_end(bed: Room, base_sif: Path) -> None:
+    """Slurm begins it again two minutes later; what the first run left as its record is none of the second."""
+    work = 'echo "run ${SLURM_RESTART_COUNT:-0}"; if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then exit 9; fi; sleep 600'
+    process, job = start_job(bed, base_sif, "sh", "-c", work)
+    until_said(bed.folder / "j.run", job, "run 0")
+    run(["scontrol", "requeue", job]).expect(0)
+    out, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 9, out
+    assert "run 1" in out
+    record = record_of(bed.folder / "j.run")
+    assert (record["exit_code"], record["reason"], record["ending"]) == (9, "", False)
 
 
 def test_two_ask_for_the_verdict_at_once(bed: Room, tiny: Built) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from builder.execute.hold import hold
 from builder.execute.jobs.ledger import Ledger, note_finished, read_ledger
-from builder.execute.jobs.record import JobRecord, read_record
-from builder.execute.jobs.slurm import JobState, Slurm
+from builder.execute.jobs.record import JobRecord, of_this_run, read_record
+from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
 from builder.execute.jobs.steps import JobSteps
 from builder.execute.jobs.stopped import stopped
 from builder.execute.mask import Mask
@@ -41,15 +41,17 @@ class JobView:
     @property
     def over(self) -> bool:
         """Whether it has ended."""
-        if self.record is not None and not self.record.ending:
-            return self.state is None or self.state.stage != "waiting"
+        if self.record is not None and not self.record.ending and self.state is None:
+            return True
+        # While Slurm clears up it may put the job back into the queue.
         return self.state is not None and self.state.stage in ("ended", "lost")
 
     @property
     def failed(self) -> bool:
         """Whether it has ended, and badly."""
         if self.record is not None and not self.record.ending:
-            return self.over and bool(self.record.exit_code or self.record.reason)
+            lost = self.state is not None and self.state.word in NODE_LOST
+            return self.over and bool(self.record.exit_code or self.record.reason or lost)
         return self.over and self.state is not None and self.state.word != "COMPLETED"
 
 
@@ -76,11 +78,12 @@ def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | N
         JobView(
             step=job.step,
             job=job.job,
-            state=states.get(job.job) if states is not None else None,
-            record=read_record(folder, job.job),
+            state=state,
+            record=of_this_run(read_record(folder, job.job), started=state.started if state else 0.0),
             log=job.log,
         )
         for job in ledger.jobs
+        for state in [states.get(job.job) if states is not None else None]
     )
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.execute.jobs.ledger import Submitted
-from builder.execute.jobs.record import JobRecord, read_record
+from builder.execute.jobs.record import JobRecord, of_this_run, read_record
 from builder.execute.jobs.refusal import hopeless
-from builder.execute.jobs.slurm import JobState, Slurm
+from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
 from builder.execute.log import TAIL_LINES, Lines, shorten
 from builder.model.finding import StepError
 
@@ -85,6 +85,8 @@ class Follower:
     note: Callable[[str], None]
     _said: str = ""
     _pause: float = ASK[0]
+    _seen: JobRecord | None = None
+    _cleared: float | None = None  # when its last record was seen first
     _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
 
     def follow(self) -> JobEnd:
@@ -95,8 +97,9 @@ class Follower:
             self.on_tick()
             now = time.monotonic()
             record = read_record(self.folder, self.job.job)
-            if (record is not None and not record.ending) or now - asked >= self._pause:
-                asked = now
+            last = record is not None and not record.ending and record != self._seen
+            if last or now - asked >= self._pause:
+                asked, self._seen = now, record
                 state = self._state()
                 end = self._end(record, state)
                 if end is not None:
@@ -121,9 +124,19 @@ class Follower:
         return state
 
     def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
-        """The end, when it has come: a record counts unless Slurm has put the job back into the queue."""
+        """The end, when it has come: a record counts unless Slurm puts the job back into the queue.
+
+        That is known when Slurm has cleared up after it, which may take long.
+        """
+        if state is not None:
+            record = of_this_run(record, started=state.started)
         if record is not None and not record.ending and (state is None or state.stage != "waiting"):
-            return self._recorded(record, state)
+            self._cleared = self._cleared or time.monotonic()
+            if state is None or state.stage != "running" or time.monotonic() - self._cleared >= LAG:
+                return self._recorded(record, state)
+            self._pause = ASK[0]
+            return None
+        self._cleared = None
         # The record of a job that was told to end counts when nothing more can come; it does not need Slurm's answer.
         if (state is None and record is None) or (state and state.stage not in ("ended", "lost")):
             self._ended = None
@@ -147,8 +160,9 @@ class Follower:
 
     def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
         self.log.close()
+        bad = bool(record.reason) or (state is not None and state.word in NODE_LOST)
         return JobEnd(
-            exit_code=record.exit_code or (1 if record.reason else 0),
+            exit_code=record.exit_code or int(bad),
             reason=record.reason,
             word=state.word if state else "",
             recorded=True,

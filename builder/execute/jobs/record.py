@@ -10,6 +10,7 @@ from typing import Any
 from builder.execute.names import JOBS
 
 SCHEMA = 1
+SKEW = 30.0  # seconds between two clocks; what Slurm begins again it puts off for two minutes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,13 @@ def read_record(folder: Path, job: str) -> JobRecord | None:
         return _record(found, job) if isinstance(found, dict) else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def of_this_run(record: JobRecord | None, *, started: float) -> JobRecord | None:
+    """Give a record unless Slurm has begun the job again since: until its script works, the old one is there."""
+    if record is not None and started > record.ended + SKEW:
+        return None
+    return record
 
 
 def _record(found: dict[str, Any], job: str) -> JobRecord | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ DROPPED = re.compile(r"SLURM_\w*|SLURMD_\w*|SQUEUE_\w*|SACCT_\w*|SBATCH_WAIT|SBA
 ENDED = frozenset(
     ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 )
+NODE_LOST = frozenset(("BOOT_FAIL", "NODE_FAIL"))  # a script that ends with its node may well leave with 0
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 
 SIGNALS = 31  # what is more, 0:53 for one, is a word of Slurm's own
@@ -36,6 +38,7 @@ class JobState:
     word: str = ""  # Slurm's own: PENDING, RUNNING, TIMEOUT ...
     reason: str = ""  # why it waits
     nodes: str = ""
+    started: float = 0.0  # seconds since 1970, 0 where that is not known
 
 
 class Slurm:
@@ -68,15 +71,17 @@ class Slurm:
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""
-        form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%r"]
+        form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
         if answer.exit_code and "Invalid job id" not in answer.text:
             return None
         found = {}
         for line in answer.text.splitlines():
-            parts = line.strip().split("|", 3)
-            if len(parts) == 4 and parts[0] in jobs:
-                found[parts[0]] = JobState(stage=_stage(parts[1]), word=parts[1], nodes=parts[2], reason=parts[3])
+            job, word, nodes, started, reason = (*line.strip().split("|", 4), "", "", "", "")[:5]
+            if job in jobs and word:
+                found[job] = JobState(
+                    stage=_stage(word), word=word, nodes=nodes, reason=reason, started=_seconds(started)
+                )
         gone = [job for job in jobs if job not in found]
         if not gone:
             return found
@@ -137,6 +142,14 @@ class Slurm:
 
     def _ask(self, argv: Sequence[str]) -> Captured:
         return capture(argv, env=self._environment, timeout=ANSWER)
+
+
+def _seconds(text: str) -> float:
+    """Slurm's time, in the zone of who asks, as seconds since 1970."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0  # N/A
 
 
 def _stage(word: str) -> Literal["waiting", "running", "ended"]:

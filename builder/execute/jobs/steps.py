@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted
-from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.slurm import NODE_LOST, Slurm
 from builder.execute.process import Ended
 from builder.execute.product import Seen
 from builder.execute.progress import Progress, duration
@@ -92,7 +92,7 @@ FATES: Mapping[str, tuple[str, str, str]] = {
 def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
     """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
     key = end.reason or end.word
-    if key not in FATES or (end.recorded and not end.reason and key != "OUT_OF_MEMORY"):
+    if key not in FATES or (end.recorded and not end.reason and key not in {"OUT_OF_MEMORY", *NODE_LOST}):
         return None
     code, what, fix = FATES[key]
     message = f"job {job.job} of step '{job.step}' {what}"

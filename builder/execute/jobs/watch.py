@@ -12,7 +12,7 @@ from builder.execute.jobs.follow import ASK
 from builder.execute.jobs.ledger import Ledger
 from builder.execute.jobs.record import read_record
 from builder.execute.jobs.refusal import hopeless
-from builder.execute.jobs.slurm import Slurm
+from builder.execute.jobs.slurm import NODE_LOST, Slurm
 from builder.execute.progress import duration
 from builder.model.plan import Plan
 
@@ -77,7 +77,9 @@ def never_starts(view: JobView) -> bool:
 def state_of(view: JobView) -> str:
     """How a job is doing, in words."""
     if view.over and view.record is not None:
-        how = view.record.reason or ("ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}")
+        lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
+        how = "ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}"
+        how = view.record.reason or lost or how
         return f"{how} after {duration(view.record.seconds)}"
     if view.state is None:
         return "Slurm does not answer"

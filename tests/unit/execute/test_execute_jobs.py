@@ -215,6 +215,7 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
         (JobEnd(exit_code=1, word="JobLaunchFailure"), "job-launch"),
         (JobEnd(exit_code=0, word="COMPLETED", recorded=True), None),
         (JobEnd(exit_code=1, word="LOST"), "job-lost"),
+        (JobEnd(exit_code=1, word="NODE_FAIL", recorded=True), "job-node"),
         (JobEnd(exit_code=1, word="FAILED", recorded=True), None),
         (JobEnd(exit_code=7, recorded=True), None),
     ],
@@ -300,18 +301,23 @@ def test_codes_have_no_blanks() -> None:
 class Answers:
     """Stands in for the controller's answers alone: what it says of job 12, one word a question."""
 
-    def __init__(self, *words: str) -> None:
-        self.words = list(words)
+    def __init__(self, *words: str, started: float = 0.0) -> None:
+        self.words, self.started = list(words), started
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
-        return {jobs[0]: JobState(stage="running" if word == "RUNNING" else "ended", word=word, nodes="n1")}
+        stages: dict[str, Any] = {"RUNNING": "running", "COMPLETING": "running", "PENDING": "waiting"}
+        started = self.started if word != "COMPLETING" else 0.0
+        return {jobs[0]: JobState(stage=stages.get(word, "ended"), word=word, nodes="n1", started=started)}
+
+    def exit_code(self, job: str) -> int | None:
+        return 9 if job == "12" else None
 
 
-def follower(folder: Path, *words: str) -> tuple[Follower, list[str]]:
+def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower, list[str]]:
     lines: list[str] = []
     log = LogTail(path=folder / "b-12.log", on_line=lines.append, mask=str)
-    slurm: Any = Answers(*words)
+    slurm: Any = Answers(*words, started=started)
     watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
 
@@ -333,6 +339,7 @@ def test_a_record_of_a_job_that_was_told_to_end_waits_for_its_work(
             path.write_text(json.dumps({**told, "ending": False}))
 
     monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", sleep)
+    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.0)
     watch, lines = follower(tmp_path, "RUNNING")
     end = watch.follow()
     assert (end.exit_code, end.reason, lines) == (143, "time limit", ["begun", "saved"])
@@ -349,3 +356,27 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
+
+
+def test_a_job_that_lost_its_node_has_not_passed_whatever_its_record_says(tmp_path: Path) -> None:
+    """Seen on Slurm 22.05: the script of a job whose node is set down ends with 0, and leaves a record."""
+    path = record_path(tmp_path, "12")
+    path.parent.mkdir()
+    path.write_text(json.dumps({**RECORD, "exit_code": 0}))
+    watch, _ = follower(tmp_path, "NODE_FAIL")
+    end = watch.follow()
+    assert (end.exit_code, end.word, end.recorded) == (1, "NODE_FAIL", True)
+
+
+def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job was cancelled and put back into the queue; its next run leaves no record, and Slurm is the witness."""
+    path = record_path(tmp_path, "12")
+    path.parent.mkdir()
+    path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled"}))
+    for name, value in (("time.sleep", lambda _: None), ("ASK", (0.0, 0.0))):
+        monkeypatch.setattr(f"builder.execute.jobs.follow.{name}", value)
+    states = ("COMPLETING", "PENDING", "RUNNING", "FAILED")
+    watch, _ = follower(tmp_path, *states, started=RECORD["ended"] + 120.0)
+    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.2)
+    end = watch.follow()
+    assert (end.exit_code, end.word, end.recorded) == (9, "FAILED", False)
