@@ -86,6 +86,7 @@ def test_a_build_and_its_smoke_tests_are_a_chain_of_jobs(bed: Room, base_sif: Pa
     assert "nothing to do" in bed.recipe(*words).expect(0).err
     again = bed.recipe("status", image).expect(0)
     assert (again.out, report_of(bed.folder / "chain.plan")) == (f"{image}\n", report)
+    until_gone(bed)
     assert bed.left_behind() == []
 
 
@@ -269,7 +270,7 @@ def until_out_of_queue(job: str) -> None:
 
 
 def until_gone(bed: Room) -> None:
-    """Wait until no process of a room is left: what watches over a rank looks every 2 s."""
+    """Wait until no process of a room is left: what watches over a rank ends within half a second."""
     end = time.monotonic() + 60
     while left := processes(str(bed.folder)):
         assert time.monotonic() < end, left
