@@ -158,7 +158,7 @@ def test_a_program_under_hydra_saves_near_the_time_limit(kit: Kits) -> None:
     shutil.copy(TRAINING, dawn.folder)
     path = f"{needed('RECIPE_TEST_IMPI')}:{os.environ['PATH']}"
     number = dawn.submit(
-        "run/nodes.sbatch", "python3", "training.py", options=("--ntasks-per-node=2",), PATH=path,
+        "run/nodes.sbatch", "python3", "training.py", "--well", options=("--ntasks-per-node=2",), PATH=path,
         ZE_FLAT_DEVICE_HIERARCHY="COMPOSITE",
     )  # fmt: skip
     for rank in range(4):

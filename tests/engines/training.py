@@ -17,7 +17,7 @@ def save(number: int, frame: FrameType | None) -> None:
     size = sum(len(path.read_bytes()) for path in pathlib.Path("/usr/lib/python3.11").glob("*.py"))
     pathlib.Path(f"saved-{os.environ['RANK']}").write_text(json.dumps([number, size > 1_000_000]))
     if "--ignore" not in sys.argv:
-        sys.exit(5)
+        sys.exit(0 if "--well" in sys.argv else 5)
 
 
 signal.signal(signal.SIGTERM, save)

@@ -102,9 +102,12 @@ tell_work() {
         if ! kill -0 "$job_child" 2>/dev/null; then return 0; fi
     fi
     [ "$job_by" = ranks ] || return 1
-    { mkdir -p "${RECIPE_STOP%/*}" && : >"$RECIPE_STOP" && : >"$RECIPE_STOP.term"; } 2>/dev/null ||
+    { mkdir -p "${RECIPE_STOP%/*}" && : >"$RECIPE_STOP" && tell_moment "$RECIPE_STOP.term"; } 2>/dev/null ||
         scancel --signal=TERM "$SLURM_JOB_ID" 2>/dev/null
 }
+
+# tell_moment FILE: the second at which the watchers of all ranks signal; each has seen the file by then.
+tell_moment() { echo "$(($(date +%s) + 4))" >"$1.new" && mv -f "$1.new" "$1"; }
 
 # job_state: prints Slurm's word for this job, the time left and the reason it gives; nothing where it does not answer.
 job_state() {

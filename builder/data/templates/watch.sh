@@ -22,11 +22,25 @@ wait_for_stop() {
     while read -r state <"/proc/$$/stat" && [[ ${state##*) } != [ZX]* ]]; do
         # The file system is all nodes' own: it is asked every 2 s.
         if [ "$turn" -eq 0 ] && [ -e "$1" ]; then
+            wait_for_moment "$1" "$never"
             tell "$$"
             return
         fi
         turn=$(((turn + 1) % 4))
         read -r -t 0.5 -u "$never"
+    done
+}
+
+# wait_for_moment FILE DESCRIPTOR: until the second that the file names, 10 s at most: all ranks are told at one time. Some
+# launchers end the others as soon as the first rank has left.
+wait_for_moment() {
+    local moment="" now tries
+    read -r moment <"$1"
+    case "$moment" in "" | *[!0-9]*) return 0 ;; esac
+    for ((tries = 0; tries < 100; tries++)); do
+        printf -v now '%(%s)T' -1
+        if [ "$now" -ge "$moment" ]; then return 0; fi
+        read -r -t 0.1 -u "$2"
     done
 }
 
