@@ -69,14 +69,14 @@ def digest(room: Room) -> str:
 
 @pytest.fixture(scope="module")
 def flat(rooms: Callable[[str], Room], base_sif: Path) -> Room:
-    room = rooms("flat")
+    room = rooms("same/flat")
     made(room, base_sif, "apptainer")
     return room
 
 
 def test_a_flat_image_is_the_same_elsewhere(flat: Room, rooms: Callable[[str], Room], base_sif: Path) -> None:
     """Another folder, umask, locale and time zone, caches that are cold, and a user without a range of ids."""
-    room = rooms("another/place")
+    room = rooms("same/another")
     there = {"RECIPE_CACHE_DIR": str(room.folder / "small" / "cache"), **ELSEWHERE}
     on_another_machine(room, words(room, base_sif, "apptainer"), tmpfs="size=6g", umask=0o077, **there).expect(0)
     assert digest(room) == digest(flat)
@@ -91,7 +91,7 @@ def test_a_flat_image_is_the_same_again(flat: Room, base_sif: Path) -> None:
 def test_what_is_compiled_is_valid(flat: Room, rooms: Callable[[str], Room], base_sif: Path) -> None:
     assert inside(flat.folder / "x.sif", "python3", "-c", STALE) == "True [] 0\n"
     # A time before the base's own: its files get it too, and its .pyc files have to know.
-    room = rooms("epoch")
+    room = rooms("same/epoch")
     made(room, base_sif, "apptainer", SOURCE_DATE_EPOCH="315532800")
     assert inside(room.folder / "x.sif", "python3", "-c", STALE) == "True [] 0\n"
     code = "import os; print({int(os.stat(p).st_mtime) for p in ('/opt/env', os.__file__, '/opt/notes/notes.txt')})"
@@ -99,7 +99,7 @@ def test_what_is_compiled_is_valid(flat: Room, rooms: Callable[[str], Room], bas
 
 
 def test_layers_made_in_containers_are_the_same(rooms: Callable[[str], Room], base_sif: Path) -> None:
-    one, other = rooms("layers"), rooms("layers-elsewhere")
+    one, other = rooms("same/layers"), rooms("same/layers-elsewhere")
     made(one, base_sif, "layers")
     made(other, base_sif, "layers", umask=0o077, **ELSEWHERE, HOME=str(other.folder))
     assert digest(other) == digest(one)
