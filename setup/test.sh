@@ -81,6 +81,15 @@ lint() { # all linters, also after one that finds something
     return "$rc"
 }
 
+tests() { # what fails is run once more by itself, and that is said: real schedulers and kills on two busy cores have bad days
+    local rc=0
+    as_job python -m pytest "$@" || rc=$?
+    if [ "$rc" -ne 1 ]; then return "$rc"; fi
+    say "once more, by themselves: the tests that failed"
+    as_job python -m pytest --last-failed --last-failed-no-failures none "$@" || return $?
+    say "they passed the second time: the first is above, and worth a look"
+}
+
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
     cd "$CHECKOUT"
     PYTHONPATH=$CHECKOUT PYTHONDONTWRITEBYTECODE=1 \
@@ -101,7 +110,7 @@ case $what in
         prepare_engines
         linted=0
         lint || linted=$?
-        as_job python -m pytest "$@" || exit $?
+        tests "$@" || exit $?
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
     unit) prepare_python && as_job python -m pytest -m "not engines" tests --ignore=tests/engines "$@" ;;
