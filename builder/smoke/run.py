@@ -17,7 +17,7 @@ from .options import Options
 
 ENDING = {signal.SIGTERM, signal.SIGINT}
 BEAT = 2.0  # seconds between two signs of life
-STOPPING = 15.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
+STOPPING = 25.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
 
 
 class Run:
