@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,10 @@ def test_a_build_that_is_stopped_leaves_nothing(
     sleep = f"sleep {random.randint(400, 900)}.{random.randint(1000, 9999)}"
     process = bench.room.start(*bench.words(running(sleep)))
     until_text(bench.room.folder / "x.plan" / "logs" / "build-image.log", "we are in post", process=process)
-    assert processes(sleep)
+    end = time.monotonic() + 30
+    while not processes(sleep):  # it comes after the text
+        assert time.monotonic() < end
+        time.sleep(0.02)
     done = stop(process, number, whole_group=whole_group).expect(code)
     assert done.seconds < 15
     assert "interrupted" in done.out
