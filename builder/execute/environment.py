@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import builder
+
 TMPDIR = "RECIPE_TMPDIR"
 RESULTS = "RECIPE_RESULTS"  # for kits that are run by hand: the tool reads results where the plan folder has them
 
@@ -21,4 +23,11 @@ def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str
     kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
     # The programs that came with us, uv among them, where the user's PATH has none of that name; our own Python.
     path = os.pathsep.join([kept.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-    return {**kept, TMPDIR: str(scratch), "PATH": path, "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable}
+    return {
+        **kept,
+        TMPDIR: str(scratch),
+        "PATH": path,
+        "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable,
+        # What the plan folder has a copy of; ours is compiled already.
+        "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layering")),
+    }

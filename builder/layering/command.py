@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .failure import LayeringError, in_words, show
-from .spec import read_spec
-from .store import cache_folder
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     build.add_argument("spec", type=Path, metavar="layers.json")
     build.add_argument("--output", type=Path, required=True)
     build.add_argument("--runtime", required=True, help="apptainer or singularity")
-    when = commands.add_parser("time", help="print the time that new files of an image get, so that it is always one")
+    when = commands.add_parser("time", help="print the time that all new files of an image get, and as a date")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
     settled = commands.add_parser("settle", help="take out of an image what differs from build to build")
     settled.add_argument("image", type=Path)
@@ -45,6 +43,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import build
+    from .spec import read_spec
+    from .store import cache_folder
 
     spec = read_spec(chosen.spec)
     os.umask(0o022)
@@ -60,11 +60,11 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .settle import time_for
+    from .settle import date_of, time_for
 
     found = time_for(chosen.base, environment=os.environ)
     if found is not None:
-        print(found)
+        print(found, date_of(found))
     return 0
 
 

@@ -8,15 +8,17 @@ made in the object of its configuration. Times of files are fixed by mksquashfs,
 from __future__ import annotations
 
 import json
-import tarfile
 import time as clock
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .failure import LayeringError
 from .programs import find_program, version_of
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, part_of, read_sif, write_header
+
+if TYPE_CHECKING:
+    import tarfile  # imported where an archive is read: an image without one starts sooner
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 DATE = "org.label-schema.build-date"
@@ -52,6 +54,8 @@ def time_for(base: str, *, environment: Mapping[str, str]) -> int | None:
 
 def newest_of_base(archive: Path) -> int | None:
     """The newest time of a file in the base's layers of what `docker save` wrote; None where they cannot be told."""
+    import tarfile
+
     try:
         with tarfile.open(archive) as tar:
             manifest = _json(tar, "manifest.json")[0]
@@ -74,6 +78,8 @@ def newest_of_base(archive: Path) -> int | None:
 
 def labels_of(archive: Path, *, time: int) -> bytes:
     """What labels.json of an image holds that is converted: the labels that Docker was given, and our date."""
+    import tarfile
+
     try:
         with tarfile.open(archive) as tar:
             found = _json(tar, _json(tar, "manifest.json")[0]["Config"])["config"].get("Labels") or {}

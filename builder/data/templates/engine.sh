@@ -33,18 +33,19 @@ pick_runtime() {
     esac
 }
 
-# find_python: sets $python, 3.10 or newer, for the programs that travel with the plan.
+# find_python ARGUMENTS: sets $python to the first that runs ARGUMENTS, and $answer to what they print.
 find_python() {
     local name
     for name in "${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
         python=$(command -v "${name:-none}") || continue
-        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
+        if answer=$("$python" "$@" 2>/dev/null); then return 0; fi
     done
     return 1
 }
 
 pick_python() {
-    find_python || fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
+    find_python -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+        fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
 
 # default_proxy NAME VALUE: the site's proxy, unless the environment has its own.
@@ -59,12 +60,11 @@ clear_binds() {
 }
 
 remove_work() {
-    if [ -n "${work:-}" ] && [ -d "$work" ]; then
+    # What is not whole stays under no name; this runs in the plan folder.
+    if ! rm -rf "${work:?}" inputs.recipe ./*.part ./*.part.sif 2>/dev/null; then
         chmod -R u+rwX "$work" 2>/dev/null || true
         rm -rf "$work"
     fi
-    # What is not whole stays under no name; this runs in the plan folder.
-    rm -rf inputs.recipe ./*.part ./*.part.sif
 }
 
 # temporary_folder DEFAULT CACHE: sets $work, which is removed at the end, and the engines' own variables.
@@ -79,10 +79,19 @@ temporary_folder() {
     fi
 }
 
-# one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes").
+# The program that travels with the plan; where recipe runs the step its own, which is the same and compiled once for
+# all. Both need nothing but Python's library, which is all that -S leaves.
+layering=(-S -B layering)
+if [ -n "${RECIPE_LAYERING:-}" ]; then layering=(-S "$RECIPE_LAYERING"); fi
+
+# one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes"),
+# and $date. The engine is asked for its options meanwhile.
 one_time() {
-    epoch=""
-    if find_python; then epoch=$("$python" -B layering time "$1") || epoch=""; fi
+    "$runtime" build --help >"$work/options" 2>/dev/null &
+    answer=""
+    find_python "${layering[@]}" time "$1" || answer=""
+    read -r epoch date <<<"$answer" || true
+    wait $! || true
     if [ -n "$epoch" ]; then
         export SOURCE_DATE_EPOCH="$epoch"
     else
@@ -94,13 +103,12 @@ one_time() {
 # writes the date into its labels, so that file is left out and ours put in.
 packing() {
     local words="-all-root -no-xattrs"
-    # No pipe into grep -q here: it ends early, and the engine's SIGPIPE would count as a failure.
-    case "$("$runtime" build --help 2>/dev/null)" in *--mksquashfs-args*) ;; *) return 0 ;; esac
+    case "$(<"$work/options")" in *--mksquashfs-args*) ;; *) return 0 ;; esac
     # zstd packs five times faster than gzip and starts faster (docs/packing.md).
     if [ "$1" = zstd ]; then words="$words -comp zstd -Xcompression-level 3"; fi
     if [ -n "$epoch" ] && [ -n "${2:-}" ]; then
         mkdir -p inputs.recipe
-        "$python" -B layering labels "$2" inputs.recipe/labels.json --time "$epoch"
+        "$python" "${layering[@]}" labels "$2" inputs.recipe/labels.json --time "$epoch"
         echo .singularity.d/labels.json >inputs.recipe/left-out
         echo "/.singularity.d/labels.json f 644 0 0 cat inputs.recipe/labels.json" >inputs.recipe/put-in
         words="$words -ef inputs.recipe/left-out -pf inputs.recipe/put-in"
@@ -113,14 +121,16 @@ dated() {
     definition=$1
     if [ -n "$epoch" ]; then
         definition=$work/image.def
-        { cat "$1" && printf '\n%%labels\n    org.label-schema.build-date %s\n' \
-            "$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)"; } >"$definition"
+        printf '%s\n\n%%labels\n    org.label-schema.build-date %s\n' "$(<"$1")" "$date" >"$definition"
     fi
 }
 
-# settle IMAGE: takes out of it what differs from build to build.
+# settle IMAGE: takes out of it what differs from build to build, a few hundred bytes: the disk gets the rest meanwhile.
 settle() {
-    if [ -n "$epoch" ]; then "$python" -B layering settle "$1" --time "$epoch"; fi
+    [ -n "$epoch" ] || return 0
+    sync -- "$1" 2>/dev/null &
+    "$python" "${layering[@]}" settle "$1" --time "$epoch"
+    wait $! || true
 }
 
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
@@ -196,8 +206,7 @@ package_settings() {
     settings=$work/settings
     all_settings=()
     mkdir -p "$inputs"
-    : >"$settings"
-    chmod 600 "$settings"
+    (umask 077 && : >"$settings")
     locked_packages
     certificate=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
     if [ -n "$certificate" ] && [ -f "$certificate" ]; then
@@ -223,8 +232,10 @@ package_settings() {
 inside_build() {
     local cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
     package_settings
-    mkdir -p "$cache/uv" "$inputs/cache" 2>/dev/null || cache=$work
-    mkdir -p "$cache/uv" "$inputs/cache"
+    if ! mkdir -p "$cache/uv" "$inputs/cache" 2>/dev/null; then
+        cache=$work
+        mkdir -p "$cache/uv" "$inputs/cache"
+    fi
     build_binds=(--bind "$inputs:/mnt" --bind "$cache/uv:/mnt/cache" "${build_binds[@]}")
     cp "$settings" "$inputs/settings"
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import builder
 from builder.execute.environment import step_environment
 from builder.execute.executor import choose_steps
 from builder.execute.options import Interrupted, Options, Signals
@@ -60,6 +61,7 @@ def test_the_environment_of_a_step_has_no_binds() -> None:
     assert step_environment(user, scratch=Path("/t")) == {
         "PATH": f"/bin:{own.parent}",  # uv came with us; the user's own programs come first
         "RECIPE_PYTHON": str(own),
+        "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layering")),
         "APPTAINER_CACHEDIR": "/c",
         "RECIPE_TMPDIR": "/t",
     }
