@@ -1,29 +1,14 @@
-"""What the commands that submit jobs have in common: options, submission, following, and what is said of it."""
+"""What the commands that submit jobs have in common: options, and what is said of them; submission.py submits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead, raise_for
-from builder.execute.hold import hold
-from builder.execute.jobs.finish import finish
-from builder.execute.jobs.ledger import Kind, Ledger, forget_ledger
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.split import split_steps
-from builder.execute.jobs.submit import Batch, check_jobs, submit
-from builder.execute.jobs.wishes import read_wishes
-from builder.execute.options import Options, Signals
-from builder.execute.preflight import check_output
-from builder.execute.progress import Progress
-from builder.execute.run import Lead
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
-from builder.model.plan import Plan
-from builder.model.report import Report
 from builder.model.site import Site
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -99,88 +84,6 @@ def check_site(site: Site, *, asked: Asked) -> None:
         form = site.scheduler.account_form or "NAME"
         fix = f"give --account={form}, or set SBATCH_ACCOUNT"
         raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Submission:
-    """What is submitted: a plan that was written into `folder`, whose image goes to `output`."""
-
-    plan: Plan
-    site: Site
-    kind: Kind
-    folder: Path
-    output: Path
-    options: Options
-    variables: Mapping[str, str] = field(default_factory=dict)
-    command: tuple[str, ...] = ()
-
-
-def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger:
-    """Try and submit the jobs of a plan's steps, as a chain; those before them that have no job run here first.
-
-    Raises StepError or SmokeError when one of those failed, with its report written.
-    """
-    folder, output = what.folder.resolve(), what.output.resolve()
-    slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
-    with signals.caught(), hold(folder):
-        skipped, steps = choose_steps(what.plan, what.options)
-        check_skipped(skipped, folder)
-        check_output(what.plan, output, force=what.options.force, kept=kept_image(what.plan, steps, folder))
-        here, steps = split_steps(what.plan, steps, folder=folder, environment=environment)
-        names = [step.name for step in steps]
-        wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
-        batch = Batch(
-            kind=what.kind,
-            output=output,
-            site_options=what.site.scheduler.submit,
-            wishes=wishes,
-            environment=environment,
-            variables=what.variables,
-            command=what.command,
-        )
-        # Before anything is built here: a job that is refused is known at once.
-        check_jobs(what.plan, steps, batch=batch, folder=folder, slurm=slurm)
-        done = Lead()
-        if here:
-            forget_ledger(folder)
-            work = Work(
-                plan=what.plan, steps=here, folder=folder, output=output, options=what.options, progress=progress
-            )
-            done = lead(work, signals=signals, total=len(here) + len(steps))
-        return submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
-
-
-def job_lines(ledger: Ledger) -> list[str]:
-    """One line a job, for people."""
-    return [
-        f"job {job.job}: {job.step}" + (f", after {', '.join(job.after)}" if job.after else "") for job in ledger.jobs
-    ]
-
-
-def to_verdict(
-    what: Submission,
-    *,
-    asked: Asked,
-    progress: Progress,
-    show: Callable[[Report], None],
-    tell: Callable[[str], None],
-) -> bool:
-    """Submit, and follow to the verdict unless nobody is to wait; True when the verdict was good.
-
-    `show` gets the report, `tell` what else is worth a line. Raises StepError or SmokeError for a bad verdict.
-    """
-    ledger = submit_plan(what, asked=asked, progress=progress)
-    for line in job_lines(ledger):
-        tell(line)
-    if asked.no_wait:
-        tell(f"submitted; `recipe status {what.folder}` says how it goes, and judges")
-        return False
-    cancel = asked.cancel_on_interrupt
-    environment = what.options.environment
-    report = finish(what.folder, environment=environment, progress=progress, cancel_on_interrupt=cancel)
-    show(report)
-    raise_for(report)
-    return True
 
 
 def teller(*, quiet: bool) -> Callable[[str], None]:

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, teller, to_verdict
+from builder.cli.batch import Asked, batch_options, check_site, teller
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import use_color
+from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import write_plan

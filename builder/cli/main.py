@@ -5,6 +5,7 @@ A command's module is imported when the command is called: `recipe --help` reads
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from typing import Any
@@ -44,7 +45,13 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        # Hundreds of modules are made, and nothing in them is garbage.
+        gc.disable()
+        try:
+            command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        finally:
+            gc.freeze()
+            gc.enable()
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:

@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.cli.batch import Asked, Submission, check_site, to_verdict
+from builder.cli.batch import Asked, check_site
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
-from builder.execute.again import check_comparable
 from builder.execute.current import current_report
 from builder.execute.executor import choose_steps, execute, raise_for, verify
 from builder.execute.folder import write_plan
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.submit import check_free
-from builder.execute.names import plan_folder
+from builder.execute.names import SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
@@ -89,6 +86,8 @@ def carry_out(
             _verify(build, wanted=wanted, progress=progress, show=show)
         return True
     if wanted.asked.submit:
+        from builder.cli.submission import Submission, to_verdict
+
         what = Submission(
             plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
             options=wanted.options,
@@ -115,6 +114,8 @@ def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Call
 def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     if wanted.options.verify:
+        from builder.execute.again import check_comparable
+
         check_comparable(build.plan)
     if not wanted.asked.submit:
         check_here(build.site, here=wanted.here, what="a build")
@@ -145,7 +146,11 @@ def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None])
             return False
     if options.sign:
         find_signer(plan, environment=options.environment)
-    check_free(folder, slurm=Slurm(options.environment))
+    if (folder / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.slurm import Slurm
+        from builder.execute.jobs.submit import check_free
+
+        check_free(folder, slurm=Slurm(options.environment))
     if not options.start:
         # Before the plan folder changes: it belongs to the image that is there.
         check_output(plan, image.resolve(), force=options.force, kept=None)

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, job_lines, shape_options, submit_plan
+from builder.cli.batch import Asked, batch_options, check_site, shape_options
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder
 from builder.cli.login import check_here, here_option
 from builder.cli.show import show_findings
+from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.folder import write_plan

@@ -10,11 +10,12 @@ from typing import Any, get_args
 
 import click
 
-from builder.cli.batch import Asked, Submission, batch_options, check_site, shape_options, teller, to_verdict
+from builder.cli.batch import Asked, batch_options, check_site, shape_options, teller
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import use_color
+from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import write_plan
 from builder.execute.jobs.slurm import Slurm

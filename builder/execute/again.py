@@ -16,7 +16,7 @@ from builder.execute.carrier import Here
 from builder.execute.comparing.images import compare_images
 from builder.execute.digest import sha256_of
 from builder.execute.inside import Inside
-from builder.execute.names import LOGS
+from builder.execute.names import DIFFERENT, LOGS
 from builder.execute.run import Lead, Run
 from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import ConfigError, Finding, Place
@@ -25,7 +25,6 @@ from builder.model.plan import Plan, Step
 LIST = "verify.txt"  # every difference, in the plan folder
 SHOWN = 20  # differences in a report
 TOLD = 5  # differences in a message
-CODE = "not-the-same"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +110,7 @@ def _failed(run: Run, second: Run) -> Verified:
     reason = second.findings[-1].message if second.findings else f"step '{step.name}' failed"
     message = f"the image could not be built again: {reason}"
     fix = "the first image is in its place; see the log of the second build"
-    fault = Finding(code=CODE, message=message, at=Place(file=str(log)), fix=fix)
+    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(log)), fix=fix)
     return Verified(answer={"same": False, "error": reason}, fault=fault)
 
 
@@ -129,7 +128,7 @@ def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any])
     fix = (
         f"all of it is in '{path}'; look for dates and random names in `container.run` and in what is built from source"
     )
-    fault = Finding(code=CODE, message=message, at=Place(file=str(path)), fix=fix)
+    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(path)), fix=fix)
     return Verified(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
 
 

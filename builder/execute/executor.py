@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.execute.again import CODE, Verified, again_steps, build_again
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
 from builder.execute.mask import Mask
-from builder.execute.names import REPORT_FILE
+from builder.execute.names import DIFFERENT, REPORT_FILE
 from builder.execute.options import Interrupted, Options, Signals
 from builder.execute.papers import papers_of, write_papers
 from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
@@ -54,6 +53,8 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
+    from builder.execute.again import again_steps
+
     folder, output = folder.resolve(), output.resolve()
     signals, steps = Signals(), again_steps(plan)
     with signals.caught(), hold(folder):
@@ -65,7 +66,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
                 _build_again(run)
             finally:
                 progress.end()
-        findings = (*(one for one in report.findings if one.code != CODE), *run.findings)
+        findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
         report = replace(report, verified=run.verified, findings=findings)
         keep_report(report, folder, note=progress.note)
         return report
@@ -138,7 +139,7 @@ def raise_for(report: Report) -> None:
         raise StepError(*report.findings)
     if report.status == "smoke-failed":
         raise SmokeError(*report.findings)
-    if any(finding.code == CODE for finding in report.findings):
+    if any(finding.code == DIFFERENT for finding in report.findings):
         raise DifferentError(*report.findings)
 
 
@@ -196,7 +197,11 @@ def _tmpdir(plan: Plan, options: Options) -> Path:
 
 def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
-    total = len(steps) + (len(again_steps(run.plan)) if again else 0)
+    total = len(steps)
+    if again:
+        from builder.execute.again import again_steps
+
+        total += len(again_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
     with _reported(run, started=started):
         run.go(steps)
@@ -207,6 +212,8 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
 
 def _build_again(run: Run) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
+    from builder.execute.again import Verified, build_again
+
     if run.image is None or not isinstance(run.carrier, Here):
         return
     try:
@@ -214,7 +221,9 @@ def _build_again(run: Run) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
-        seen = Verified(answer={"same": False, "error": reason}, fault=Finding(code=CODE, message=message, fix=fix))
+        seen = Verified(
+            answer={"same": False, "error": reason}, fault=Finding(code=DIFFERENT, message=message, fix=fix)
+        )
     run.verified = seen.answer
     if seen.fault is not None:
         run.findings.append(seen.fault)

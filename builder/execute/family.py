@@ -59,7 +59,7 @@ def _family(leader: int | None, *, mark: bytes) -> set[int]:
 def _stat(pid: str) -> tuple[int, int, int] | None:
     """Parent, group and session of a process, None when it is gone or only waits to be reaped."""
     try:
-        text = Path("/proc", pid, "stat").read_bytes()
+        text = _read(f"/proc/{pid}/stat")
     except OSError:
         return None
     state, parent, group, session = text.rpartition(b")")[2].split()[:4]
@@ -68,6 +68,18 @@ def _stat(pid: str) -> tuple[int, int, int] | None:
 
 def _environ(pid: str) -> bytes:
     try:
-        return Path("/proc", pid, "environ").read_bytes()
+        return _read(f"/proc/{pid}/environ")
     except OSError:
         return b""
+
+
+def _read(path: str) -> bytes:
+    """A file of /proc; thousands are read at the end of every child, and open() takes three times as long."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = b""
+        while more := os.read(handle, 1 << 16):
+            text += more
+        return text
+    finally:
+        os.close(handle)

@@ -11,7 +11,6 @@ from typing import Any
 from builder.execute.names import RESULTS
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
-from builder.smoke.verdict import judge
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")
@@ -71,6 +70,8 @@ def _told(name: str, item: Any) -> list[SmokeCheck]:
 
 def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> tuple[SmokeCheck, ...]:
     """Judge results by their numbers; what the plan expects of the image outweighs what a result says of itself."""
+    from builder.smoke.verdict import judge
+
     checks = []
     for name, result in results.items():
         for check in judge(result, _expected(result, expect)):

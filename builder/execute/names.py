@@ -15,6 +15,7 @@ SUBMITTED_FILE = "submitted.json"
 
 # A build that ended with one of these made, or would have made, an image that is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")
+DIFFERENT = "not-the-same"  # of a second build that gave other bytes
 
 
 def plan_folder(image: Path) -> Path:

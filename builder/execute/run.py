@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from builder.execute.carrier import Carrier
 from builder.execute.digest import Digest
-from builder.execute.inside import Inside
 from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
 from builder.execute.names import PROOF
 from builder.execute.options import Interrupted, Signals
@@ -25,12 +26,22 @@ from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 
+if TYPE_CHECKING:
+    from builder.execute.inside import Inside
+
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 
 
 def failed_copy_of(output: Path) -> Path:
     """Where an image goes that the smoke test failed in."""
     return output.with_name(f"{output.name}.failed")
+
+
+def _read_ahead(module: str) -> None:
+    """Import what the end of a build needs while the first step runs: its beginning needs the processor more."""
+    later = threading.Timer(0.5, import_module, args=(module,))
+    later.daemon = True
+    later.start()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +92,7 @@ class Run:
     def go(self, steps: Sequence[Step]) -> None:
         """Run the steps, put the image into its place and settle the status."""
         build = [step for step in steps if step.kind != "smoke"]
+        _read_ahead("builder.execute.inside")
         if not (self.lead(build) and self._image_is_there()):
             if self.status == "smoke-failed" and self._last_kind() == "verify":
                 self.status = self._publish(proven=False)
@@ -102,6 +114,8 @@ class Run:
 
     def _look_inside(self) -> Inside:
         """Begin to read what is in the image; one that is in use already stays as it is."""
+        from builder.execute.inside import Inside
+
         image = self.folder / self.plan.image
         in_use = self.output.exists() and image.samefile(self.output)
         return Inside(image, name=self.plan.target, tool=self.plan.tool, environment=self.environment, put=not in_use)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.contents.packages import RPM, WANTED
-from builder.execute.process import read_output
+from builder.execute.process import read_output, stream_output
 from builder.layering.listing import row_of
 from builder.model.finding import Finding, ToolError
 
@@ -52,25 +51,43 @@ class Squashfs:
     hidden: frozenset[str] = frozenset()
 
     def list(self) -> bool:
-        """List it; False where it cannot be."""
-        output = self._ask("-lln", str(self.image), limit=LISTING_LIMIT)
-        if output is None:
+        """List it; False where it cannot be. Lines are looked at while unsquashfs writes the next ones."""
+        hidden: set[str] = set()
+        rest, read = b"\n", 0
+
+        def receive(data: bytes) -> None:
+            nonlocal rest, read
+            read += len(data)
+            if read > LISTING_LIMIT:
+                raise OverflowError
+            # What is kept begins with the end of the line before it: every line is preceded by one.
+            end = data.rfind(b"\n")
+            if end < 0:
+                rest += data
+                return
+            self._take(rest + data[: end + 1], hidden)
+            rest = data[end:]
+
+        whole = stream_output(
+            self._words("-lln", str(self.image)), env=self._settings(), receive=receive, timeout=SECONDS
+        )
+        if not whole or read > LISTING_LIMIT:
             return False
-        hidden = set()
-        for line in output.decode("utf-8", errors="replace").split("\n"):
-            if not (line[:1] == "c" or (line[:1] == "-" and _LIKELY.search(line))):
-                continue
-            row = row_of(line)
+        self._take(rest + b"\n", hidden)
+        self.hidden = frozenset(hidden)
+        return True
+
+    def _take(self, lines: bytes, hidden: set[str]) -> None:
+        for line in _likely(lines):
+            row = row_of(line.decode("utf-8", errors="replace"))
             if row is None:
                 continue
             path = row.path.lstrip("/")
             if row.kind == "c":
                 if row.hides:
                     hidden.add(path)
-            elif row.size and len(self.files) < FILES and wanted(path, row.size):
+            elif row.kind == "-" and row.size and len(self.files) < FILES and wanted(path, row.size):
                 self.files[path] = row.size
-        self.hidden = frozenset(hidden)
-        return True
 
     def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
         """Read files in few calls: their contents come as one stream, which the sizes divide."""
@@ -92,11 +109,33 @@ class Squashfs:
         return found
 
     def _ask(self, *words: str, limit: int) -> bytes | None:
-        argv = ["unsquashfs", "-o", str(self.offset), *words]
-        return read_output(argv, env={**self.environment, "LC_ALL": "C.UTF-8"}, limit=limit, timeout=SECONDS)
+        return read_output(self._words(*words), env=self._settings(), limit=limit, timeout=SECONDS)
+
+    def _words(self, *words: str) -> Sequence[str]:
+        return ("unsquashfs", "-o", str(self.offset), *words)
+
+    def _settings(self) -> dict[str, str]:
+        return {**self.environment, "LC_ALL": "C.UTF-8"}
 
 
-_LIKELY = re.compile(r"-packages/|conda-meta/|/rpm/|/dpkg/|/apk/|os-release|labels\.json|recipe\.json")
+# In every line of a wanted file there is one of these, and in few others; "c" is what hides a file of a layer below.
+# A search for one word is ten times as fast as one for all of them.
+_MARKS = (
+    b".dist-info/METADATA\n", b".egg-info", b"/torch/version.py\n", b"/conda-meta/", b"/rpm/", b"/dpkg/status",
+    b"/apk/db/installed\n", b"/os-release\n", b"/labels.json\n", b"/recipe.json\n", b"\nc",
+)  # fmt: skip
+
+
+def _likely(lines: bytes) -> Iterable[bytes]:
+    """The lines that may be of wanted files, in their order; each is preceded and followed by a line break."""
+    found: dict[int, int] = {}
+    for mark in _MARKS:
+        at = lines.find(mark)
+        while at >= 0:
+            start = lines.rfind(b"\n", 0, at + 1) + 1
+            found[start] = lines.find(b"\n", start)
+            at = lines.find(mark, found[start])
+    return [lines[start:end] for start, end in sorted(found.items())]
 
 
 def batches_of(paths: Sequence[str]) -> Iterable[Sequence[str]]:
