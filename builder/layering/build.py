@@ -19,6 +19,7 @@ from .failure import AlteredError, LayeringError, say
 from .fetch import base_image
 from .inside import Containers, whiteouts
 from .pack import Packer, find_packer
+from .pieces import Piece
 from .proof import prove
 from .resolve import settings
 from .sif import SifError, read_sif
@@ -26,7 +27,7 @@ from .spec import Spec
 from .store import Entry, Store, key_of, limit_bytes
 from .wheels import install
 
-FORMAT = 1  # of what is in a layer; another number makes all of them anew
+FORMAT = 2  # of what is in a layer; another number makes all of them anew
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 
 
@@ -109,7 +110,12 @@ class Builder:
         return lambda tree: write(tree, spec=self.spec, facts=self.facts)
 
     def made(
-        self, title: str, inputs: Sequence[object], fill: Callable[[Path], None], *, keep_modes: bool = False
+        self,
+        title: str,
+        inputs: Sequence[object],
+        fill: Callable[[Path], Sequence[Piece] | None],
+        *,
+        keep_modes: bool = False,
     ) -> Layer:
         """A layer from the cache, or made now."""
         key = key_of([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
@@ -117,8 +123,8 @@ class Builder:
         def make(path: Path) -> None:
             tree = path.parent / "tree"
             tree.mkdir()
-            fill(tree)
-            self.packer.pack([tree], path, keep_modes=keep_modes)
+            pieces = fill(tree) or ()
+            self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces)
 
         return self.layer(title, key, make)
 

@@ -1,18 +1,30 @@
-""".pyc files for a staged environment: made in parallel, kept by wheel, put back when the same wheel comes again."""
+""".pyc files for a staged environment: made in parallel, kept by wheel, taken again when the same wheel comes again."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
-import tarfile
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .failure import LayeringError
+from .pieces import Piece, join
 from .programs import ask, clean_environment, find_program
 
 WORKER = Path(__file__).with_name("compile_worker.py")
+# Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.
+MEMORY = "glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"
+# Test suites and benchmarks of packages, and of torch's own test kit what torch itself never imports (6 % of all that
+# an environment with torch has to compile). Whoever imports such a module compiles it in memory.
+UNUSED = re.compile(
+    r"/(?:tests|benchmarks)/"
+    r"|/torch/testing/_internal/(?:generated/|opinfo/definitions/|(?:.+/)?\w+_test\.py$"
+    r"|common_(?:methods_invocations|modules|nn|quantization)\.py$)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,26 +41,42 @@ class Compiler:
         """What of it decides the bytes."""
         return [self.version, self.tag]
 
-    def compile(self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int) -> None:
-        """Compile the files of a folder as they will lie below `prefix`; raises LayeringError."""
+    def compile(
+        self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int, out: Path, nice: int = 0
+    ) -> list[Piece]:
+        """Compile the files of a folder as they will lie below `prefix`, into files of `out`; raises LayeringError."""
         if not paths:
-            return
+            return []
         argv, seen = [*self.argv], str(folder)
-        worker = str(WORKER)
+        worker, place = str(WORKER), tempfile.mkdtemp(prefix="pyc-", dir=out)
+        told = place
         if self.binds:
-            argv = [*argv[:2], self.binds, f"{folder}:/mnt", self.binds, f"{WORKER}:/media/worker.py", *argv[2:]]
-            seen, worker = "/mnt", "/media/worker.py"
+            shown = {str(folder): "/mnt", str(WORKER): "/media/worker.py", place: "/media/out"}
+            binds = [word for source, target in shown.items() for word in (self.binds, f"{source}:{target}")]
+            argv = [*argv[:2], *binds, *argv[2:]]
+            seen, worker, told = shown.values()
         done = subprocess.run(
-            [*argv, "-I", "-S", "-B", worker, seen, prefix, str(workers)],
+            [*argv, "-I", "-S", "-B", worker, seen, prefix, str(workers), str(nice), told],
             input="".join(f"{path}\n" for path in paths),
-            env=clean_environment({"PYTHONHASHSEED": "0"}),
+            env=clean_environment({"PYTHONHASHSEED": "0", "GLIBC_TUNABLES": MEMORY}),
             capture_output=True,
             text=True,
+            errors="surrogateescape",
             check=False,
         )
         if done.returncode:
             print(done.stderr[-2000:], flush=True)
             raise LayeringError(f"Python {self.version} could not compile the packages: exit code {done.returncode}")
+        return [piece for number in range(workers) for piece in _indexed(Path(place, str(number)))]
+
+
+def _indexed(stem: Path) -> Iterator[Piece]:
+    """What one worker has written."""
+    offset, data = 0, stem.with_suffix(".data")
+    for line in os.fsdecode(stem.with_suffix(".index").read_bytes()).splitlines():
+        size, _, path = line.partition(" ")
+        yield Piece(path=path, source=data, offset=offset, size=int(size))
+        offset += int(size)
 
 
 ASK = "import sys, platform; print(platform.python_version(), sys.implementation.cache_tag)"
@@ -95,10 +123,15 @@ def sources(folder: Path, *, below: str) -> list[str]:
     """The .py files to compile, sorted, as paths of `folder`; not those of test suites, which no program imports."""
     found = []
     for root, names, files in os.walk(folder / below):
-        names[:] = sorted(name for name in names if name not in ("tests", "__pycache__"))
         here = os.path.relpath(root, folder)
+        names[:] = sorted(name for name in names if name != "__pycache__" and used(f"{here}/{name}/"))
         found += [f"{here}/{name}" for name in sorted(files) if name.endswith(".py") and "\n" not in name]
-    return found
+    return [path for path in found if used(path)]
+
+
+def used(path: str) -> bool:
+    """Whether programs import what lies at this path; a folder's ends with a slash."""
+    return UNUSED.search(path) is None
 
 
 def compiled_path(path: str, tag: str) -> str:
@@ -107,25 +140,19 @@ def compiled_path(path: str, tag: str) -> str:
     return os.path.join(folder, "__pycache__", f"{name[:-3]}.{tag}.pyc")
 
 
-def save(folder: Path, paths: Sequence[str], target: Path) -> None:
-    """Keep files of a folder in one archive."""
-    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
-        for path in paths:
-            full = folder / path
-            if full.is_file():
-                info = tarfile.TarInfo(path)
-                info.size = full.stat().st_size
-                with full.open("rb") as file:
-                    archive.addfile(info, file)
+def save(pieces: Sequence[Piece], target: Path) -> None:
+    """Keep pieces in one file: a line that says where they lie, and their content."""
+    rows = [[piece.path, piece.size] for piece in pieces]
+    with target.open("wb") as file:
+        file.write(json.dumps(rows, separators=(",", ":")).encode() + b"\n")
+        join(pieces, file)
 
 
-def restore(archive: Path, folder: Path) -> None:
-    """Put kept files back; names in it are relative and ours."""
-    with tarfile.open(archive, "r") as tar:
-        for info in tar:
-            content = tar.extractfile(info)
-            path = folder / info.name
-            if content is None or info.name.startswith("/") or ".." in info.name.split("/"):
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content.read())
+def kept(path: Path) -> list[Piece]:
+    """The pieces of a kept file."""
+    with path.open("rb") as file:
+        rows, offset, found = json.loads(file.readline()), file.tell(), []
+    for name, size in rows:
+        found.append(Piece(path=name, source=path, offset=offset, size=size))
+        offset += size
+    return found

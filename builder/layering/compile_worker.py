@@ -1,9 +1,10 @@
-"""Writes .pyc files that need no check against their source; runs on the image's own version of Python.
+"""Writes what .pyc files hold that need no check against their source; runs on the image's own version of Python.
 
-usage: python -I -S -B compile_worker.py FOLDER PREFIX WORKERS <list of paths, one a line
+usage: python -I -S -B compile_worker.py FOLDER PREFIX WORKERS NICE OUT <list of paths, one a line
 
 The bytes depend on the source and on PREFIX alone: no time, no path of this machine. A file that is no Python of this
-version stays without, as with pip. Prints the paths that were compiled.
+version stays without, as with pip. No file is made for each: every worker writes all of its own one after the other
+into OUT/N.data, and to OUT/N.index a line for each, "SIZE PATH-OF-THE-PYC".
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 import sys
 import warnings
 
+TOKEN = 4  # bytes: a path's number, as the workers take it from a pipe
+
 
 def compiled(source: bytes, name: str) -> bytes:
     """The content of the .pyc file: hash-based and unchecked (PEP 552)."""
@@ -23,50 +26,55 @@ def compiled(source: bytes, name: str) -> bytes:
     return head + marshal.dumps(code)
 
 
-def work(paths: list[str], folder: str, prefix: str) -> None:
-    """Compile files, one after the other."""
+def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> None:
+    """Compile the files whose numbers come out of a pipe, until it ends."""
     tag = sys.implementation.cache_tag or "none"
-    for path in paths:
-        full = os.path.join(folder, path)
-        try:
-            with open(full, "rb") as file:
-                data = compiled(file.read(), prefix + "/" + path)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        parent, name = os.path.split(full)
-        cache = os.path.join(parent, "__pycache__")
-        try:
-            os.mkdir(cache)
-        except FileExistsError:
-            pass
-        target = os.path.join(cache, name[:-3] + "." + tag + ".pyc")
-        try:
-            os.unlink(target)  # one of the wheel's own may be a link into the installer's cache
-        except FileNotFoundError:
-            pass
-        with open(target, "wb") as file:
-            file.write(data)
+    with open(out + ".data", "wb", buffering=1 << 20) as data, open(out + ".index", "wb") as index:
+        while True:
+            token = os.read(tokens, TOKEN)
+            if not token:
+                return
+            path = paths[int.from_bytes(token, "little")]
+            try:
+                with open(os.path.join(folder, path), "rb") as file:
+                    made = compiled(file.read(), prefix + "/" + path)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                continue
+            data.write(made)
+            parent, name = os.path.split(path)
+            target = os.path.join(parent, "__pycache__", name[:-3] + "." + tag + ".pyc")
+            index.write(b"%d %s\n" % (len(made), os.fsencode(target)))
 
 
 def main() -> int:
     """Read paths, deal them out to children and wait for all."""
-    folder, prefix, workers = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    folder, prefix, workers, nice, out = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
     warnings.simplefilter("ignore")
     gc.disable()
-    paths = sys.stdin.read().splitlines()
-    # The largest first, dealt out in turn: all end at about the same time.
+    os.nice(nice)
+    paths = os.fsdecode(sys.stdin.buffer.read()).splitlines()
+    # The largest first, each to whoever is free: all end at about the same time.
     paths.sort(key=lambda path: (-os.path.getsize(os.path.join(folder, path)), path))
+    source, sink = os.pipe()
     children = []
     for number in range(workers):
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                work(paths[number::workers], folder, prefix)
+                os.close(sink)
+                work(paths, source, folder, prefix, os.path.join(out, str(number)))
                 code = 0
             finally:
                 os._exit(code)
         children.append(child)
+    os.close(source)
+    try:
+        with open(sink, "wb") as file:
+            for number in range(len(paths)):
+                file.write(number.to_bytes(TOKEN, "little"))
+    except BrokenPipeError:
+        pass  # all workers have ended, and say so below
     codes = [os.waitpid(child, 0)[1] for child in children]
     return 1 if any(codes) else 0
 

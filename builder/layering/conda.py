@@ -21,6 +21,7 @@ from .base import listed
 from .conda_client import CondaClient, CondaPackage, read_packages, virtual_packages
 from .failure import LayeringError, say
 from .pack import processors
+from .pieces import Piece, below
 from .programs import find_program
 from .resolve import normal
 from .store import Entry, Store, remove
@@ -51,11 +52,14 @@ class OwnPython(bytecode.Compiler):
 
     ready: Callable[[], str]
 
-    def compile(self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int) -> None:
-        """Compile the files of a folder as they will lie below `prefix`; raises LayeringError."""
-        if paths:
-            python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
-            python.compile(folder, paths, prefix=prefix, workers=workers)
+    def compile(
+        self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int, out: Path, nice: int = 0
+    ) -> list[Piece]:
+        """Compile the files of a folder as they will lie below `prefix`, into files of `out`; raises LayeringError."""
+        if not paths:
+            return []
+        python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
+        return python.compile(folder, paths, prefix=prefix, workers=workers, out=out, nice=nice)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +113,7 @@ class CondaEnvironment:
         self.scripts = tuple(sorted(scripts))
         return layers
 
-    def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> None:
+    def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> list[Piece]:
         """Link some packages as they will lie in the image, and compile what is Python among them."""
         place = tree / self.prefix.lstrip("/")
         place.parent.mkdir(parents=True)
@@ -123,7 +127,9 @@ class CondaEnvironment:
         for package in packages:
             _record(package, place)
         _tidy(place, whole=self.python in packages)
-        self.compiler.compile(place, bytecode.sources(place, below="lib"), prefix=stage.PREFIX, workers=processors())
+        paths, out = bytecode.sources(place, below="lib"), self.builder.work
+        made = self.compiler.compile(place, paths, prefix=stage.PREFIX, workers=processors(), out=out)
+        return below(self.prefix, made)
 
     # --- Python ------------------------------------------------------------------------------------------------------
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from .failure import LayeringError
-from .programs import ask, clean_environment, needed_program, version_of
+from .pieces import Piece, join, unfold
+from .programs import ask, clean_environment, find_program, needed_program, version_of
 
 FIX = "install squashfs-tools 4.4 or newer, or build with --backend apptainer"
 LEVEL, BLOCK = 1, 256 * 1024  # as small as level 3 with blocks of 128 KiB, in three quarters of the time
-FAULTS = ("Failed to read", "creating empty file", "Cannot open", "Cannot stat", "FATAL", "Read failed")
+FAULTS = ("Failed to read", "creating empty file", "Cannot open", "Cannot stat", "FATAL", "Read failed", "Ignoring")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +33,19 @@ class Packer:
         """What of it decides the bytes."""
         return [self.version, f"zstd-{LEVEL}-{BLOCK}" if self.zstd else "gzip", self.time]
 
-    def pack(self, trees: Sequence[Path], target: Path, *, keep_modes: bool = False, more: Sequence[str] = ()) -> None:
-        """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError."""
+    def pack(
+        self,
+        trees: Sequence[Path],
+        target: Path,
+        *,
+        keep_modes: bool = False,
+        more: Sequence[str] = (),
+        pieces: Sequence[Piece] = (),
+    ) -> None:
+        """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError.
+
+        `pieces` lie in it as files that anybody may read, and take the place of files at the same paths.
+        """
         argv = [
             self.program,
             *[str(tree) for tree in trees],
@@ -48,12 +63,63 @@ class Packer:
         if not keep_modes:
             # What an installer leaves depends on the umask of whoever unpacked the wheel first.
             argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
+        if pieces:
+            argv += self._with(pieces, trees[0], target.with_suffix(".pieces"))
         code, out, err = ask([*argv, *more], env=clean_environment())
         text = (err + out).strip()
         fault = next((line for line in text.splitlines() if any(word in line for word in FAULTS)), "")
         if code or fault:
             print(text[-2000:], flush=True)
             raise LayeringError(f"mksquashfs could not pack '{trees[0]}': {fault or text[-200:] or code}", told=True)
+
+    def _with(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
+        """The options by which pieces come in; files in the tree where this mksquashfs takes none."""
+        own = {piece.path: piece for piece in pieces}
+        for path in own:
+            (tree / path).unlink(missing_ok=True)  # a wheel may bring its own; mksquashfs would take that
+        if self.form is None:
+            unfold(list(own.values()), tree)
+            return []
+        folders = {parent for path in own for parent in Path(path).parents if parent.parts}
+        lines = [
+            f"/{_escaped(str(folder))} D {self.time} 755 0 0\n"
+            for folder in sorted(folders)
+            if not (tree / folder).is_dir()
+        ]
+        rows, offset = sorted(own.values(), key=lambda piece: (str(piece.source), piece.offset)), 0
+        for piece in rows:
+            lines.append(f"/{_escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
+            offset += piece.size
+        with file.open("wb") as out:
+            out.write(os.fsencode("".join(lines) + DATA))
+            join(rows, out)
+        return ["-pf", str(file)]
+
+    @cached_property
+    def form(self) -> str | None:
+        """What ends the line of a file whose content is given with it; None where such a file does not get through.
+
+        4.4 knows no such lines, later ones ask for another field: what this one makes of it is tried.
+        https://github.com/plougher/squashfs-tools/blob/master/squashfs-tools/pseudo.c
+        """
+        reader = find_program("unsquashfs")
+        with tempfile.TemporaryDirectory() as scratch:
+            empty, image, lines = Path(scratch, "empty"), Path(scratch, "x.sqfs"), Path(scratch, "x.pieces")
+            empty.mkdir()
+            for form in ("", " 0") if reader else ():
+                text = f"/x D 0 755 0 0\n/x/a R 0 644 0 0 1 1{form}\n/x/b R 0 644 0 0 1 0{form}\n{DATA}ba"
+                lines.write_text(text, encoding="utf-8")
+                code, _, err = ask([self.program, empty, image, "-noappend", "-quiet", "-no-progress", "-pf", lines])
+                if code == 0 and not err and ask([reader or "", "-cat", image, "x/a", "x/b"])[:2] == (0, "ab"):
+                    return form
+        return None
+
+
+DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r'([\s"\\])', r"\\\1", path)
 
 
 def processors() -> int:

@@ -2,7 +2,7 @@
 
     layers/KEY.sqfs, KEY.json    a layer; the second file, written last, holds its sha256 and says what is in it
     bases/KEY.sif, KEY.json      base images that came from a registry
-    compiled/KEY.tar, KEY.json   the .pyc files of one wheel
+    compiled/KEY.pycs, KEY.json  the .pyc files of one wheel
     facts/KEY.json               what is known of a base image, by its sha256
     known/KEY.json               the sha256 of a file, by the file's identity
     work/                        folders of builds that run, and of those that were killed
@@ -28,7 +28,7 @@ from typing import Any
 
 from .digest import sha256_of
 
-KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".tar"}
+KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 STORE = "layers-1"  # beside what was downloaded
 LIMIT_GIB = 40.0
 

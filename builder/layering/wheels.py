@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time as clock
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 from . import bytecode, stage
 from .failure import LayeringError, say
 from .pack import processors
+from .pieces import Piece, below
 from .programs import needed_program
 from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
 from .store import key_of
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
     from .assemble import Layer
     from .build import Builder
 
-COMPILED = 1  # of what is kept of a wheel; another number makes all of it anew
+COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
+NICE = 5  # of those who compile the light packages: what is large is to be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
     *REQUIREMENTS,
@@ -88,21 +92,21 @@ class Wheels:
         prefix = self.facts.real(stage.PREFIX)
 
         def heavy(group: Group) -> Layer:
-            def fill(tree: Path) -> None:
-                self.fill(group, tree / prefix.lstrip("/"))
+            def fill(tree: Path) -> list[Piece]:
+                return below(prefix, self.fill(group, tree / prefix.lstrip("/")))
 
             return self.builder.made(group.title, self.inputs([group], prefix), fill)
 
         def rest() -> Layer:
-            def fill(tree: Path) -> None:
+            def fill(tree: Path) -> list[Piece]:
                 place = tree / prefix.lstrip("/")
                 place.mkdir(parents=True)
-                for group in light:
-                    self.fill(group, place, kept=True)
+                made = [piece for group in light for piece in self.fill(group, place, kept=True)]
                 if self.builder.conda is None:
                     stage.environment_files(
                         place, python=self.facts.python, minor=self.facts.minor, system_packages=False
                     )
+                return below(prefix, made)
 
             return self.builder.made("packages", [*self.inputs(light, prefix), self.facts.python], fill)
 
@@ -129,45 +133,67 @@ class Wheels:
         pins = [pin.inputs for group in groups for pin in group.pins]
         return [self.facts.minor, self.facts.machine, self.facts.glibc, prefix, self.compiler.inputs, pins]
 
-    def fill(self, group: Group, tree: Path, *, kept: bool = False) -> None:
+    def fill(self, group: Group, tree: Path, *, kept: bool = False) -> list[Piece]:
         """Unpack and compile a group; with `kept` what was compiled is kept by wheel for the next time."""
         number = next(self._numbers)
         place = tree if not tree.exists() else self.resolver.work / f"stage-{number}"
         site = stage.install(group, place, resolver=self.resolver, minor=self.facts.minor, number=f"pins-{number}")
         if kept:
-            self.compile_kept(group, place, site)
+            made = self.compile_kept(group, place, site)
         else:
-            paths = bytecode.sources(place, below="lib")
-            self.compiler.compile(place, paths, prefix=stage.PREFIX, workers=processors())
+            made = self.compile(place, bytecode.sources(place, below="lib"))
         if place != tree:
             _merge(place, tree)
+        return made
 
-    def compile_kept(self, group: Group, tree: Path, site: Path) -> None:
-        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is put back."""
+    def compile(self, place: Path, paths: Sequence[str], *, nice: int = 0) -> list[Piece]:
+        """Compile files of a folder on every core."""
+        return self.compiler.compile(
+            place, paths, prefix=stage.PREFIX, workers=processors(), out=self.builder.work, nice=nice
+        )
+
+    def compile_kept(self, group: Group, tree: Path, site: Path) -> list[Piece]:
+        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
         files = stage.owners(site, tree)
+        often = Counter(path for paths in files.values() for path in paths)
+        shared = {
+            path for path, count in often.items() if count > 1 and bytecode.used(path)
+        }  # whose it is, is not sure
+        store, pieces = self.builder.store, list[Piece]()
         missing: dict[str, tuple[str, list[str]]] = {}
         for pin in group.pins:
-            paths = [path for path in files.get(pin.name, []) if "tests" not in path.split("/")]
+            paths = [path for path in files.get(pin.name, []) if bytecode.used(path) and path not in shared]
             if not paths:
                 continue
             key = key_of([COMPILED, self.compiler.inputs, stage.PREFIX, pin.inputs])
-            entry = self.builder.store.look("compiled", key)
-            if entry is not None and self.builder.store.intact(entry):
-                bytecode.restore(entry.path, tree)
+            entry = store.look("compiled", key)
+            own = self.builder.work / f"{key}.pycs"  # nobody takes it away while it is read
+            if entry is not None and store.intact(entry) and _linked(entry.path, own):
+                pieces += bytecode.kept(own)
             else:
                 missing[key] = (f"{pin.name} {pin.version}", paths)
-        self.compiler.compile(
-            tree,
-            sorted({path for _, paths in missing.values() for path in paths}),
-            prefix=stage.PREFIX,
-            workers=processors(),
-        )
+        paths = sorted({path for _, paths in missing.values() for path in paths} | shared)
+        made = {piece.path: piece for piece in self.compile(tree, paths, nice=NICE)}
         for key, (title, paths) in missing.items():
-            self._keep(key, title, [bytecode.compiled_path(path, self.compiler.tag) for path in paths], tree)
+            names = [bytecode.compiled_path(path, self.compiler.tag) for path in paths]
+            self._keep(key, title, [made[name] for name in names if name in made])
+        return [*pieces, *made.values()]
 
-    def _keep(self, key: str, title: str, paths: Sequence[str], tree: Path) -> None:
+    def _keep(self, key: str, title: str, pieces: Sequence[Piece]) -> None:
         """Keep what was compiled of one wheel."""
-        self.builder.store.get("compiled", key, title=title, make=lambda target: bytecode.save(tree, paths, target))
+        self.builder.store.get("compiled", key, title=title, make=lambda target: bytecode.save(pieces, target))
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """The same file by another name, a copy where that cannot be; False where it is gone."""
+    try:
+        target.unlink(missing_ok=True)
+        os.link(source, target)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        shutil.copyfile(source, target)
+    return True
 
 
 def _merge(source: Path, target: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import builder.layering
 from builder.layering.base import BaseFacts
-from builder.layering.bytecode import compiled_path, restore, save, sources
+from builder.layering.bytecode import Compiler, compiled_path, kept, save, sources, used
 from builder.layering.failure import LayeringError
 from builder.layering.listing import mode_of, row_of
+from builder.layering.pieces import Piece, below, unfold
 from builder.layering.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
 from builder.layering.stage import PREFIX, environment_files, owners, tidy
 
@@ -226,11 +226,13 @@ def test_the_environment_is_one_for_its_python(tmp_path: Path) -> None:
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
-def compiled(folder: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:
-    paths = sources(folder, below="lib")[::order]
-    worker = Path(builder.layering.__file__).with_name("compile_worker.py")
-    words = [sys.executable, "-I", "-S", "-B", str(worker), str(folder), PREFIX, str(workers)]
-    subprocess.run(words, input="\n".join(paths) + "\n", text=True, check=True)
+def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:
+    out.mkdir()
+    tag = sys.implementation.cache_tag or ""
+    compiler = Compiler(argv=(sys.executable,), version="3", tag=tag)
+    pieces = compiler.compile(folder, sources(folder, below="lib")[::order], prefix=PREFIX, workers=workers, out=out)
+    assert not list(folder.rglob("*.pyc"))
+    unfold(pieces, folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}
 
 
@@ -246,7 +248,7 @@ def test_compiled_files_are_the_same_wherever_and_however_they_are_made(tmp_path
         (folder / "bad.py").write_text("def f[:\n")
         (folder / "tests").mkdir()
         (folder / "tests" / "t.py").write_text("A = 1\n")
-        found.append(compiled(tmp_path / place, workers=workers, order=order))
+        found.append(compiled(tmp_path / place, tmp_path / f"out-{workers}", workers=workers, order=order))
     assert found[0] == found[1]
     assert len(found[0]) == len(names)
 
@@ -254,7 +256,7 @@ def test_compiled_files_are_the_same_wherever_and_however_they_are_made(tmp_path
 def test_a_compiled_file_is_taken_without_its_source(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
-    made = compiled(tmp_path, workers=1)
+    made = compiled(tmp_path, tmp_path / "out", workers=1)
     assert list(made) == [compiled_path("lib/m.py", sys.implementation.cache_tag or "")]
     (tmp_path / "lib" / "m.py").write_text("VALUE = 2\n")  # unchecked: neither time nor content is looked at
     done = subprocess.run(
@@ -268,8 +270,41 @@ def test_a_compiled_file_is_taken_without_its_source(tmp_path: Path) -> None:
 
 
 def test_kept_files_come_back(tmp_path: Path) -> None:
-    (tmp_path / "a" / "d").mkdir(parents=True)
-    (tmp_path / "a" / "d" / "x.pyc").write_bytes(b"code")
-    save(tmp_path / "a", ["d/x.pyc", "d/none.pyc"], tmp_path / "kept.tar")
-    restore(tmp_path / "kept.tar", tmp_path / "b")
-    assert [path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")] == [b"code"]
+    (tmp_path / "0.data").write_bytes(b"onetwothree")
+    rows = [("d/x.pyc", 0, 3), ("d/e/y.pyc", 6, 5), ("empty.pyc", 0, 0)]
+    pieces = [Piece(path=path, source=tmp_path / "0.data", offset=at, size=size) for path, at, size in rows]
+    save(pieces, tmp_path / "kept.pycs")
+    unfold(below("/opt/env", kept(tmp_path / "kept.pycs")), tmp_path / "b")
+    found = {str(path.relative_to(tmp_path / "b")): path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")}
+    assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}
+
+
+def test_what_cannot_be_compiled_is_said(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
+    compiler = Compiler(argv=(sys.executable, "-c", "import sys; sys.exit(3)"), version="3.11.9", tag="cpython-311")
+    with pytest.raises(LayeringError, match=r"Python 3\.11\.9 could not compile"):
+        compiler.compile(tmp_path, ["lib/m.py"], prefix=PREFIX, workers=2, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("lib/python3.11/site-packages/numpy/__init__.py", True),
+        ("lib/python3.11/site-packages/numpy/testing/__init__.py", True),
+        ("lib/python3.11/site-packages/torch/testing/__init__.py", True),
+        ("lib/python3.11/site-packages/torch/testing/_internal/logging_tensor.py", True),
+        ("lib/python3.11/site-packages/torch/testing/_internal/distributed/fake_pg.py", True),
+        ("lib/python3.11/site-packages/torch/_dynamo/test_case.py", True),
+        ("lib/python3.11/site-packages/other/sound_test.py", True),
+        ("lib/python3.11/site-packages/tests.py", True),
+        ("lib/python3.11/site-packages/numpy/tests/", False),
+        ("lib/python3.11/site-packages/numpy/tests/test_a.py", False),
+        ("lib/python3.11/site-packages/sympy/polys/benchmarks/bench_a.py", False),
+        ("lib/python3.11/site-packages/torch/testing/_internal/distributed/rpc/rpc_test.py", False),
+        ("lib/python3.11/site-packages/torch/testing/_internal/common_nn.py", False),
+        ("lib/python3.11/site-packages/torch/testing/_internal/generated/", False),
+    ],
+)
+def test_test_suites_are_not_compiled(path: str, answer: bool) -> None:
+    assert used(path) is answer
