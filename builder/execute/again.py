@@ -15,7 +15,6 @@ from builder.execute.cache import cache_of
 from builder.execute.carrier import Here
 from builder.execute.comparing.images import compare_images
 from builder.execute.digest import sha256_of
-from builder.execute.inside import Inside
 from builder.execute.names import DIFFERENT, LOGS
 from builder.execute.run import Lead, Run
 from builder.execute.tree import remove_tree, write_whole
@@ -70,7 +69,7 @@ def build_again(run: Run, here: Here, *, image: Path) -> Verified:
         if not second.lead(again_steps(run.plan)):
             return _failed(run, second)
         made = place / run.plan.image
-        digest = Inside(made, name=run.plan.target, tool=run.plan.tool, environment=environment).settle()
+        digest = second.look_inside().settle()
         own = sha256_of(image)
         lines = [] if digest == own else list(compare_images(image, made, environment=environment))
         answer = {"same": not lines, "sha256": digest, "seconds": round(time.monotonic() - started, 3)}

@@ -27,8 +27,8 @@ class Carrier(Protocol):
     def before(self, step: Step) -> Mapping[str, Seen | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
-    def carry_out(self, step: Step) -> Ended:
-        """Carry the step out to its end."""
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+        """Carry the step out to its end; `hear` gets its lines where they come while it works."""
 
     def fault(self, step: Step, ended: Ended) -> Finding | None:
         """What only the carrier knows of a step that has failed, None where its log says it all."""
@@ -53,9 +53,14 @@ class Here:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
-    def carry_out(self, step: Step) -> Ended:
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
         """Run the script."""
         log = self.log(step)
+
+        def heard(text: str) -> None:
+            self.progress.line(text)
+            hear(text)
+
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
         return run(
@@ -63,7 +68,7 @@ class Here:
             cwd=self.folder,
             env=step_environment(self.options.environment, scratch=self.scratch),
             log=log,
-            on_line=self.progress.line,
+            on_line=heard,
             on_tick=self.progress.tick,
             mask=self.mask,
             timeout=self.options.step_seconds,

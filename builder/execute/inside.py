@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
+from io import FileIO
 from pathlib import Path
 
 from builder.compile.sbom import sbom
@@ -26,11 +27,19 @@ class Inside:
     few kilobytes. A folder has no digest; an image that has a bill or a signature, or no room, is left as it is.
     """
 
-    def __init__(self, image: Path, *, name: str, tool: str, environment: Mapping[str, str], put: bool = True) -> None:
+    def __init__(
+        self, image: Path, *, name: str, tool: str, environment: Mapping[str, str], put: bool = True, named: bool = True
+    ) -> None:
+        """Begin; an image that is not `named` is about to get its name, which may be any."""
         self.text = ""
         self.unknown = ""  # why there is no bill
         self._image, self._name, self._tool, self._environment = image, name, tool, environment
         self._put = put
+        self._file = None if named else _open(image)
+        if self._file is not None:
+            # For programs that are asked too; ours as long as it is open.
+            self._image = Path(f"/proc/{os.getpid()}/fd/{self._file.fileno()}")
+            self._seen = _identity(os.fstat(self._file.fileno()))
         self._changes: Changes = ()
         self._sha256: str | None = None
         self._error: OSError | None = None
@@ -38,9 +47,19 @@ class Inside:
         self._thread = threading.Thread(target=self._find, daemon=True)
         self._thread.start()
 
+    def becomes(self, image: Path) -> bool:
+        """Say whether what was looked into got this name, and was not written to since."""
+        if self._file is None or _identity(image.lstat()) != self._seen:
+            return False
+        self._named = image
+        return True
+
     def settle(self) -> str | None:
         """Wait for both, put the bill into the SIF and return the image's SHA-256; raises OSError."""
         self._thread.join()
+        if self._file is not None:
+            self._file.close()
+            self._image = self._named
         if self._error is not None:
             raise self._error
         if self._changes:
@@ -84,6 +103,23 @@ class Inside:
         if any(item.kind in (SBOM, SIGNATURE) for item in sif.objects):
             return ()
         return added(sif, kind=SBOM, name=NAME, content=self.text.encode(), extra=FORMAT)
+
+
+def _open(image: Path) -> FileIO | None:
+    """The image by a number of ours, which renaming does not change; None where the system has no such paths."""
+    try:
+        file = image.open("rb", buffering=0)
+    except OSError:
+        return None
+    if not Path(f"/proc/{os.getpid()}/fd/{file.fileno()}").exists():
+        file.close()
+        return None
+    return file
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    """What changes with a file's content; its times are of one clock here."""
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _write(image: Path, changes: Changes) -> None:

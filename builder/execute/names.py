@@ -13,6 +13,9 @@ JOBS = "jobs"  # jobs/JOBID.json
 KITS_FILE = "kits.json"  # beside several plan folders
 SUBMITTED_FILE = "submitted.json"
 
+# What put_in_place of engine.sh says of an image before it has its name.
+WHOLE = "recipe: {image}.part is whole and goes to the disk"
+
 # A build that ended with one of these made, or would have made, an image that is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")
 DIFFERENT = "not-the-same"  # of a second build that gave other bytes

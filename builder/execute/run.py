@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.execute.ahead import Ahead
 from builder.execute.carrier import Carrier
 from builder.execute.digest import Digest
 from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
@@ -35,13 +34,6 @@ RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 def failed_copy_of(output: Path) -> Path:
     """Where an image goes that the smoke test failed in."""
     return output.with_name(f"{output.name}.failed")
-
-
-def _read_ahead(module: str) -> None:
-    """Import what the end of a build needs while the first step runs: its beginning needs the processor more."""
-    later = threading.Timer(0.5, import_module, args=(module,))
-    later.daemon = True
-    later.start()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +77,7 @@ class Run:
     _under_way: tuple[Step, float] | None = None
 
     def __post_init__(self) -> None:
+        self._ahead = Ahead(self.plan, folder=self.folder, environment=self.environment)
         self.results += self.went_before.results
         self.proof = dict(self.went_before.proof)
         self._number = len(self.results)
@@ -92,13 +85,12 @@ class Run:
     def go(self, steps: Sequence[Step]) -> None:
         """Run the steps, put the image into its place and settle the status."""
         build = [step for step in steps if step.kind != "smoke"]
-        _read_ahead("builder.execute.inside")
         if not (self.lead(build) and self._image_is_there()):
             if self.status == "smoke-failed" and self._last_kind() == "verify":
                 self.status = self._publish(proven=False)
             return
         self._tell_unproven()
-        self._inside = self._look_inside()  # beside the smoke test
+        self._inside = self.look_inside()  # beside the smoke test
         # A smoke test says something even after another has failed.
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
@@ -112,13 +104,10 @@ class Run:
         self.status = "smoke-failed" if disproved else "failed"
         return False
 
-    def _look_inside(self) -> Inside:
+    def look_inside(self) -> Inside:
         """Begin to read what is in the image; one that is in use already stays as it is."""
-        from builder.execute.inside import Inside
-
-        image = self.folder / self.plan.image
-        in_use = self.output.exists() and image.samefile(self.output)
-        return Inside(image, name=self.plan.target, tool=self.plan.tool, environment=self.environment, put=not in_use)
+        in_use = self.output.exists() and (self.folder / self.plan.image).samefile(self.output)
+        return self._ahead.inside(put=not in_use)
 
     def _tell_unproven(self) -> None:
         """Say that a torch does not say which GPUs it was built for, where that was asked."""
@@ -171,7 +160,7 @@ class Run:
         self._under_way = (step, started)
         try:
             before = dict(self.carrier.before(step))
-            ended = self.carrier.carry_out(step)
+            ended = self.carrier.carry_out(step, hear=self._ahead.hear)
         except BuilderError as error:
             return self._ends(step, started=started, status="failed", finding=error.findings[0])
         self.proof = proof_in(ended.tail) or self.proof

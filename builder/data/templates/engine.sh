@@ -79,10 +79,9 @@ temporary_folder() {
     fi
 }
 
-# The program that travels with the plan; where recipe runs the step its own, which is the same and compiled once for
-# all. Both need nothing but Python's library, which is all that -S leaves.
-layering=(-S -B layering)
-if [ -n "${RECIPE_LAYERING:-}" ]; then layering=(-S "$RECIPE_LAYERING"); fi
+# The program that travels with the plan; where recipe runs the step its own: the same, compiled once.
+layering=(-B layering)
+if [ -n "${RECIPE_LAYERING:-}" ]; then layering=("$RECIPE_LAYERING"); fi
 
 # one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes"),
 # and $date. The engine is asked for its options meanwhile.
@@ -272,6 +271,7 @@ results_folder() {
 # put_in_place PART FINAL: only a whole product gets its name.
 put_in_place() {
     [ -s "$1" ] || fail "the engine ended without an error and wrote no image"
+    echo "recipe: $1 is whole and goes to the disk" # recipe reads it meanwhile
     sync -- "$1" 2>/dev/null || true
     mv -f -- "$1" "$2"
 }

@@ -71,7 +71,7 @@ def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
         raise _fault("image-missing", f"the image '{shown(str(image), limit=400)}' does not exist", image)
     try:
         size = size_of(image)
-        seen = _seen(image.resolve(), size=size, environment=environment)
+        seen = _seen(image.absolute(), size=size, environment=environment)
         files = read_all(seen.trees)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

@@ -36,8 +36,9 @@ class JobSteps:
         """What was there when the job was submitted."""
         return self._job(step).before
 
-    def carry_out(self, step: Step) -> Ended:
-        """Follow the job to its end."""
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+        """Follow the job to its end; what it says comes late, and from another machine."""
+        del hear
         job = self._job(step)
         log = LogTail(path=self.folder / job.log, on_line=self.progress.line, mask=self.mask)
         end = Follower(
