@@ -6,6 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ FIX = "build with --backend apptainer"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
 PYTHON = re.compile(r"python(3\.\d+)")
+Listing = tuple[dict[str, int], dict[str, str], set[str]]
 METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO")
 
 
@@ -74,11 +76,18 @@ def learn(image: Path, *, store: Store) -> BaseFacts:
         raise LayeringError(f"layers cannot be put on '{image}': {str(reason).lower()}", fix=FIX) from None
     if sif.overlays:
         raise LayeringError(f"'{image}' holds overlays of its own", fix=FIX)
-    digest = store.digest(image)
+    if store.noted(image) is None:
+        with ThreadPoolExecutor(1) as pool:  # a new one is listed while its digest is made
+            later = pool.submit(store.digest, image)
+            listing = listed(image, offset=system.offset)
+            digest = later.result()
+    else:
+        digest, listing = store.digest(image), None
     known = store.recall("facts", digest)
     if isinstance(known, dict) and known.pop("format", None) == FORMAT:
         return BaseFacts(**known)
-    facts = _read(image, digest=digest, machine=sif.machine, offset=system.offset, store=store)
+    listing = listing or listed(image, offset=system.offset)
+    facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset, store=store)
     facts = replace(facts, inspect=_inspect(image, sif))
     store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
     return facts
@@ -93,9 +102,9 @@ def _inspect(image: Path, sif: Sif) -> str:
     return ""
 
 
-def _read(image: Path, *, digest: str, machine: str, offset: int, store: Store) -> BaseFacts:
+def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: int, store: Store) -> BaseFacts:
     program = needed_program("unsquashfs", fix="install squashfs-tools")
-    folders, links, files = listed(image, offset=offset)
+    folders, links, files = listing
     bare = BaseFacts(sha256=digest, machine=machine, folders=folders, links=links)
     libc = _libc(bare, files)
     wanted = ["/.singularity.d/labels.json", "/.singularity.d/runscript"]
@@ -132,7 +141,7 @@ def _read(image: Path, *, digest: str, machine: str, offset: int, store: Store) 
     )
 
 
-def listed(image: Path, *, offset: int) -> tuple[dict[str, int], dict[str, str], set[str]]:
+def listed(image: Path, *, offset: int) -> Listing:
     """Folders with modes, links with targets, and files of a squashfs; raises LayeringError."""
     program = needed_program("unsquashfs", fix="install squashfs-tools")
     folders: dict[str, int] = {}

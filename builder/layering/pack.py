@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,6 +59,8 @@ class Packer:
         ]
         argv += ["-all-time", str(self.time), "-mkfs-time", str(self.time), "-no-exports"]
         argv += ["-processors", str(processors())]
+        # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
+        argv += ["-mem", f"{max(64, 16 * processors())}M"]
         if self.zstd:
             argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-b", str(BLOCK)]
         if not keep_modes:
@@ -75,17 +78,19 @@ class Packer:
     def _with(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
         """The options by which pieces come in; files in the tree where this mksquashfs takes none."""
         own = {piece.path: piece for piece in pieces}
+        folders: set[str] = set()
         for path in own:
-            (tree / path).unlink(missing_ok=True)  # a wheel may bring its own; mksquashfs would take that
+            with suppress(FileNotFoundError):
+                os.unlink(f"{tree}/{path}")  # a wheel may bring its own; mksquashfs would take that
+            folder = os.path.dirname(path)
+            while folder and folder not in folders:
+                folders.add(folder)
+                folder = os.path.dirname(folder)
         if self.form is None:
             unfold(list(own.values()), tree)
             return []
-        folders = {parent for path in own for parent in Path(path).parents if parent.parts}
-        lines = [
-            f"/{_escaped(str(folder))} D {self.time} 755 0 0\n"
-            for folder in sorted(folders)
-            if not (tree / folder).is_dir()
-        ]
+        missing = sorted(folder for folder in folders if not os.path.isdir(f"{tree}/{folder}"))
+        lines = [f"/{_escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
         rows, offset = sorted(own.values(), key=lambda piece: (str(piece.source), piece.offset)), 0
         for piece in rows:
             lines.append(f"/{_escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")

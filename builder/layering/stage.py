@@ -27,7 +27,13 @@ def install(group: Group, tree: Path, *, resolver: Resolver, minor: str, number:
     tree.mkdir(parents=True)
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
     argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
-    code, _, err = ask(argv, env=resolver.env(own_index=group.own_index))
+    env = resolver.env(own_index=group.own_index)
+    # What was resolved a moment ago is mostly there: no index is asked again for files that are named by their hashes.
+    code, err = 1, ""
+    if hashes:
+        code, _, err = ask([*argv, "--offline"], env=env)
+    if code:
+        code, _, err = ask(argv, env=env)
     if code:
         print(err.strip()[-4000:], flush=True)
         if NO_WHEEL.search(err):
@@ -84,17 +90,20 @@ def _record(info: Path, *, site: Path, changed: dict[Path, bytes], own: str, min
     except OSError:
         return
     kept = []
+    dropped = {f"{info.name}/{name}" for name in DROPPED}
     for row in rows:
         if not row:
             continue
-        name = row[0].replace(f"/{own}/", f"/python{minor}/") if row[0].startswith("..") else row[0]
-        path = Path(os.path.normpath(site / name))
-        if path.parent == info and path.name in DROPPED:
-            path.unlink(missing_ok=True)
+        name = row[0]
+        if name in dropped:
+            (site / name).unlink(missing_ok=True)
             continue
-        if path in changed:
-            digest = base64.urlsafe_b64encode(hashlib.sha256(changed[path]).digest()).rstrip(b"=").decode()
-            row = [name, f"sha256={digest}", str(len(changed[path]))]
+        if name.startswith(".."):  # of thousands of files these alone lie outside: scripts, headers
+            name = name.replace(f"/{own}/", f"/python{minor}/")
+            path = Path(os.path.normpath(site / name))
+            if path in changed:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(changed[path]).digest()).rstrip(b"=").decode()
+                row = [name, f"sha256={digest}", str(len(changed[path]))]
         kept.append([name, *row[1:]])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(sorted(kept))
@@ -107,14 +116,14 @@ def owners(site: Path, tree: Path) -> dict[str, list[str]]:
     from .resolve import normal
 
     found: dict[str, list[str]] = {}
+    here = os.path.relpath(site, tree)
     for info in sorted(site.glob("*.dist-info")):
         name = normal(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
         try:
             rows = csv.reader(io.StringIO((info / "RECORD").read_text(encoding="utf-8")))
-            paths = [os.path.normpath(site / row[0]) for row in rows if row and row[0].endswith(".py")]
+            found[name] = sorted(os.path.normpath(f"{here}/{row[0]}") for row in rows if row and row[0].endswith(".py"))
         except OSError:
             continue
-        found[name] = sorted(os.path.relpath(path, tree) for path in paths)
     return found
 
 

@@ -80,6 +80,10 @@ def sync(path: Path) -> None:
         os.close(number)
 
 
+def _identity(seen: os.stat_result) -> str:
+    return key_of([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
+
+
 class Store:
     """The cache of one user."""
 
@@ -204,17 +208,21 @@ class Store:
             return json.loads((self.folder / kind / f"{key}.json").read_text(encoding="utf-8"))
         return None
 
+    def noted(self, path: Path) -> str | None:
+        """SHA-256 of a file as it was noted, None where the file has changed since in any way that the system notes."""
+        known = self.recall("known", _identity(path.stat()))
+        return known if isinstance(known, str) else None
+
     def digest(self, path: Path) -> str:
-        """SHA-256 of a file, computed anew only when the file has changed in any way that the system notes."""
-        seen = path.stat()
-        identity = key_of([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
-        known = self.recall("known", identity)
-        if isinstance(known, str):
+        """SHA-256 of a file, computed only where it is not noted."""
+        known = self.noted(path)
+        if known is not None:
             return known
+        seen = path.stat()
         found = sha256_of(path)
         # A file written a moment ago may change again within the clock's tick.
         if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > 2 * 10**9:
-            self.remember("known", identity, found)
+            self.remember("known", _identity(seen), found)
         return found
 
     @contextmanager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .build import Builder
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
-NICE = 5  # of those who compile the light packages: what is large is to be ready first
+NICE = 10  # of those who compile light packages beside heavy ones: what is large is to be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
     *REQUIREMENTS,
@@ -83,6 +83,7 @@ class Wheels:
     def __init__(self, builder: Builder, resolver: Resolver) -> None:
         self.builder, self.facts, self.resolver = builder, builder.facts, resolver
         self.compiler = self._compiler()
+        self._heavy = False  # a heavy package is being made
         self._numbers = count()  # groups are unpacked side by side
 
     def unpack(self, groups: Sequence[Group], *, last: bool) -> None:
@@ -93,6 +94,7 @@ class Wheels:
 
         def heavy(group: Group) -> Layer:
             def fill(tree: Path) -> list[Piece]:
+                self._heavy = True
                 return below(prefix, self.fill(group, tree / prefix.lstrip("/")))
 
             return self.builder.made(group.title, self.inputs([group], prefix), fill)
@@ -100,8 +102,8 @@ class Wheels:
         def rest() -> Layer:
             def fill(tree: Path) -> list[Piece]:
                 place = tree / prefix.lstrip("/")
-                place.mkdir(parents=True)
                 made = [piece for group in light for piece in self.fill(group, place, kept=True)]
+                place.mkdir(parents=True, exist_ok=True)
                 if self.builder.conda is None:
                     stage.environment_files(
                         place, python=self.facts.python, minor=self.facts.minor, system_packages=False
@@ -173,7 +175,7 @@ class Wheels:
             else:
                 missing[key] = (f"{pin.name} {pin.version}", paths)
         paths = sorted({path for _, paths in missing.values() for path in paths} | shared)
-        made = {piece.path: piece for piece in self.compile(tree, paths, nice=NICE)}
+        made = {piece.path: piece for piece in self.compile(tree, paths, nice=NICE if self._heavy else 0)}
         for key, (title, paths) in missing.items():
             names = [bytecode.compiled_path(path, self.compiler.tag) for path in paths]
             self._keep(key, title, [made[name] for name in names if name in made])
