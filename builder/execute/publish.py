@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from builder.execute.tree import draft_of, remove_tree, removed_afterwards, sync
@@ -65,7 +66,8 @@ def _sync(path: Path) -> None:
 
 def _take_place(draft: Path, output: Path) -> None:
     if not output.is_dir():
-        draft.replace(output)
+        with _released_later(output):
+            draft.replace(output)
         return
     old = output.with_name(f"{draft.name}.old")
     output.rename(old)
@@ -75,6 +77,20 @@ def _take_place(draft: Path, output: Path) -> None:
         old.rename(output)
         raise
     remove_tree(old)
+
+
+@contextmanager
+def _released_later(old: Path) -> Iterator[None]:
+    """Free the space of a file that is replaced beside other work: of a large one it takes the kernel a while."""
+    try:
+        file = os.open(old, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        threading.Thread(target=os.close, args=(file,), daemon=True).start()
 
 
 def size_of(image: Path) -> int:

@@ -19,11 +19,9 @@ def main(arguments: Sequence[str]) -> int:
     build.add_argument("spec", type=Path, metavar="layers.json")
     build.add_argument("--output", type=Path, required=True)
     build.add_argument("--runtime", required=True, help="apptainer or singularity")
-    when = commands.add_parser("time", help="print the time that all new files of an image get, and as a date")
+    when = commands.add_parser("time", help="print the time that all new files of an image get, and its date, or none")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
-    settled = commands.add_parser("settle", help="take out of an image what differs from build to build")
-    settled.add_argument("image", type=Path)
-    settled.add_argument("--time", type=int, required=True)
+    when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
     labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
     labels.add_argument("archive", type=Path)
     labels.add_argument("output", type=Path)
@@ -60,18 +58,16 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .settle import date_of, time_for
+    from .settle import date_of, settle, time_for
 
     found = time_for(chosen.base, environment=os.environ)
-    if found is not None:
-        print(found, date_of(found))
-    return 0
-
-
-def _settle(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .settle import settle
-
-    settle(chosen.image, time=chosen.time)
+    if found is None:
+        print("none")
+        return 0
+    print(found, date_of(found), flush=True)
+    # An engine works meanwhile; where it fails nobody names an image.
+    if chosen.settle and (name := sys.stdin.readline()):
+        settle(Path(name.removesuffix("\n")), time=found)
     return 0
 
 
@@ -82,7 +78,7 @@ def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"build": _build, "time": _time, "settle": _settle, "labels": _labels}
+COMMANDS = {"build": _build, "time": _time, "labels": _labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -33,19 +33,17 @@ pick_runtime() {
     esac
 }
 
-# find_python ARGUMENTS: sets $python to the first that runs ARGUMENTS, and $answer to what they print.
-find_python() {
-    local name
-    for name in "${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10; do
-        python=$(command -v "${name:-none}") || continue
-        if answer=$("$python" "$@" 2>/dev/null); then return 0; fi
-    done
-    return 1
-}
+# What may be the Python for the programs that travel with the plan: 3.10 or newer.
+pythons=("${RECIPE_PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11 python3.10)
 
+# pick_python: sets $python.
 pick_python() {
-    find_python -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
-        fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
+    local name
+    for name in "${pythons[@]}"; do
+        python=$(command -v "${name:-none}") || continue
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
+    done
+    fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
 
 # default_proxy NAME VALUE: the site's proxy, unless the environment has its own.
@@ -84,13 +82,19 @@ layering=(-B layering)
 if [ -n "${RECIPE_LAYERING:-}" ]; then layering=("$RECIPE_LAYERING"); fi
 
 # one_time BASE|ARCHIVE: sets $epoch, the time that all new files of the image get (docs/packing.md, "The same bytes"),
-# and $date. The engine is asked for its options meanwhile.
+# and $date. The program that says it stays to settle the image: it ends with this script, if nothing is to settle.
 one_time() {
-    "$runtime" build --help >"$work/options" 2>/dev/null &
-    answer=""
-    find_python "${layering[@]}" time "$1" || answer=""
-    read -r epoch date <<<"$answer" || true
-    wait $! || true
+    local name
+    "$runtime" build --help >"$work/options" 2>/dev/null & # packing reads it
+    local asked=$!
+    for name in "${pythons[@]}"; do
+        python=$(command -v "${name:-none}") || continue
+        coproc settler { exec "$python" "${layering[@]}" time "$1" --settle 2>"$work/settler"; }
+        settling=$!
+        if read -r epoch date 2>/dev/null <&"${settler[0]:-}"; then break; fi
+    done
+    wait "$asked" || true
+    case "${epoch:-none}" in none) epoch="" ;; esac
     if [ -n "$epoch" ]; then
         export SOURCE_DATE_EPOCH="$epoch"
     else
@@ -128,8 +132,11 @@ dated() {
 settle() {
     [ -n "$epoch" ] || return 0
     sync -- "$1" 2>/dev/null &
-    "$python" "${layering[@]}" settle "$1" --time "$epoch"
-    wait $! || true
+    echo "$1" >&"${settler[1]}"
+    if ! wait "$settling"; then
+        cat "$work/settler" >&2
+        exit 1
+    fi
 }
 
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
