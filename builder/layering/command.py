@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     build.add_argument("spec", type=Path, metavar="layers.json")
     build.add_argument("--output", type=Path, required=True)
     build.add_argument("--runtime", required=True, help="apptainer or singularity")
-    when = commands.add_parser("time", help="print the time that all new files of an image get, and its date, or none")
+    when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
     labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
@@ -62,7 +62,6 @@ def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
 
     found = time_for(chosen.base, environment=os.environ)
     if found is None:
-        print("none")
         return 0
     print(found, date_of(found), flush=True)
     # An engine works meanwhile; where it fails nobody names an image.

@@ -91,10 +91,9 @@ one_time() {
         python=$(command -v "${name:-none}") || continue
         coproc settler { exec "$python" "${layering[@]}" time "$1" --settle 2>"$work/settler"; }
         settling=$!
-        if read -r epoch date 2>/dev/null <&"${settler[0]:-}"; then break; fi
+        if read -r epoch date 2>/dev/null <&"${settler[0]:-}" || wait "$settling"; then break; fi
     done
     wait "$asked" || true
-    case "${epoch:-none}" in none) epoch="" ;; esac
     if [ -n "$epoch" ]; then
         export SOURCE_DATE_EPOCH="$epoch"
     else
