@@ -1,20 +1,31 @@
-"""Base image and layers become one SIF: copied, checked on the way, with a header that has no time and no random id."""
+"""Base image and layers become one SIF: copied, checked on the way, with a header that has no time and no random id.
+
+The layers become part of the base's own file system where both are packed alike, one file system over it where only
+they are, and one each where they are not (docs/packing.md, "Layers").
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from .digest import BLOCK
-from .failure import AlteredError
+from .failure import AlteredError, say
+from .join import Joined, alike, join
 from .sif import (
     ALIGNMENT,
     DATA_JSON,
     INSPECT,
+    LAYERS,
+    Object,
+    Sif,
     add_layer,
     add_object,
     copy_file,
@@ -23,9 +34,11 @@ from .sif import (
     read_sif,
     write_header,
 )
+from .squashfs import SUPERBLOCK, Squashfs, SquashfsError
 from .store import Entry
 
 SIGNATURE = 0x4005
+SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that are moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +49,20 @@ class Layer:
     fresh: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """Layers that are one file system, from its beginning on."""
+
+    begins: Sequence[int]  # of the layers
+    end: int  # of the layers, where the tables begin
+    joined: Joined
+
+    @property
+    def size(self) -> int:
+        """Bytes, with the last page whole."""
+        return _page(self.end + len(self.joined.tables))
+
+
 def assemble(base: Path, layers: Sequence[Layer], target: Path, *, time: int, metadata: bytes = b"") -> None:
     """Write an image; `metadata` takes the place of what `inspect` reads.
 
@@ -43,25 +70,140 @@ def assemble(base: Path, layers: Sequence[Layer], target: Path, *, time: int, me
     Signatures of the base hold for the base alone and stay behind: what they signed is still there, byte for byte.
     """
     sif = read_sif(base)
-    sif.objects = [item for item in sif.objects if item.kind != SIGNATURE and not (metadata and item.label == INSPECT)]
-    with target.open("w+b") as file:
-        copy_file(base, file)
-        file.truncate(end_of(sif))
-        for layer in layers:
-            item = add_layer(sif, size=layer.entry.size)
-            _append(layer, file, offset=item.offset)
+    dropped = {INSPECT, LAYERS} if metadata else {LAYERS}
+    sif.objects = [item for item in sif.objects if item.kind != SIGNATURE and item.label not in dropped]
+    with base.open("rb") as source, target.open("w+b") as file:
+        if not _inside(source, file, sif, layers, time=time):
+            copy_file(source, file)
+            file.truncate(end_of(sif))
+            _over(file, sif, layers, time=time)
         if metadata:
-            item = add_object(sif, size=len(metadata), kind=DATA_JSON, name=INSPECT)
-            file.truncate(item.offset)
-            file.seek(item.offset)
-            file.write(metadata)
-        file.truncate(-(-end_of(sif) // ALIGNMENT) * ALIGNMENT)
+            _add_json(file, sif, INSPECT, metadata)
+        file.truncate(_page(end_of(sif)))
         write_header(file, sif, time=time)
         file.flush()
     target.chmod(0o755 & ~_umask())
 
 
+def _inside(source: BinaryIO, file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
+    """The layers as a part of the base's file system; false where they cannot be, and then nothing is changed."""
+    system = sif.system
+    behind = [item for item in sif.objects if item.offset > system.offset]
+    if not layers or sif.overlays or sum(item.size for item in behind) > SMALL:
+        return False
+
+    def copy(begins: Sequence[int]) -> None:
+        copy_file(source, file)
+        file.truncate(system.offset + system.size)
+        for layer, begin in zip(layers, begins, strict=True):
+            _append(layer, file, offset=system.offset + begin)
+
+    try:
+        first = Squashfs(source, offset=system.offset)
+        if first.head.size > system.size:
+            raise SquashfsError("it is cut short")
+        whole = _whole(first, layers, begin=_page(first.head.size), time=time, beside=copy)
+    except SquashfsError as error:
+        say(f"the layers lie over the base image's file system, and not in it: {error}")
+        return False
+    contents = [(item, _read(source, item)) for item in sorted(behind, key=lambda item: item.offset)]
+    superblock = first.bytes_between(0, SUPERBLOCK.size)
+    _write_tables(file, whole, offset=system.offset)
+    system.size, system.padded = whole.size, system.padded + whole.size - system.size
+    end = system.offset + system.size
+    for item, content in contents:
+        item.offset = _page(end) if item.partition else end
+        item.padded = item.offset - end + item.size
+        end = _write_at(file, item.offset, content)
+    _add_json(file, sif, LAYERS, _told(system, layers, whole, superblock=superblock))
+    return True
+
+
+def _over(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> None:
+    """The layers as partitions over the base's: one that is made of all of them, or one each."""
+
+    def copy(begins: Sequence[int]) -> None:
+        for layer, begin in zip(layers, begins, strict=True):
+            _append(layer, file, offset=_page(end_of(sif)) + begin)
+
+    try:
+        if len(layers) > 1:
+            whole = _whole(None, layers, begin=ALIGNMENT, time=time, beside=copy)
+            item = add_layer(sif, size=whole.size)
+            _write_tables(file, whole, offset=item.offset)
+            _add_json(file, sif, LAYERS, _told(item, layers, whole))
+            return
+    except SquashfsError as error:
+        say(f"the layers lie over each other: {error}")
+    for layer in layers:
+        _append(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
+
+
+def _whole(
+    first: Squashfs | None,
+    layers: Sequence[Layer],
+    *,
+    begin: int,
+    time: int,
+    beside: Callable[[Sequence[int]], None],
+) -> Whole:
+    """The tables of layers that lie one after the other from `begin` on, and `beside` done with where they lie.
+
+    While the bytes are copied the tables are made. Raises SquashfsError.
+    """
+    begins: list[int] = []
+    for layer in layers:
+        begins.append(begin)
+        begin = _page(begin + layer.entry.size)
+    with ExitStack() as stack:
+        files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
+        more = [(Squashfs(file), place) for file, place in zip(files, begins, strict=True)]
+        alike(first, more)
+        copied = stack.enter_context(ThreadPoolExecutor(1)).submit(beside, begins)
+        joined = join(first, more, end=begin, time=time)
+        copied.result()
+    return Whole(begins=begins, end=begin, joined=joined)
+
+
+def _write_tables(file: BinaryIO, whole: Whole, *, offset: int) -> None:
+    """What makes one file system of the layers that begins at `offset`."""
+    file.truncate(offset + whole.end)
+    _write_at(file, offset + whole.end, whole.joined.tables)
+    _write_at(file, offset, whole.joined.superblock)
+    file.flush()
+    file.truncate(offset + whole.size)
+
+
+def _write_at(file: BinaryIO, offset: int, content: bytes) -> int:
+    file.seek(offset)
+    file.write(content)
+    return offset + len(content)
+
+
+def _told(item: Object, layers: Sequence[Layer], whole: Whole, *, superblock: bytes = b"") -> bytes:
+    """Where in a partition each layer lies, every byte of it, and the base's superblock, which was replaced."""
+    rows = [
+        {"title": layer.entry.title, "sha256": layer.entry.sha256, "offset": begin, "size": layer.entry.size}
+        for layer, begin in zip(layers, whole.begins, strict=True)
+    ]
+    document = {"format": 1, "partition": item.number, "superblock": superblock.hex(), "layers": rows}
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _add_json(file: BinaryIO, sif: Sif, name: str, content: bytes) -> None:
+    item = add_object(sif, size=len(content), kind=DATA_JSON, name=name)
+    file.truncate(item.offset)
+    _write_at(file, item.offset, content)
+    file.flush()
+
+
+def _read(source: BinaryIO, item: Object) -> bytes:
+    source.seek(item.offset)
+    return source.read(item.size)
+
+
 def _append(layer: Layer, file: BinaryIO, *, offset: int) -> None:
+    file.flush()
     file.truncate(offset)
     file.seek(offset)
     digest, left = hashlib.sha256(), layer.entry.size
@@ -76,6 +218,10 @@ def _append(layer: Layer, file: BinaryIO, *, offset: int) -> None:
             left -= len(block)
     if left or digest.hexdigest() != layer.entry.sha256:
         raise AlteredError(str(layer.entry.path))
+
+
+def _page(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _umask() -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import stage
 from .assemble import Layer, assemble
-from .base import BaseFacts, learn, listed
+from .base import FIX, BaseFacts, learn, listed
 from .conda import CondaEnvironment
 from .conda_client import CondaClient, find_client
 from .content import METADATA, inspected, metadata, own_files, tree_digest
@@ -24,6 +24,7 @@ from .proof import prove
 from .resolve import settings
 from .sif import SifError, read_sif
 from .spec import Spec
+from .squashfs import SquashfsError, Superblock, read_superblock
 from .store import Entry, Store, key_of, limit_bytes
 from .wheels import install
 
@@ -61,6 +62,7 @@ class Builder:
         if self.facts.machine != self.spec.machine:
             message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
             raise LayeringError(message, fix="use a base image for the site's processors")
+        self.packer = self.packer.like(root_of(self.base))
         if self.spec.text("system.txt"):
             self.inside("system", parts=("system",), files=("system.txt",))
         if self.client:
@@ -204,6 +206,15 @@ def build(
         raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
     for entry in store.prune(limit_bytes(environment)):
         say(f"removed from the cache: {entry.title}")
+
+
+def root_of(image: Path) -> Superblock:
+    """How the root file system of an image is packed."""
+    try:
+        with image.open("rb") as file:
+            return read_superblock(file, offset=read_sif(image).system.offset)
+    except SquashfsError as error:
+        raise LayeringError(f"the root file system of '{image}' cannot be read: {error}", fix=FIX) from None
 
 
 def forget(store: Store, path: str) -> None:

@@ -7,16 +7,18 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 from .failure import LayeringError
 from .pieces import Piece, join, unfold
 from .programs import ask, clean_environment, find_program, needed_program, version_of
+from .squashfs import GZIP, ZSTD, Superblock
 
 FIX = "install squashfs-tools 4.4 or newer, or build with --backend apptainer"
 LEVEL, BLOCK = 1, 256 * 1024  # as small as level 3 with blocks of 128 KiB, in three quarters of the time
+USUAL = 128 * 1024  # the block that mksquashfs takes by itself
 FAULTS = ("Failed to read", "creating empty file", "Cannot open", "Cannot stat", "FATAL", "Read failed", "Ignoring")
 
 
@@ -28,11 +30,24 @@ class Packer:
     version: str
     zstd: bool
     time: int
+    block: int
 
     @property
     def inputs(self) -> list[object]:
         """What of it decides the bytes."""
-        return [self.version, f"zstd-{LEVEL}-{BLOCK}" if self.zstd else "gzip", self.time]
+        return [self.version, f"zstd-{LEVEL}-{self.block}" if self.zstd else f"gzip-{self.block}", self.time]
+
+    def like(self, head: Superblock) -> Packer:
+        """The one for layers of an image, so that they can become a part of it: its compression, its blocks.
+
+        What a runtime has to mount anyway it can mount. gzip takes five times as long, and is kept for the runtimes
+        of which nobody knows whether they mount anything else.
+        """
+        if head.compression == ZSTD and knows_zstd(self.program):
+            return replace(self, zstd=True, block=head.block_size)
+        if head.compression == GZIP and not self.zstd:
+            return replace(self, block=head.block_size)
+        return self
 
     def pack(
         self,
@@ -61,8 +76,9 @@ class Packer:
         argv += ["-processors", str(processors())]
         # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
         argv += ["-mem", f"{max(64, 16 * processors())}M"]
+        argv += ["-b", str(self.block)]
         if self.zstd:
-            argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL), "-b", str(BLOCK)]
+            argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
         if not keep_modes:
             # What an installer leaves depends on the umask of whoever unpacked the wheel first.
             argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
@@ -138,7 +154,13 @@ def find_packer(*, zstd: bool, time: int) -> Packer:
     version = version_of(program, "-version")
     if version < (4, 4):
         raise LayeringError(f"mksquashfs is {'.'.join(map(str, version))}, and layers need 4.4", fix=FIX)
-    if zstd:
-        _, out, err = ask([program, "-help"])
-        zstd = "zstd" in out + err
-    return Packer(program=program, version=".".join(map(str, version)), zstd=zstd, time=time)
+    zstd = zstd and knows_zstd(program)
+    numbers = ".".join(map(str, version))
+    return Packer(program=program, version=numbers, zstd=zstd, time=time, block=BLOCK if zstd else USUAL)
+
+
+@cache
+def knows_zstd(program: str) -> bool:
+    """Whether this mksquashfs packs with zstd."""
+    _, out, err = ask([program, "-help"])
+    return "zstd" in out + err

@@ -7,9 +7,10 @@ builds of the same image must not differ by.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -26,7 +27,9 @@ DATA_JSON, DATA_PARTITION = 0x4006, 0x4004
 SQUASHFS, SYSTEM, OVERLAY = 1, 2, 4
 GROUP = 0xF0000001  # group 1, as the engines write it
 ALIGNMENT = 4096
+TOLD = 1 << 20  # bytes of what an image says of its layers
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
+LAYERS = "recipe-layers.json"  # where in a partition the layers lie that it is made of
 COPIED = 1 << 30  # bytes of one call: sendfile(2) takes no more than 2 GiB
 ARCHITECTURES = {b"02\0": "x86_64", b"04\0": "aarch64"}
 
@@ -230,18 +233,41 @@ def normalise(path: Path, *, time: int) -> None:
         write_header(file, sif, time=time)
 
 
-def layer_sizes(path: Path) -> Sequence[int]:
-    """Sizes of the layers of an image, lowest first."""
-    return [item.size for item in read_sif(path).overlays]
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A layer in an image: a squashfs that lies there whole, from `offset` on."""
+
+    title: str
+    offset: int
+    size: int
 
 
-def copy_file(source: Path, target: BinaryIO) -> int:
-    """Copy a file into an open one by what the file system does fastest; returns the bytes copied."""
-    with source.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if not _cloned(file, target) and copy_range(file, target, start=0, size=size, to=0) < size:
-            raise SifError(f"'{source}' became shorter while it was read")
-        return size
+def layers_of(path: Path, sif: Sif) -> list[Placed]:
+    """The layers of an image, lowest first: parts of a partition, or partitions; raises OSError.
+
+    What the image says of itself may be anything: what lies in no partition is left out.
+    """
+    for item in sif.objects:
+        if item.label == LAYERS and item.kind == DATA_JSON and item.size <= TOLD:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                document = json.loads(part_of(path, item))
+                partition = next(one for one in sif.objects if one.partition and one.number == document["partition"])
+                rows = [(str(row["title"]), int(row["offset"]), int(row["size"])) for row in document["layers"]]
+                return [
+                    Placed(title=title, offset=partition.offset + begin, size=size)
+                    for title, begin, size in rows
+                    if min(begin, size) >= 0 and begin + size <= partition.size
+                ]
+            return []
+    return [Placed(title="", offset=item.offset, size=item.size) for item in sif.overlays]
+
+
+def copy_file(source: BinaryIO, target: BinaryIO) -> int:
+    """Copy an open file into another by what the file system does fastest; returns the bytes copied."""
+    size = os.fstat(source.fileno()).st_size
+    if not _cloned(source, target) and copy_range(source, target, start=0, size=size, to=0) < size:
+        raise SifError("the base image became shorter while it was read")
+    return size
 
 
 def copy_range(source: BinaryIO, target: BinaryIO, *, start: int, size: int, to: int) -> int:

@@ -15,7 +15,7 @@ from builder.execute.contents.image import read_contents
 from builder.execute.contents.sif import SBOM, added
 from builder.execute.contents.trees import FILE_LIMIT
 from builder.execute.inside import FORMAT, NAME
-from builder.layering.sif import DESCRIPTOR, parse_sif
+from builder.layering.sif import DESCRIPTOR, layers_of, parse_sif
 
 pytestmark = pytest.mark.engines
 
@@ -63,7 +63,7 @@ def test_an_image_is_held_against_what_is_said_of_it(tiny: Built, base_sif: Path
     found = json.loads(tiny.room.recipe("inspect", image, "--verify", "--json").expect(0).out)
     assert (found["ok"], len(found["claims"])) == (True, 3)
     with image.open("r+b") as file:
-        layer = parse_sif(file, size=image.stat().st_size).overlays[1]
+        layer = layers_of(image, parse_sif(file, size=image.stat().st_size))[1]
         file.seek(layer.offset + layer.size // 2)
         byte = file.read(1)
         file.seek(-1, 1)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recipe_program import Built, Done, Room, inside, report_of, run, until_text
+from recipe_program import Done, Room, inside, report_of, run, until_text
 
 from builder.layering.assemble import Layer, assemble
 from builder.layering.sif import normalise
@@ -207,7 +207,7 @@ def test_a_build_that_was_killed_leaves_nothing_in_the_way(
 
 
 def test_another_base_under_the_same_name_is_another_image(
-    rooms: Callable[[str], Room], base_sif: Path, tiny: Built, wheels: Path
+    rooms: Callable[[str], Room], base_sif: Path, wheels: Path
 ) -> None:
     room = rooms("rebased")
     base = room.folder / "base.sif"
@@ -218,7 +218,10 @@ def test_another_base_under_the_same_name_is_another_image(
         file.write(b"\0" * 4096)
     make(room, base, wheels, "--force").expect(0)
     assert made_of(room)["base"] != first
-    shutil.copy(tiny.image, base)  # has layers of its own
+    overlay = room.folder / "overlay.sqfs"
+    run(["mksquashfs", wheels, overlay, "-quiet", "-no-progress"]).expect(0)
+    words = ["--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1"]
+    run(["apptainer", "sif", "add", *words, base, overlay]).expect(0)
     done = make(room, base, wheels, "--force").expect(5)
     assert "holds overlays of its own" in done.err
     assert report_of(room.folder / "x.plan")["status"] == "failed"

@@ -353,7 +353,7 @@ def test_an_arm_environment_is_solved_and_laid_out_here(
 
 def last_but_one(image: Path) -> str:
     """Where the layer below the last begins."""
-    return str(read_sif(image).overlays[-2].offset)
+    return str(layers_of(image, read_sif(image))[-2].offset)
 
 
 def stand_in_for_arm(source: Path, target: Path) -> Path:

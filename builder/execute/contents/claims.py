@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 from builder.execute.contents.sif import (
     INSPECT,
-    OVERLAY,
     SBOM,
     SIGNATURE,
     Sif,
     SifError,
+    layers_of,
     part_of,
     read_sif,
-    use_of,
 )
 from builder.execute.digest import sha256_of, sha256_of_part
 from builder.execute.names import REPORT_FILE, plan_folder
@@ -96,7 +95,7 @@ def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
 
 def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
     """The layers against the image's own label, and against what the build noted."""
-    found = [sha256_of_part(image, item.offset, item.size) for item in sif.objects if use_of(item) == OVERLAY]
+    found = [sha256_of_part(image, layer.offset, layer.size) for layer in layers_of(image, sif)]
     said = [word.partition("=")[2] for word in _label(image, sif).split()]
     if said:
         yield _list(f"layers in the label '{LAYERS}'", said, found)

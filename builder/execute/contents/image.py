@@ -15,6 +15,7 @@ from builder.execute.contents.rpm import rpm_packages
 from builder.execute.contents.sif import (
     DATA_JSON,
     INSPECT,
+    LAYERS,
     MAGIC,
     OVERLAY,
     SBOM,
@@ -24,6 +25,7 @@ from builder.execute.contents.sif import (
     Sif,
     SifError,
     arch_of,
+    layers_of,
     parse_sif,
     signer_of,
     use_of,
@@ -47,7 +49,7 @@ from builder.model.safe import is_there, shown
 
 SQUASHFS_MAGIC = b"hsqs"
 COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
-LAYERS = 500
+MANY = 500  # layers
 KINDS = "a SIF, a squashfs file, a folder with an image in it or a docker-archive"
 
 
@@ -110,7 +112,7 @@ def _sif(image: Path, sif: Sif, *, file: Any, environment: Mapping[str, str]) ->
     names = {item.number: word_of(item) for item in sif.objects}
     for item in sif.objects:
         name = shown(item.label) or f"object {item.number}"
-        if item in systems[:1] or item in overlays[:LAYERS]:
+        if item in systems[:1] or item in overlays[:MANY]:
             continue
         seen.parts.append(Part(name=name, kind=word_of(item), size=item.size))
         if item.kind == SIGNATURE:
@@ -122,7 +124,7 @@ def _sif(image: Path, sif: Sif, *, file: Any, environment: Mapping[str, str]) ->
             attributes = read.table(file.read(item.size)).get("data", {})
             own = attributes.get("attributes", {}) if isinstance(attributes, dict) else {}
             seen.labels |= read.label_table(own.get("labels") if isinstance(own, dict) else {})
-    for item in (*systems[:1], *overlays[:LAYERS]):
+    for item in (*systems[:1], *overlays[:MANY]):
         name = shown(item.label) or f"object {item.number}"
         if item.partition and item.partition[0] == SQUASHFS:
             _squashfs(
@@ -131,6 +133,9 @@ def _sif(image: Path, sif: Sif, *, file: Any, environment: Mapping[str, str]) ->
         else:
             seen.parts.append(Part(name=name, kind=word_of(item), size=item.size))
             seen.unknown.append(f"{name}: what is in a partition of kind '{word_of(item)}' cannot be read")
+    if any(item.label == LAYERS for item in sif.objects):
+        # They lie in a partition, whose size is that of all of them.
+        seen.parts += [Part(name=shown(one.title), kind="layer", size=one.size) for one in layers_of(image, sif)[:MANY]]
     if not systems:
         seen.unknown.append("the SIF has no partition with a root file system (an OCI-SIF has blobs instead)")
     return seen
@@ -183,7 +188,7 @@ def _archive(image: Path) -> Seen:
             seen.labels = read.label_table(inner.get("Labels") if isinstance(inner, dict) else {})
             seen.arch = read.word(config.get("architecture"))
             names = first.get("Layers")
-            layers = [str(name) for name in names[:LAYERS]] if isinstance(names, list) else []
+            layers = [str(name) for name in names[:MANY]] if isinstance(names, list) else []
             if not layers:  # a root file system by itself
                 with image.open("rb") as file:
                     _layer(seen, file, name="rootfs", size=image.stat().st_size)

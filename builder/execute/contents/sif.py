@@ -10,12 +10,14 @@ from builder.layering.sif import (
     DESCRIPTOR,
     GROUP,
     INSPECT,
+    LAYERS,
     MAGIC,
     OVERLAY,
     SQUASHFS,
     Object,
     Sif,
     SifError,
+    layers_of,
     parse_sif,
     part_of,
     read_header,
@@ -24,9 +26,9 @@ from builder.layering.sif import (
 
 # The one door of this floor to the format.
 __all__ = [
-    "DATA_JSON", "INSPECT", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS", "Object", "Sif", "SifError",
-    "added",
-    "arch_of", "parse_sif", "part_of", "read_header", "read_sif", "signer_of", "use_of", "word_of",
+    "DATA_JSON", "INSPECT", "LAYERS", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS", "Object", "Sif",
+    "SifError", "added", "arch_of", "layers_of", "parse_sif", "part_of", "read_header", "read_sif",
+    "signer_of", "use_of", "word_of",
 ]  # fmt: skip
 
 SIGNATURE, SBOM = 0x4005, 0x4009

@@ -25,7 +25,7 @@ from builder.layering.sif import (
     add_layer,
     copy_file,
     copy_range,
-    layer_sizes,
+    layers_of,
     normalise,
     read_sif,
     write_header,
@@ -77,7 +77,7 @@ def test_layers_lie_over_a_base_that_is_as_it_was(fresh: bool, tmp_path: Path) -
     ]  # fmt: skip
     assert [item.number for item in sif.objects] == [1, 2, 3]
     assert all(item.offset % 4096 == 0 for item in sif.overlays)
-    assert layer_sizes(tmp_path / "x.sif") == [5000, 4096]
+    assert [found.size for found in layers_of(tmp_path / "x.sif", sif)] == [5000, 4096]
     assert {item.partition[2] for item in sif.objects if item.partition} == {b"02\0"}
 
 
@@ -156,8 +156,8 @@ def test_files_are_copied_from_any_file_system_to_any_other(tmp_path: Path) -> N
         memory.write(content)
         memory.flush()
         source, target = Path(memory.name), tmp_path / "target"
-        with target.open("w+b") as file:
-            assert copy_file(source, file) == len(content)
+        with source.open("rb") as part, target.open("w+b") as file:
+            assert copy_file(part, file) == len(content)
         assert target.read_bytes() == content
         with source.open("rb") as part, target.open("r+b") as file:
             assert copy_range(part, file, start=100, size=2_000_000, to=7) == 2_000_000

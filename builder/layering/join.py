@@ -1,0 +1,310 @@
+"""Several squashfs become one: their blocks stay as they are, only the tables that say what lies where are new.
+
+A runtime mounts one file system instead of one for each layer, and it needs to know nothing of layers. The tables of
+the first squashfs stay too, packed as they are, with the new ones behind them: the work does not grow with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .squashfs import (
+    BLOCK,
+    DEVICE,
+    FILE,
+    FOLDER,
+    FRAGMENT,
+    HEAD,
+    LINK,
+    LISTING,
+    LONG,
+    NAME,
+    NO_FRAGMENT,
+    NONE,
+    OPTIONS,
+    PLAIN,
+    Entry,
+    Node,
+    Squashfs,
+    SquashfsError,
+    Superblock,
+    Table,
+)
+
+NAMES = 256  # of one part of a listing
+FOLDER_LIMIT = 0xFFFF  # bytes of a listing that a short inode can tell
+SHORT = 1 << 32  # a file that begins further on takes a long inode
+NO_ATTRIBUTES = 0xFFFFFFFF
+SIZES = dict(zip(range(4, 8), (24, 24, 20, 20), strict=True))  # of inodes: devices, pipes, sockets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """What makes one of several: written at the beginning, and behind the last."""
+
+    superblock: bytes
+    tables: bytes
+
+
+class Stream:
+    """A table that grows, in blocks that are not packed; it begins with all that the first squashfs has."""
+
+    def __init__(self, table: Table | None) -> None:
+        self.before, self.new = b"", bytearray()
+        if table and table.places:
+            # The last block is not full, and only a table's last block may be so.
+            last = table.places[-1]
+            self.before, self.new = table.raw[:last], bytearray(table.block(last)[0])
+
+    def place(self) -> tuple[int, int]:
+        """Where the next byte comes to lie: its block, and the place in it."""
+        block, offset = divmod(len(self.new), BLOCK)
+        return len(self.before) + block * (BLOCK + 2), offset
+
+    def whole(self) -> bytes:
+        """All of it."""
+        return self.before + blocks(bytes(self.new))
+
+
+def blocks(content: bytes) -> bytes:
+    """A table's content in blocks that are not packed."""
+    parts = (content[at : at + BLOCK] for at in range(0, len(content), BLOCK))
+    return b"".join(struct.pack("<H", len(part) | PLAIN) + part for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One squashfs, and what is added to what its inodes say."""
+
+    squashfs: Squashfs
+    begin: int  # where it lies in the whole
+    fragment: int
+    owners: Sequence[int]
+    known: dict[tuple[int, int], Entry] = field(default_factory=dict)  # inodes that were copied: hard links stay links
+
+    def marks(self, entry: Entry) -> bool:
+        """Whether it says that a name is gone: a device 0/0."""
+        if entry.kind != DEVICE:
+            return False
+        return self.squashfs.inodes.read(entry.block, entry.offset + HEAD.size + 4, 4) == bytes(4)
+
+
+def join(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]], *, end: int, time: int) -> Joined:
+    """What has to be written for `more`, each with the place where it lies in the whole, lowest first.
+
+    `first` lies at the beginning and under all of them. Without it the whole is meant to be laid over something, and
+    marks of names that are gone stay. `end` is where the tables are going to be. Raises SquashfsError where the parts
+    cannot be one.
+    """
+    head = alike(first, more)
+    try:
+        return _Join(first, more, time=time).written(end, head=head)
+    except (struct.error, LookupError, ValueError, OverflowError, RecursionError) as error:
+        raise SquashfsError(f"a table is damaged: {error}") from None
+
+
+def alike(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]]) -> Superblock:
+    """What all of them have in common; raises SquashfsError where they cannot be one."""
+    head = first.head if first else more[0][0].head
+    for squashfs, _ in more:
+        if (squashfs.head.compression, squashfs.head.block_size) != (head.compression, head.block_size):
+            raise SquashfsError("they are not packed alike")
+        if squashfs.head.attribute_table != NONE:
+            raise SquashfsError("a layer has extended attributes")
+    return head
+
+
+class _Join:
+    def __init__(self, first: Squashfs | None, more: Sequence[tuple[Squashfs, int]], *, time: int) -> None:
+        self.time = time
+        self.inodes, self.folders = Stream(first.inodes if first else None), Stream(first.folders if first else None)
+        self.count = first.head.inodes if first else 0
+        self.owners = list(first.owners) if first else []
+        self.fragments = bytearray(first.fragments if first else b"")
+        self.first = Source(squashfs=first, begin=0, fragment=0, owners=range(len(self.owners))) if first else None
+        self.sources = [self.first] if self.first else []
+        self.sources += [self._source(squashfs, begin) for squashfs, begin in more]
+
+    def _source(self, squashfs: Squashfs, begin: int) -> Source:
+        fragment = len(self.fragments) // FRAGMENT.size
+        for start, size, unused in FRAGMENT.iter_unpack(squashfs.fragments):
+            self.fragments += FRAGMENT.pack(start + begin, size, unused)
+        for owner in squashfs.owners:
+            if owner not in self.owners:
+                self.owners.append(owner)
+        owners = [self.owners.index(owner) for owner in squashfs.owners]
+        return Source(squashfs=squashfs, begin=begin, fragment=fragment, owners=owners)
+
+    # --- the tree ----------------------------------------------------------------------------------------------------
+
+    def folder(self, parts: Sequence[tuple[Source, Node]], *, parent: int | None) -> Entry:
+        """One folder of several that lie over each other; the uppermost one says what it is like."""
+        lowest, node = parts[0]
+        number = node.number if lowest is self.first else self.next()
+        rows = [self._row(name, stack, parent=number) for name, stack in sorted(self._names(parts).items())]
+        top, like = parts[-1]
+        begin, size, index = self._listing(rows)
+        # What lies over the root is nowhere: a number that no file has.
+        above = self.count + 1 if parent is None else parent
+        words = (like.mode, top.owners[like.owner], top.owners[like.group], like.time, number)
+        links = 2 + sum(row.kind == FOLDER for row in rows)
+        place = self.inodes.place()
+        if size + 3 <= FOLDER_LIMIT and not index:
+            self.inodes.new += HEAD.pack(FOLDER, *words)
+            self.inodes.new += struct.pack("<2I2HI", begin[0], links, size + 3, begin[1], above)
+        else:
+            self.inodes.new += HEAD.pack(FOLDER + LONG, *words)
+            last = (len(index), begin[1], NO_ATTRIBUTES)
+            self.inodes.new += struct.pack("<4I2HI", links, size + 3, begin[0], above, *last) + b"".join(index)
+        return Entry(name=b"", kind=FOLDER, block=place[0], offset=place[1], number=number)
+
+    def next(self) -> int:
+        """A number that no inode has."""
+        self.count += 1
+        return self.count
+
+    def _names(self, parts: Sequence[tuple[Source, Node]]) -> Mapping[bytes, list[tuple[Source, Entry]]]:
+        """What is in the folder, each name with what lies under it as far as that is seen."""
+        found: dict[bytes, list[tuple[Source, Entry]]] = {}
+        for source, node in parts:
+            for entry in source.squashfs.names(node):
+                below = found.get(entry.name)
+                if source.marks(entry):
+                    found.pop(entry.name, None)
+                    if self.first:
+                        continue
+                elif below and entry.kind == FOLDER:
+                    if below[-1][1].kind == FOLDER:
+                        below.append((source, entry))
+                        continue
+                    if below[-1][0].marks(below[-1][1]):
+                        raise SquashfsError("a folder lies over a name that is gone")
+                found[entry.name] = [(source, entry)]
+        return found
+
+    def _row(self, name: bytes, stack: Sequence[tuple[Source, Entry]], *, parent: int) -> Entry:
+        source, entry = stack[-1]
+        if entry.kind == FOLDER and source is not self.first:
+            parts = [(one, one.squashfs.folder(row.block, row.offset)) for one, row in stack]
+            return replace(self.folder(parts, parent=parent), name=name)
+        return entry if source is self.first else self._copied(source, entry)
+
+    def _listing(self, rows: Sequence[Entry]) -> tuple[tuple[int, int], int, list[bytes]]:
+        """Write the names of a folder; where they begin, their bytes, and what finds a name in a long listing."""
+        begin, start = self.folders.place(), len(self.folders.new)
+        index: list[bytes] = []
+        block, at = begin[0], 0
+        while at < len(rows):
+            head = rows[at]
+            part = at
+            while part < min(at + NAMES, len(rows)) and _fits(rows[part], head):
+                part += 1
+            here = self.folders.place()[0]
+            if here != block:
+                block = here
+                index.append(struct.pack("<3I", len(self.folders.new) - start, here, len(head.name) - 1) + head.name)
+            self.folders.new += LISTING.pack(part - at - 1, head.block, head.number)
+            for row in rows[at:part]:
+                self.folders.new += NAME.pack(row.offset, row.number - head.number, row.kind, len(row.name) - 1)
+                self.folders.new += row.name
+            at = part
+        return begin, len(self.folders.new) - start, index
+
+    def _copied(self, source: Source, entry: Entry) -> Entry:
+        """The inode of what is no folder, as it has to be in the whole."""
+        done = source.known.get((entry.block, entry.offset))
+        if done is None:
+            place = self.inodes.place()
+            number = self.next()
+            self.inodes.new += _moved(source, entry, number=number)
+            done = Entry(name=b"", kind=entry.kind, block=place[0], offset=place[1], number=number)
+            source.known[entry.block, entry.offset] = done
+        return Entry(name=entry.name, kind=entry.kind, block=done.block, offset=done.offset, number=done.number)
+
+    # --- the whole ---------------------------------------------------------------------------------------------------
+
+    def written(self, end: int, *, head: Superblock) -> Joined:
+        """Everything, one table behind the other without a gap: the kernel holds them to that."""
+        root = self.folder([(source, source.squashfs.root) for source in self.sources], parent=None)
+        tables = bytearray(self.inodes.whole())
+        folder_table = end + len(tables)
+        tables += self.folders.whole()
+        fragment_table = _append_list(tables, bytes(self.fragments), end=end)
+        owner_table = _append_list(tables, struct.pack(f"<{len(self.owners)}I", *self.owners), end=end)
+        attribute_table = _append_attributes(tables, self.first.squashfs, end=end) if self.first else NONE
+        superblock = Superblock(
+            inodes=self.count, time=self.time, block_size=head.block_size,
+            fragments=len(self.fragments) // FRAGMENT.size, compression=head.compression, log=head.log,
+            flags=head.flags if self.first else head.flags & ~OPTIONS, owners=len(self.owners),
+            root=root.block << 16 | root.offset, size=end + len(tables),
+            owner_table=owner_table, attribute_table=attribute_table, inode_table=end, folder_table=folder_table,
+            fragment_table=fragment_table,
+        )  # fmt: skip
+        return Joined(superblock=superblock.packed(), tables=bytes(tables))
+
+
+def _fits(row: Entry, head: Entry) -> bool:
+    return row.block == head.block and -0x8000 <= row.number - head.number <= 0x7FFF
+
+
+def _moved(source: Source, entry: Entry, *, number: int) -> bytes:
+    data, begins = source.squashfs.inodes.whole
+    at = begins[entry.block] + entry.offset
+    kind, mode, owner, group, time, _ = HEAD.unpack_from(data, at)
+    words = (mode, source.owners[owner], source.owners[group], time, number)
+    at += HEAD.size
+    if kind == FILE:
+        start, fragment, offset, size = struct.unpack_from("<4I", data, at)
+        return _file(source, words, (start, size, 0, 1, fragment, offset), data=data, at=at + 16)
+    if kind == FILE + LONG:
+        *fields, _ = struct.unpack_from("<3Q4I", data, at)
+        return _file(source, words, fields, data=data, at=at + 40)
+    if kind in (LINK, LINK + LONG):
+        size = 8 + struct.unpack_from("<2I", data, at)[1]
+        return HEAD.pack(LINK, *words) + data[at : at + size]
+    short = kind - LONG if kind > LONG else kind
+    return HEAD.pack(short, *words) + data[at : at + SIZES[short] - HEAD.size]
+
+
+def _file(source: Source, words: Sequence[int], fields: Sequence[int], *, data: bytes, at: int) -> bytes:
+    start, size, sparse, links, fragment, offset = fields
+    block = source.squashfs.head.block_size
+    count = -(-size // block) if fragment == NO_FRAGMENT else size // block
+    start += source.begin if count else 0
+    if fragment != NO_FRAGMENT:
+        fragment += source.fragment
+    sizes = data[at : at + 4 * count]
+    if start < SHORT and size < SHORT and links == 1 and not sparse:
+        return HEAD.pack(FILE, *words) + struct.pack("<4I", start, fragment, offset, size) + sizes
+    fixed = struct.pack("<3Q4I", start, size, sparse, links, fragment, offset, NO_ATTRIBUTES)
+    return HEAD.pack(FILE + LONG, *words) + fixed + sizes
+
+
+def _append_list(tables: bytearray, content: bytes, *, end: int) -> int:
+    """Blocks, and behind them where each of them begins; returns where that is."""
+    begin = end + len(tables)
+    tables += blocks(content)
+    place = end + len(tables)
+    for row in range(-(-len(content) // BLOCK)):
+        tables += struct.pack("<Q", begin + row * (BLOCK + 2))
+    return place
+
+
+def _append_attributes(tables: bytearray, first: Squashfs, *, end: int) -> int:
+    """The extended attributes of the first squashfs, moved; returns where they are, NONE where there are none."""
+    table = first.head.attribute_table
+    if table == NONE:
+        return NONE
+    start: int
+    count: int
+    start, count, unused = struct.unpack("<Q2I", first.bytes_between(table, table + 16))
+    places = first.index(table + 16, 16 * count)
+    if not start <= table:
+        raise SquashfsError("its extended attributes are damaged")
+    move = end + len(tables) - start
+    tables += first.bytes_between(start, table)
+    tables += struct.pack("<Q2I", start + move, count, unused)
+    tables += struct.pack(f"<{len(places)}Q", *(place + move for place in places))
+    return table + move
