@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import stage
 from .assemble import Layer, assemble
 from .base import FIX, BaseFacts, learn, listed
-from .conda import CondaEnvironment
-from .conda_client import CondaClient, find_client
 from .content import METADATA, inspected, metadata, own_files, tree_digest
 from .failure import AlteredError, LayeringError, say
 from .fetch import base_image
@@ -27,6 +26,10 @@ from .spec import Spec
 from .squashfs import SquashfsError, Superblock, read_superblock
 from .store import Entry, Store, key_of, limit_bytes
 from .wheels import install
+
+if TYPE_CHECKING:  # loaded where there is a conda environment
+    from .conda import CondaEnvironment
+    from .conda_client import CondaClient
 
 FORMAT = 2  # of what is in a layer; another number makes all of them anew
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
@@ -55,6 +58,8 @@ class Builder:
     def build(self, target: Path) -> None:
         """Make the image; raises LayeringError and OSError."""
         if self.spec.place == "conda":
+            from .conda_client import find_client
+
             found = settings(self.environment, cache=self.cache)
             self.client = find_client(work=self.work, cache=self.cache / "conda", environment=found)
         self.base = base_image(self.spec.base, store=self.store, runtime=self.containers.runtime, work=self.work)
@@ -162,6 +167,8 @@ class Builder:
 
     def link(self, client: CondaClient) -> None:
         """conda's packages, and what they want to run when they are installed."""
+        from .conda import CondaEnvironment
+
         self.conda = CondaEnvironment(self, client)
         self.packages += [f"{one.name}={one.version}={one.build}" for one in self.conda.packages]
         self.layers += self.conda.layers()

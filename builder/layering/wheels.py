@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .build import Builder
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
-NICE = 10  # of those who compile light packages beside heavy ones: what is large is to be ready first
+NICE = 5  # of those who compile light packages beside heavy ones: what is large is to be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
     *REQUIREMENTS,
