@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -129,7 +130,7 @@ class Store:
 
     def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
         path = self.path(kind, key)
-        with self.work() as folder:
+        with self.work(wait=False) as folder:
             part = folder / path.name
             make(part)
             # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
@@ -254,8 +255,11 @@ class Store:
                     return
 
     @contextmanager
-    def work(self) -> Iterator[Path]:
-        """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied."""
+    def work(self, *, wait: bool = True) -> Iterator[Path]:
+        """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied.
+
+        Without `wait` it is removed beside what follows, before the program ends.
+        """
         folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.folder / "work"))
         folder.chmod(0o755)
         alive = folder.with_name(f"{folder.name}.alive")
@@ -264,17 +268,26 @@ class Store:
                 fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 yield folder
+            except BaseException:
+                wait = True  # perhaps the disk is full
+                raise
             finally:
-                remove(folder)
-                alive.unlink(missing_ok=True)
+                thread = threading.Thread(target=_clear, args=(folder, alive))
+                thread.start()
+                if wait:
+                    thread.join()
 
     def sweep(self) -> None:
         """Remove the folders of builds that were killed."""
         for alive in (self.folder / "work").glob("*.alive"):
             with suppress(OSError), alive.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                remove(alive.with_suffix(""))
-                alive.unlink(missing_ok=True)
+                _clear(alive.with_suffix(""), alive)
+
+
+def _clear(folder: Path, alive: Path) -> None:
+    remove(folder)
+    alive.unlink(missing_ok=True)
 
 
 def remove(folder: Path) -> None:
