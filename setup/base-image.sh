@@ -11,6 +11,8 @@ SUITE=bookworm
 INCLUDE=ca-certificates,python3,python3-pip,python3-venv
 BASE=$STATE/base
 LOG=$STATE/logs/base-image.log
+# As recipe packs a base image that it takes from a registry: layers can become a part of it.
+PACKING="-comp zstd -Xcompression-level 3 -b 256K"
 
 logged() { # runs a command as the user with its output in the log; the end of it is shown if the command fails
     as_user "$@" >>"$LOG" 2>&1 && return 0
@@ -35,9 +37,10 @@ make_sif() {
     # A user cannot make device nodes; the engine brings its own /dev.
     logged tar --extract --exclude='./dev/*' --directory "$tree" --file "$BASE/debian-python.tar"
     logged chmod -R u+rwX "$tree"
-    logged apptainer build --force --mksquashfs-args "-comp zstd -Xcompression-level 3" "$BASE/part.sif" "$tree"
+    logged apptainer build --force --mksquashfs-args "$PACKING" "$BASE/part.sif" "$tree"
     as_user mv "$BASE/part.sif" "$BASE/debian-python.sif"
     as_user rm -rf "$tree"
+    as_user tee "$BASE/packing" <<<"$PACKING" >/dev/null
 }
 
 require_user
@@ -45,6 +48,6 @@ exec 8>"$STATE/logs/base-image.lock"
 flock 8
 started=$SECONDS
 [ -f "$BASE/debian-python.tar" ] || make_tar
-[ -f "$BASE/debian-python.sif" ] || make_sif
+[ -f "$BASE/debian-python.sif" ] && [ "$(cat "$BASE/packing" 2>/dev/null)" = "$PACKING" ] || make_sif
 if [ "$((SECONDS - started))" -gt 0 ]; then say "base image ready after $((SECONDS - started)) s"; fi
 echo "$BASE/debian-python.sif"

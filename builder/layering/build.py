@@ -62,7 +62,8 @@ class Builder:
 
             found = settings(self.environment, cache=self.cache)
             self.client = find_client(work=self.work, cache=self.cache / "conda", environment=found)
-        self.base = base_image(self.spec.base, store=self.store, runtime=self.containers.runtime, work=self.work)
+        runtime = self.containers.runtime
+        self.base = base_image(self.spec.base, store=self.store, runtime=runtime, work=self.work, packer=self.packer)
         self.facts = learn(self.base, store=self.store)
         if self.facts.machine != self.spec.machine:
             message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"

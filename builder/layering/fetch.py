@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time as clock
 from pathlib import Path
 
 from .failure import LayeringError, say
-from .programs import clean_environment, follow
-from .sif import normalise
-from .store import Store, key_of
+from .pack import Packer
+from .programs import ask, clean_environment, follow
+from .settle import DATE, EPOCH, date_of
+from .sif import (
+    ALIGNMENT,
+    DATA_JSON,
+    INSPECT,
+    PARTITION,
+    SQUASHFS,
+    SYSTEM,
+    SifError,
+    add_object,
+    copy_range,
+    empty_sif,
+    end_of,
+    write_header,
+)
+from .store import Store, key_of, remove
 
-EPOCH = 315532800
+FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
 
-def base_image(reference: str, *, store: Store, runtime: str, work: Path) -> Path:
-    """A SIF of the base: the file that is named, or what the engine makes of an image in a registry.
+def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer: Packer) -> Path:
+    """A SIF of the base: the file that is named, or what is made of an image in a registry.
 
     An image of a registry is kept by its digest. A tag may have moved since: the registry is asked where it points.
     """
@@ -34,19 +51,87 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path) -> Pat
             say(f"the registry does not say where {reference} points: the image that it was before is used")
             return entry.path
         target = work / "moving.sif"
-        _fetch(reference, target, runtime=runtime)
+        _fetch(reference, target, runtime=runtime, packer=packer)
         return target
-    key = key_of([exact, os.uname().machine])
-    entry, _ = store.get("bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime))
+    key = key_of([FORMAT, exact, os.uname().machine, packer.inputs])
+    entry, _ = store.get(
+        "bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime, packer=packer)
+    )
     store.remember("known", last, key)
     return entry.path
 
 
-def _fetch(reference: str, target: Path, *, runtime: str) -> None:
+def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> None:
+    """The engine unpacks the image, and it is packed as layers are: with the same bytes wherever that happens."""
     say(f"base image {reference}")
-    part = target.with_name("base.part.sif")
-    code = follow([runtime, "build", "--force", str(part), reference], env=clean_environment())
-    if code:
-        raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
-    normalise(part, time=EPOCH)
+    tree, part = target.with_name("base.tree"), target.with_name("base.part.sif")
+    started = int(clock.time())
+    try:
+        argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
+        if follow(argv, env=clean_environment()):
+            raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
+        newest = settle_times(tree, before=started)
+        _settle_labels(tree, time=newest)
+        squashfs = target.with_name("base.sqfs")
+        packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
+        wrap(squashfs, part, machine=os.uname().machine)
+        # What the engine puts beside the file system of an image that it packs itself, in its own words.
+        code, answer, _ = ask([runtime, "inspect", "--json", "--all", part])
+        wrap(squashfs, part, machine=os.uname().machine, inspect=answer.encode() if code == 0 else b"")
+        squashfs.unlink()
+    finally:
+        remove(tree)
     part.rename(target)
+
+
+def wrap(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
+    """A root file system as a SIF image; raises SifError for a machine that the format has no number of."""
+    sif = empty_sif(machine)
+    with squashfs.open("rb") as source, target.open("w+b") as file:
+        size = os.fstat(source.fileno()).st_size
+        item = add_object(sif, size=size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
+        file.truncate(item.offset)
+        if copy_range(source, file, start=0, size=size, to=item.offset) < size:
+            raise SifError("its file system became shorter while it was read")
+        if inspect:
+            item = add_object(sif, size=len(inspect), kind=DATA_JSON, name=INSPECT)
+            file.truncate(item.offset)
+            file.seek(item.offset)
+            file.write(inspect)
+        file.truncate(-(-end_of(sif) // ALIGNMENT) * ALIGNMENT)
+        write_header(file, sif, time=EPOCH)
+    target.chmod(0o755)
+
+
+def settle_times(tree: Path, *, before: int) -> int:
+    """Give everything that is newer than `before` the time of the newest thing that is not; returns that.
+
+    The image's own files keep their times. What unpacking made has the time of day: folders that no layer of the
+    image names, and what the engine adds.
+    """
+    later: list[str] = []
+    newest = EPOCH
+    for root, _, files in os.walk(tree):
+        for path in (root, *(os.path.join(root, name) for name in files)):
+            seen = int(os.lstat(path).st_mtime)
+            if seen >= before:
+                later.append(path)
+            else:
+                newest = max(newest, seen)
+    for path in reversed(later):
+        os.utime(path, (newest, newest), follow_symlinks=False)
+    return newest
+
+
+def _settle_labels(tree: Path, *, time: int) -> None:
+    """The engine's labels without the time of day."""
+    path = tree / ".singularity.d" / "labels.json"
+    try:
+        labels = json.loads(path.read_text(encoding="utf-8"))
+        if DATE in labels:
+            labels[DATE] = date_of(time)
+        path.write_text(json.dumps(labels, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        for one in (path, path.parent):
+            os.utime(one, (time, time))
+    except (OSError, ValueError, TypeError):
+        return

@@ -55,12 +55,14 @@ class Packer:
         target: Path,
         *,
         keep_modes: bool = False,
+        keep_times: int | None = None,
         more: Sequence[str] = (),
         pieces: Sequence[Piece] = (),
     ) -> None:
         """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError.
 
-        `pieces` lie in it as files that anybody may read, and take the place of files at the same paths.
+        `keep_times` is the time of the whole where the files keep theirs. `pieces` lie in it as files that anybody may
+        read, and take the place of files at the same paths.
         """
         argv = [
             self.program,
@@ -72,7 +74,8 @@ class Packer:
             "-all-root",
             "-no-xattrs",
         ]
-        argv += ["-all-time", str(self.time), "-mkfs-time", str(self.time), "-no-exports"]
+        argv += ["-mkfs-time", str(self.time if keep_times is None else keep_times), "-no-exports"]
+        argv += ["-all-time", str(self.time)] if keep_times is None else []
         argv += ["-processors", str(processors())]
         # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
         argv += ["-mem", f"{max(64, 16 * processors())}M"]

@@ -1,4 +1,4 @@
-"""Where a tag of a registry points now."""
+"""What a registry says of an image: the digest that a tag stands for now."""
 
 from __future__ import annotations
 

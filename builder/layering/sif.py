@@ -7,10 +7,8 @@ builds of the same image must not differ by.
 
 from __future__ import annotations
 
-import json
 import os
 import struct
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -27,7 +25,7 @@ DATA_JSON, DATA_PARTITION = 0x4006, 0x4004
 SQUASHFS, SYSTEM, OVERLAY = 1, 2, 4
 GROUP = 0xF0000001  # group 1, as the engines write it
 ALIGNMENT = 4096
-TOLD = 1 << 20  # bytes of what an image says of its layers
+OBJECTS = 48  # that an image has room for
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
 LAYERS = "recipe-layers.json"  # where in a partition the layers lie that it is made of
 COPIED = 1 << 30  # bytes of one call: sendfile(2) takes no more than 2 GiB
@@ -99,6 +97,19 @@ class Sif:
     def machine(self) -> str:
         """Its architecture as `uname -m` writes it."""
         return ARCHITECTURES.get(self.arch, "unknown")
+
+
+def empty_sif(machine: str) -> Sif:
+    """The header of an image that holds nothing yet, as the engines write it; raises SifError."""
+    arch = next((code for code, name in ARCHITECTURES.items() if name == machine), None)
+    if arch is None:
+        raise SifError(f"the format has no number for {machine} here")
+    launch = b"#!/usr/bin/env run-singularity\n"
+    reserved = OBJECTS * DESCRIPTOR.size
+    return Sif(
+        launch=launch, arch=arch, total=OBJECTS, descriptors=ALIGNMENT, reserved=reserved, data=ALIGNMENT + reserved,
+        data_size=0, free=OBJECTS, modified=0, objects=[],
+    )  # fmt: skip
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -231,35 +242,6 @@ def normalise(path: Path, *, time: int) -> None:
     sif = read_sif(path)
     with path.open("r+b") as file:
         write_header(file, sif, time=time)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """A layer in an image: a squashfs that lies there whole, from `offset` on."""
-
-    title: str
-    offset: int
-    size: int
-
-
-def layers_of(path: Path, sif: Sif) -> list[Placed]:
-    """The layers of an image, lowest first: parts of a partition, or partitions; raises OSError.
-
-    What the image says of itself may be anything: what lies in no partition is left out.
-    """
-    for item in sif.objects:
-        if item.label == LAYERS and item.kind == DATA_JSON and item.size <= TOLD:
-            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                document = json.loads(part_of(path, item))
-                partition = next(one for one in sif.objects if one.partition and one.number == document["partition"])
-                rows = [(str(row["title"]), int(row["offset"]), int(row["size"])) for row in document["layers"]]
-                return [
-                    Placed(title=title, offset=partition.offset + begin, size=size)
-                    for title, begin, size in rows
-                    if min(begin, size) >= 0 and begin + size <= partition.size
-                ]
-            return []
-    return [Placed(title="", offset=item.offset, size=item.size) for item in sif.overlays]
 
 
 def copy_file(source: BinaryIO, target: BinaryIO) -> int:

@@ -15,7 +15,8 @@ from builder.execute.contents.image import read_contents
 from builder.execute.contents.sif import SBOM, added
 from builder.execute.contents.trees import FILE_LIMIT
 from builder.execute.inside import FORMAT, NAME
-from builder.layering.sif import DESCRIPTOR, layers_of, parse_sif
+from builder.layering.placed import layers_of
+from builder.layering.sif import DESCRIPTOR, parse_sif
 
 pytestmark = pytest.mark.engines
 

@@ -15,7 +15,8 @@ from recipe_program import run
 
 from builder.layering.assemble import Layer, assemble
 from builder.layering.join import join
-from builder.layering.sif import LAYERS, layers_of, part_of, read_sif
+from builder.layering.placed import layers_of
+from builder.layering.sif import LAYERS, part_of, read_sif
 from builder.layering.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 from builder.layering.store import Entry, sha256_of
 

@@ -16,6 +16,7 @@ from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
+from builder.layering.placed import layers_of
 from builder.layering.sif import PARTITION, read_sif, write_header
 from builder.layering.store import sha256_of
 
@@ -67,7 +68,7 @@ def make(room: Room, base: Path, *more: str, umask: int = 0o022, site: str = "lo
     return room.recipe(*words, umask=umask, **env)
 
 
-def layers_of(room: Room) -> dict[str, str]:
+def noted_layers(room: Room) -> dict[str, str]:
     made = json.loads((room.folder / "x.plan" / "made-of.json").read_text())
     return {row["title"]: row["sha256"] for row in made["layers"]}
 
@@ -83,7 +84,7 @@ def demo(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> Loc
 
 
 def test_layers_are_the_default_and_nothing_ran_in_a_container(demo: LockRoom) -> None:
-    assert list(layers_of(demo)) == ["conda bulk", "conda", "packages", "recipe"]
+    assert list(noted_layers(demo)) == ["conda bulk", "conda", "packages", "recipe"]
     log = demo.log(demo.folder / "x.plan")
     assert "in a container" not in log
     lock = demo.read("local", env=demo.folder / "demo.yml")
@@ -145,7 +146,7 @@ def test_the_same_bytes_whoever_builds_where_and_when(
     shutil.rmtree(other.folder / "demo.lock")
     (other.folder / "demo.lock.yml").unlink()
     make(other, base_sif, "--force", umask=0o002).expect(0)
-    after, before = layers_of(other), layers_of(demo)
+    after, before = noted_layers(other), noted_layers(demo)
     assert {title for title in after if after[title] != before[title]} == {"recipe"}  # which names the lock
 
 
@@ -154,15 +155,15 @@ def test_one_changed_pin_makes_one_layer(place: Callable[[str], LockRoom], chann
     own = shutil.copytree(channel, room.folder / "own")
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.0")
     make(room, base_sif).expect(0)
-    first = layers_of(room)
+    first = noted_layers(room)
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.1")
     make(room, base_sif, "--force").expect(0)
-    second = layers_of(room)
+    second = noted_layers(room)
     assert {title for title in second if second[title] != first[title]} == {"packages", "recipe"}
     write_channel(own, compiled_channel.compiled(room.folder / "c", words="good day", version="1.1"))
     write(room, own.as_uri(), pip="tool-stub, other-stub==2.1", more="greet=1.1,")
     make(room, base_sif, "--force").expect(0)
-    third = layers_of(room)
+    third = noted_layers(room)
     assert {title for title in third if third[title] != second[title]} == {"conda", "recipe"}
     assert "layer conda bulk: 51.0 MB, from the cache" in room.log(room.folder / "x.plan")
     assert inside(room.folder / "x.sif", "greet") == "good day from /opt/env\n"
@@ -281,7 +282,7 @@ def test_what_a_package_wants_to_run_runs_inside(
     make(room, base_sif).expect(0)
     image = room.folder / "x.sif"
     assert inside(image, "cat", "/opt/env/share/posty/made.txt") == "hello from /opt/env\nposty 2.1 3\n"
-    assert list(layers_of(room)) == ["conda bulk", "conda", "conda-scripts", "packages", "recipe"]
+    assert list(noted_layers(room)) == ["conda bulk", "conda", "conda-scripts", "packages", "recipe"]
     log = room.log(room.folder / "x.plan")
     assert "conda-scripts: in a container" in log
     assert "not run when the image is entered: wakes.sh" in log
@@ -325,7 +326,7 @@ def test_by_hand_a_plan_says_what_it_needs_before_any_work(demo: LockRoom, base_
     done = run(["bash", "1-build-image.sh"], env=env, cwd=kit)
     assert done.code == 0, done.out + done.err
     made = json.loads((kit / "made-of.json").read_text())
-    assert {row["title"]: row["sha256"] for row in made["layers"]} == layers_of(demo)
+    assert {row["title"]: row["sha256"] for row in made["layers"]} == noted_layers(demo)
 
 
 def test_an_arm_environment_is_solved_and_laid_out_here(

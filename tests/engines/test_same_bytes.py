@@ -106,6 +106,34 @@ def test_layers_made_in_containers_are_the_same(rooms: Callable[[str], Room], ba
     assert inside(one.folder / "x.sif", "python3", "-c", STALE) == "True [] 0\n"
 
 
+def test_a_base_image_of_a_registry_is_the_same_elsewhere(
+    rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path, registry: str
+) -> None:
+    """Each machine unpacks and packs it by itself, at another time; its own files keep their times."""
+    del docker_daemon
+    name = f"{registry}/{stand_in_debian(base_tar)}"
+    docker("tag", stand_in_debian(base_tar), name)
+    docker("push", "--quiet", name)
+    one, other = rooms("same/pulled"), rooms("same/pulled-elsewhere")
+    plain = {"APPTAINER_NOHTTPS": "1"}
+    made(one, f"docker://{name}", "layers", **plain)
+    made(other, f"docker://{name}", "layers", umask=0o077, **plain, **ELSEWHERE, HOME=str(other.folder))
+    bases = [sha256_of(next((room.folder / "cache").rglob("bases/*.sif"))) for room in (one, other)]
+    assert bases[0] == bases[1]
+    assert digest(other) == digest(one)
+    image = one.folder / "x.sif"
+    assert inside(image, "python3", "-c", STALE) == "True [] 0\n"
+    assert inside(image, "cat", "/opt/notes/notes.txt", "/opt/notes/made.txt") == "notes\nmade\n"
+    # It is packed as layers are: all of them are one file system. What the engine says of the base is there too.
+    assert not read_sif(image).overlays
+    labels = run(["apptainer", "inspect", image], env={**os.environ}).expect(0).out
+    assert f"org.label-schema.usage.singularity.deffile.from: {name.rpartition(':')[0]}@sha256:" in labels
+    assert "purpose: the same bytes" in labels
+    assert [line.split()[0] for line in one.recipe("inspect", image, "--verify").expect(0).out.splitlines()] == [
+        "ok"
+    ] * 5
+
+
 # --- recipe build --verify --------------------------------------------------------------------------------------------
 
 

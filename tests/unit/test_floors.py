@@ -25,6 +25,7 @@ ONE_DOOR = {
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
     ("execute/cache.py", "builder.layering.store"),
+    ("execute/contents/sif.py", "builder.layering.placed"),
     ("execute/contents/sif.py", "builder.layering.sif"),
     ("execute/contents/trees.py", "builder.layering.listing"),
     ("execute/comparing/squashfs.py", "builder.layering.listing"),

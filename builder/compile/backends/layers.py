@@ -1,4 +1,4 @@
-"""SIF layers: the base image as it is, and squashfs layers that the runtime mounts over it."""
+"""SIF layers: the base image as it is, and squashfs layers that become a part of it or are mounted over it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ CONDA_FILES = tuple(
 
 
 def findings(target: Target) -> tuple[Finding, ...]:
-    """What is not known of the site's runtime, or known against it."""
-    found = []
+    """What is not known of the site's runtime, or known against it.
+
+    It matters for a base image that is a file and may be packed in another way than the layers. One of a registry is
+    packed like them here, and the image is one file system, as any other image is.
+    """
+    found: list[Finding] = []
     site = target.site
+    if "://" in target.base.reference and site.runtime.zstd != "yes":
+        return ()
     if site.runtime.layers == "no":
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
         found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=FIX))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from builder.layering.placed import layers_of
 from builder.layering.sif import (
     DATA_JSON,
     DATA_PARTITION,
@@ -17,7 +18,6 @@ from builder.layering.sif import (
     Object,
     Sif,
     SifError,
-    layers_of,
     parse_sif,
     part_of,
     read_header,

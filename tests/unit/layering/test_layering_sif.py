@@ -11,6 +11,7 @@ import pytest
 
 from builder.layering.assemble import Layer, assemble
 from builder.layering.failure import AlteredError
+from builder.layering.placed import layers_of
 from builder.layering.sif import (
     DESCRIPTOR,
     HEADER,
@@ -25,7 +26,6 @@ from builder.layering.sif import (
     add_layer,
     copy_file,
     copy_range,
-    layers_of,
     normalise,
     read_sif,
     write_header,
