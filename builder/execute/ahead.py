@@ -35,8 +35,11 @@ class Ahead:
     def inside(self, *, put: bool) -> Inside:
         """The look inside; without `put` the image stays as it is."""
         image = self._folder / self._plan.image
-        if put and self._begun is not None and self._begun.becomes(image):
-            return self._begun
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            if put and begun.becomes(image):
+                return begun
+            begun.drop()
         return self._inside(image, put=put)
 
     def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> Inside:

@@ -54,6 +54,12 @@ class Inside:
         self._named = image
         return True
 
+    def drop(self) -> None:
+        """End it: what was looked into is not the image."""
+        self._thread.join()
+        if self._file is not None:
+            self._file.close()
+
     def settle(self) -> str | None:
         """Wait for both, put the bill into the SIF and return the image's SHA-256; raises OSError."""
         self._thread.join()

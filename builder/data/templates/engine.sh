@@ -68,7 +68,7 @@ remove_work() {
 # temporary_folder DEFAULT CACHE: sets $work, which is removed at the end, and the engines' own variables.
 temporary_folder() {
     local parent=${RECIPE_TMPDIR:-${1:-${TMPDIR:-/tmp}}}
-    mkdir -p "$parent" || fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
+    [ -d "$parent" ] || mkdir -p "$parent" || fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
     work=$(mktemp -d "$parent/recipe-XXXXXXXX") || fail "the temporary folder $parent cannot be written to"
     trap remove_work EXIT
     export TMPDIR="$work" APPTAINER_TMPDIR="$work" SINGULARITY_TMPDIR="$work"

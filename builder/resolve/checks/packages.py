@@ -156,12 +156,15 @@ def _served(row: VendorPackage, line: PipRequirement, *, names: set[str], target
 
 def many_builds(target: Target) -> Iterator[Finding]:
     """Packages beside torch that exist in several GPU builds under one name, of which the default index has one."""
-    site, known = target.site, {row.name for row in package_table().packages} | {*FAMILY, *TRITON}
+    site = target.site
+    if site.vendor not in ("amd", "intel"):
+        return
+    known = {row.name for row in package_table().packages} | {*FAMILY, *TRITON}
     names = set(torch_table().gpu_dependent.names) - known
     for line in target.recipe.pip:
         kept = target.environment.place == "base" and line.name in target.base.provides
         pinned = vendor_of(line.specifier.partition("+")[2]) == site.vendor
-        if site.vendor in ("amd", "intel") and line.name in names and not (kept or pinned or line.url):
+        if line.name in names and not (kept or pinned or line.url):
             message = f"'{line.text}' has builds for several vendors under one name: the default index's is for NVIDIA"
             fix = f"look whether it does what you need on {devices(site.vendor)}"
             torch = target.environment.torch
