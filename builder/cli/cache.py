@@ -7,7 +7,7 @@ import time
 
 import click
 
-from builder.execute.cache import Cached, contents, open_cache, prune, verify
+from builder.execute.cache import Cached, contents, downloads, open_cache, prune, prune_downloads, verify
 
 
 @click.group("cache")
@@ -23,6 +23,9 @@ def ls() -> None:
         click.echo(line_of(row))
     total = sum(row.size for row in rows)
     click.echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    fetched = ", ".join(f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items())
+    if fetched:
+        click.echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
 @command.command("verify")
@@ -39,12 +42,16 @@ def check() -> int:
 
 @command.command("prune")
 @click.option("--gib", type=click.FloatRange(min=0), help="How much may stay; default: RECIPE_CACHE_GIB, else 40.")
-def shrink(gib: float | None) -> None:
+@click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded too.")
+def shrink(gib: float | None, fetched: bool) -> None:
     """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
-    gone = prune(open_cache(os.environ), os.environ, gib=gib)
+    store = open_cache(os.environ)
+    gone = prune(store, os.environ, gib=gib)
     for row in gone:
         click.echo(f"removed: {line_of(row)}")
     click.echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+    if fetched:
+        click.echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
 
 
 def line_of(row: Cached) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.locking.uv import uv_program
+from builder.execute.process import capture
 from builder.layering.store import STORE, Entry, Store, cache_folder, limit_bytes
 from builder.model.finding import Finding, Place, ToolError
+
+DOWNLOADS = ("uv", "conda")  # folders beside the cache of layers
+SECONDS = 600.0  # for uv to clear its folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +66,43 @@ def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) ->
     store.sweep()
     limit = limit_bytes(environment) if gib is None else int(gib * 2**30)
     return tuple(_cached(entry) for entry in store.prune(limit))
+
+
+def downloads(environment: Mapping[str, str]) -> dict[str, int]:
+    """What was downloaded, by whom, in bytes; it may all be downloaded again."""
+    found = {name: cache_folder(environment) / name for name in DOWNLOADS}
+    return {name: _bytes_in(folder) for name, folder in found.items() if folder.is_dir()}
+
+
+def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
+    """Remove all that was downloaded; returns the bytes. Raises ToolError while a build uses it."""
+    folder, size = cache_folder(environment), sum(downloads(environment).values())
+    with store.downloads(alone=True) as ours:
+        if not ours:
+            message, fix = "a build is using what was downloaded", "try again when it has ended"
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
+        if (folder / "conda").is_dir():
+            with store.work() as work:
+                (folder / "conda").replace(work / "conda")
+    if (folder / "uv").is_dir():
+        # uv knows by locks of its own whether one of its kind is at work, in a container too.
+        argv = [uv_program(environment), "cache", "clean", "--cache-dir", str(folder / "uv"), "--quiet"]
+        done = capture(argv, env=environment, timeout=SECONDS)
+        if done.exit_code:
+            message = (
+                f"uv does not clear '{folder / 'uv'}': {done.text.strip()[-200:] or f'exit code {done.exit_code}'}"
+            )
+            raise ToolError(Finding(code="cache-in-use", message=message, fix="try again when no build runs"))
+    return size - sum(downloads(environment).values())
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += Path(root, name).lstat().st_size
+    return total
 
 
 def _cached(entry: Entry) -> Cached:

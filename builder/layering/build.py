@@ -188,6 +188,7 @@ def build(
     store.sweep()
     for _ in range(3):
         with ExitStack() as stack:
+            stack.enter_context(store.downloads())
             builder = Builder(
                 spec=spec,
                 store=store,

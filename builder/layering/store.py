@@ -239,6 +239,12 @@ class Store:
             yield
 
     @contextmanager
+    def downloads(self, *, alone: bool = False) -> Iterator[bool]:
+        """While a build reads what was downloaded nobody removes it; with `alone` false where one does."""
+        with self._lock("downloads", fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH) as ours:
+            yield ours
+
+    @contextmanager
     def _lock(self, name: str, how: int) -> Iterator[bool]:
         path = self.folder / "locks" / name
         while True:

@@ -17,7 +17,7 @@ from recipe_program import Done, Room, inside, report_of, run, until_text
 
 from builder.layering.assemble import Layer, assemble
 from builder.layering.sif import normalise
-from builder.layering.store import Entry, sha256_of
+from builder.layering.store import Entry, Store, sha256_of
 
 pytestmark = pytest.mark.engines
 
@@ -185,7 +185,16 @@ def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     assert "altered, removed" in demo.recipe("cache", "verify", **env).expect(5).out
     demo.recipe("cache", "prune", "--gib", "0", **env).expect(0)
-    assert demo.recipe("cache", "ls", **env).expect(0).out == ""
+    shown = demo.recipe("cache", "ls", **env).expect(0)
+    assert (shown.out, "MB by uv" in shown.err) == ("", True)
+    (demo.folder / "cache" / "conda" / "pkgs").mkdir(parents=True)
+    store = Store(demo.folder / "cache")
+    with store.downloads():
+        assert "a build is using" in demo.recipe("cache", "prune", "--downloads", **env).expect(4).err
+        assert (demo.folder / "cache" / "conda").is_dir()
+    assert "of downloads removed" in demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
+    assert "downloaded" not in demo.recipe("cache", "ls", **env).expect(0).err
+    assert not (demo.folder / "cache" / "conda").exists()
 
 
 def test_a_build_that_was_killed_leaves_nothing_in_the_way(
