@@ -9,6 +9,8 @@ import click
 
 from builder.execute.cache import Cached, contents, downloads, open_cache, prune, prune_downloads, verify
 
+SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
+
 
 @click.group("cache")
 def command() -> None:
@@ -23,7 +25,9 @@ def ls() -> None:
         click.echo(line_of(row))
     total = sum(row.size for row in rows)
     click.echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
-    fetched = ", ".join(f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items())
+    fetched = ", ".join(
+        f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items() if size > SMALL
+    )
     if fetched:
         click.echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
