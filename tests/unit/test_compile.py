@@ -129,7 +129,7 @@ def test_every_plan_asks_the_image_for_its_torch_without_a_smoke_test() -> None:
         first, second, *_ = plan.steps
         if plan.backend == "layers":
             # The program that makes the layers asks the files in them, by the same verify.py.
-            assert '"$python" -B layering build layers.json' in texts[first.script], case.name
+            assert '"$python" "${layering[@]}" build layers.json' in texts[first.script], case.name
             assert "image/verify.py" in texts
             continue
         assert (first.kind, second.kind, second.produces) == ("build", "verify", ("proof.json",)), case.name

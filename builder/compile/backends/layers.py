@@ -108,7 +108,8 @@ def build_script(target: Target, *, image: str) -> str:
         *base_check(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "inside_build",
-        f'"$python" -B layering build layers.json --runtime "$runtime" --output {image}.part -- "${{build_binds[@]}}"',
+        f'"$python" "${{layering[@]}}" build layers.json --runtime "$runtime" --output {image}.part '
+        '-- "${build_binds[@]}"',
         call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} from layers: the base image as it is, and what the recipe adds."

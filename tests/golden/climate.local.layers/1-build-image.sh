@@ -11,5 +11,5 @@ pick_python
 clear_binds
 temporary_folder '' ''
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output climate-local.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output climate-local.sif.part -- "${build_binds[@]}"
 put_in_place climate-local.sif.part climate-local.sif

@@ -11,5 +11,5 @@ pick_python
 clear_binds
 temporary_folder '' ''
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output full-of-everything-local.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output full-of-everything-local.sif.part -- "${build_binds[@]}"
 put_in_place full-of-everything-local.sif.part full-of-everything-local.sif

@@ -11,5 +11,5 @@ pick_python
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output digits-dawn.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-dawn.sif.part -- "${build_binds[@]}"
 put_in_place digits-dawn.sif.part digits-dawn.sif

@@ -15,5 +15,5 @@ default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output digits-frontier.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-frontier.sif.part -- "${build_binds[@]}"
 put_in_place digits-frontier.sif.part digits-frontier.sif

@@ -11,5 +11,5 @@ pick_python
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output mnist-dawn.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output mnist-dawn.sif.part -- "${build_binds[@]}"
 put_in_place mnist-dawn.sif.part mnist-dawn.sif

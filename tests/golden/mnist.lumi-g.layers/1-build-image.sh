@@ -11,5 +11,5 @@ pick_python
 clear_binds
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 inside_build
-"$python" -B layering build layers.json --runtime "$runtime" --output mnist-lumi-g.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output mnist-lumi-g.sif.part -- "${build_binds[@]}"
 put_in_place mnist-lumi-g.sif.part mnist-lumi-g.sif
