@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time as clock
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,24 +80,26 @@ class Builder:
         if self.spec.text("run.sh"):
             parts = ("python", "run") if self.spec.place == "base" else ("run",)
             self.inside("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
-        self.prove()
-        self.add(
-            "recipe",
-            [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]],
-            self.own(metadata),
-        )
-        named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
-        assemble(
-            self.base, self.layers, target, time=self.time, metadata=inspected(named, spec=self.spec, facts=self.facts)
-        )
+        # The files are asked while the image is put together: it gets its name when both have ended.
+        with ThreadPoolExecutor(1) as beside:
+            proved = beside.submit(self.prove, tuple(self.layers))
+            self.add(
+                "recipe",
+                [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]],
+                self.own(metadata),
+            )
+            named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
+            says = inspected(named, spec=self.spec, facts=self.facts)
+            assemble(self.base, self.layers, target, time=self.time, metadata=says)
+            proved.result()
 
-    def prove(self) -> None:
+    def prove(self, layers: Sequence[Layer]) -> None:
         """Ask the files for their torch, before the image gets its name."""
         own = f"{self.facts.real(stage.PREFIX)}/lib/python{self.facts.minor}/site-packages/torch"
         ends = ("/site-packages/torch", "/dist-packages/torch")
         folders = [path for path in self.facts.folders if path.endswith(ends)]
         places = [(self.base, read_sif(self.base).system.offset)]
-        places += [(layer.entry.path, 0) for layer in self.layers if layer.entry.title not in ("system", "files")]
+        places += [(layer.entry.path, 0) for layer in layers if layer.entry.title not in ("system", "files")]
         prove(
             places,
             folders=sorted({own, *folders}),

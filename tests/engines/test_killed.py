@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from recipe_program import LIMIT, Room, inside
+from stand_ins.images import docker, stand_in_debian
 
 from builder.layering.digest import sha256_of
 
@@ -36,6 +37,11 @@ LAYERS = {
     "publish": r"os.rename x-local\.sif [^ ]*/x\.sif ",
     "papers": r"os.rename x\.sif\.provenance\.json",
 }
+PULLED = {
+    "fetch": RUN + r"apptainer build .*--sandbox",
+    "pack the base": RUN + r"mksquashfs .*base\.tree",
+    "wrap": r"open [^ ]*base\.part\.sif",
+}
 FLAT = {
     "engine": RUN + r"bash 1-build-image\.sh",
     "settle": r"open x-local\.sif\.part rb?\+",
@@ -50,7 +56,7 @@ class Victim:
     """A room with an image; every build in it is of another one."""
 
     room: Room
-    base: Path
+    base: Path | str
     backend: str
     before: str = ""
     after: str = ""
@@ -100,9 +106,22 @@ def ended(process: subprocess.Popen[str]) -> int:
     return code
 
 
+def pushed(request: pytest.FixtureRequest) -> str:
+    """The tests' Debian in the registry, under the digest that it has there."""
+    request.getfixturevalue("docker_daemon")
+    name = stand_in_debian(request.getfixturevalue("base_tar"))
+    there = f"{request.getfixturevalue('registry')}/{name}"
+    docker("tag", name, there)
+    docker("push", "--quiet", there)
+    (digest,) = docker("image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", there).split()
+    return f"docker://{digest}"
+
+
 @pytest.fixture(scope="module")
 def victim(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Victim:
-    made = Victim(room=rooms(f"killed-{request.param}"), base=base_sif, backend=request.param)
+    pulled = request.param == "pulled"
+    base, backend = (pushed(request), "layers") if pulled else (base_sif, request.param)
+    made = Victim(room=rooms(f"killed-{request.param}"), base=base, backend=backend)
     made.after = made.build("1.17.0")
     made.before = made.build("1.16.0")
     shutil.copy(made.image, made.room.folder / "before")
@@ -113,11 +132,12 @@ def victim(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_si
 CASES = [("layers", phase, signal.SIGKILL) for phase in LAYERS]
 CASES += [("layers", phase, signal.SIGTERM) for phase in ("stage", "assemble", "publish", "papers")]
 CASES += [("apptainer", phase, signal.SIGKILL) for phase in FLAT]
+CASES += [("pulled", phase, signal.SIGKILL) for phase in PULLED]
 
 
 @pytest.mark.parametrize(("victim", "phase", "number"), CASES, indirect=["victim"], scope="module")
 def test_a_build_killed_in_any_phase(victim: Victim, phase: str, number: signal.Signals) -> None:
-    places = LAYERS if victim.backend == "layers" else FLAT
+    places = {**PULLED, **LAYERS} if victim.backend == "layers" else FLAT
     shutil.copy(victim.room.folder / "before", victim.image)
     half = str(victim.room.folder / "x.plan" / "*.part") if phase == "assemble" else "/"
     code = victim.stopped(places[phase], number, when=half)
@@ -131,3 +151,24 @@ def test_a_build_killed_in_any_phase(victim: Victim, phase: str, number: signal.
     assert victim.build("1.17.0") == victim.after
     assert victim.room.left_behind() == []
     assert inside(victim.image, "python3", "-c", "import six; print(six.__version__)") == "1.17.0\n"
+
+
+def test_a_build_killed_while_mksquashfs_writes(rooms: Callable[[str], Room], base_sif: Path) -> None:
+    room = rooms("killed-packing")
+    (room.folder / "large").write_bytes(os.urandom(300_000_000))
+    recipe = room.write("x.yml", "name: x\ndependencies: []\ncontainer: {files: {large: /opt/large}}\n")
+    cache = room.folder / "cache"
+    words = ("build", "local", recipe, "--base", base_sif, "-o", room.folder / "x.sif", "--no-smoke")
+    process = room.start(*words, RECIPE_CACHE_DIR=str(cache))
+    end = time.monotonic() + LIMIT
+    while not any(part.stat().st_size for part in cache.glob("layers-1/work/*/*.sqfs")):
+        assert time.monotonic() < end, "it did not come there"
+        assert process.poll() is None, process.stdout and process.stdout.read()
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert ended(process) == -9
+    assert not (room.folder / "x.sif").exists()
+    assert not list(cache.glob("layers-1/layers/*.sqfs"))
+    room.recipe(*words, RECIPE_CACHE_DIR=str(cache)).expect(0)
+    assert room.left_behind() == []
+    assert inside(room.folder / "x.sif", "sha256sum", "/opt/large").split()[0] == sha256_of(room.folder / "large")
