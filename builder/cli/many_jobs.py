@@ -24,10 +24,10 @@ from builder.execute.jobs.split import split_steps
 from builder.execute.jobs.submit import Batch, check_jobs
 from builder.execute.jobs.watch import Watched, watch
 from builder.execute.jobs.wishes import read_wishes
+from builder.execute.many.together import choose_together
 from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress, QuietProgress
-from builder.execute.together import choose_together
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan, Step
 

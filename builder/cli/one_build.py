@@ -9,15 +9,15 @@ from pathlib import Path
 from builder.cli.batch import Asked, check_site
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
-from builder.execute.current import current_report
 from builder.execute.executor import choose_steps, execute, raise_for, verify
 from builder.execute.folder import write_plan
+from builder.execute.image.current import current_report
+from builder.execute.image.sign import find_signer, is_signed
 from builder.execute.names import SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
-from builder.execute.sign import find_signer, is_signed
 from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
@@ -114,7 +114,7 @@ def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Call
 def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     if wanted.options.verify:
-        from builder.execute.again import check_comparable
+        from builder.execute.image.again import check_comparable
 
         check_comparable(build.plan)
     if not wanted.asked.submit:

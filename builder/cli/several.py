@@ -15,10 +15,10 @@ from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
 from builder.cli.show import columns, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
+from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
+from builder.execute.many.together import choose_together
 from builder.execute.options import Interrupted
 from builder.execute.progress import Progress, duration
-from builder.execute.side_by_side import Halt, Heeding, SideBySide, at_once
-from builder.execute.together import choose_together
 from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.reading.load import load_recipe

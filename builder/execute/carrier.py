@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.environment import step_environment
+from builder.execute.image.product import Seen, look
 from builder.execute.names import LOGS
 from builder.execute.options import Options
 from builder.execute.process import Ended, run
-from builder.execute.product import Seen, look
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step

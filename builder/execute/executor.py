@@ -11,16 +11,16 @@ from pathlib import Path
 
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
+from builder.execute.image.papers import papers_of, write_papers
+from builder.execute.image.sign import Signer, find_signer
 from builder.execute.mask import Mask
 from builder.execute.names import DIFFERENT, REPORT_FILE
 from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.papers import papers_of, write_papers
 from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.scratch import remove_leftovers, scratch_folder
-from builder.execute.sign import Signer, find_signer
 from builder.execute.tree import draft_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
@@ -53,7 +53,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
-    from builder.execute.again import again_steps
+    from builder.execute.image.again import again_steps
 
     folder, output = folder.resolve(), output.resolve()
     signals, steps = Signals(), again_steps(plan)
@@ -199,7 +199,7 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
     total = len(steps)
     if again:
-        from builder.execute.again import again_steps
+        from builder.execute.image.again import again_steps
 
         total += len(again_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
@@ -212,7 +212,7 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
 
 def _build_again(run: Run) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
-    from builder.execute.again import Verified, build_again
+    from builder.execute.image.again import Verified, build_again
 
     if run.image is None or not isinstance(run.carrier, Here):
         return

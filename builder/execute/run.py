@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.execute.ahead import Ahead
 from builder.execute.carrier import Carrier
 from builder.execute.digest import Digest
+from builder.execute.image.ahead import Ahead
+from builder.execute.image.product import faults
+from builder.execute.image.publish import publish, size_of
+from builder.execute.image.sign import Signer
 from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
 from builder.execute.names import PROOF
 from builder.execute.options import Interrupted, Signals
 from builder.execute.process import Ended
-from builder.execute.product import faults
 from builder.execute.progress import Progress, duration
-from builder.execute.publish import publish, size_of
-from builder.execute.sign import Signer
 from builder.execute.tree import remove_tree
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 
 if TYPE_CHECKING:
-    from builder.execute.inside import Inside
+    from builder.execute.image.inside import Inside
 
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 

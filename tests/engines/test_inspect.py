@@ -14,7 +14,7 @@ from recipe_program import TINY, Built, Done, inside, report_of, run
 from builder.execute.contents.image import read_contents
 from builder.execute.contents.sif import SBOM, added
 from builder.execute.contents.trees import FILE_LIMIT
-from builder.execute.inside import FORMAT, NAME
+from builder.execute.image.inside import FORMAT, NAME
 from builder.layering.placed import layers_of
 from builder.layering.sif import DESCRIPTOR, parse_sif
 

@@ -18,8 +18,8 @@ from builder.cli.inputs import context_of, load_inputs, make_plan
 from builder.compile.provenance import provenance
 from builder.compile.sbom import purl, sbom
 from builder.execute.digest import sha256_of
-from builder.execute.inside import Inside, _write
-from builder.execute.papers import write_papers
+from builder.execute.image.inside import Inside, _write
+from builder.execute.image.papers import write_papers
 from builder.layering.sif import read_sif
 from builder.model.contents import Contents, Package, TorchBuild
 from builder.model.report import Report

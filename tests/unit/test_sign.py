@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.inputs import context_of, load_inputs, make_plan
-from builder.execute.sign import find_signer, is_signed
+from builder.execute.image.sign import find_signer, is_signed
 from builder.model.finding import ConfigError, ToolError
 from builder.model.plan import Plan
 

@@ -20,8 +20,8 @@ from builder.execute.contents.sif import (
     read_sif,
 )
 from builder.execute.digest import sha256_of, sha256_of_part
+from builder.execute.image.papers import BILL, PROVENANCE
 from builder.execute.names import REPORT_FILE, plan_folder
-from builder.execute.papers import BILL, PROVENANCE
 from builder.execute.process import capture, which
 from builder.model.finding import ConfigError, Finding, Place
 

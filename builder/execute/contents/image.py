@@ -41,8 +41,8 @@ from builder.execute.contents.trees import (
     no_unsquashfs,
     read_all,
 )
+from builder.execute.image.publish import size_of
 from builder.execute.process import which
-from builder.execute.publish import size_of
 from builder.model.contents import Contents, ImageKind, Package, Part, Signature
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.safe import is_there, shown

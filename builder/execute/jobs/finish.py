@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.hold import hold
+from builder.execute.image.papers import write_papers
 from builder.execute.jobs.ledger import Ledger, note_finished, read_ledger
 from builder.execute.jobs.record import JobRecord, of_this_run, read_record
 from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
@@ -16,7 +17,6 @@ from builder.execute.jobs.stopped import stopped
 from builder.execute.mask import Mask
 from builder.execute.names import PLAN_FILE
 from builder.execute.options import Interrupted, Signals
-from builder.execute.papers import write_papers
 from builder.execute.preflight import ask_versions
 from builder.execute.process import which
 from builder.execute.progress import Progress

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from builder.execute.image.product import Seen
 from builder.execute.names import JOBS, SUBMITTED_FILE
-from builder.execute.product import Seen
 from builder.execute.run import Lead
 from builder.execute.tree import write_whole
 from builder.model.finding import ConfigError, Finding, Place

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from builder.execute.image.product import Seen
 from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted
 from builder.execute.jobs.slurm import NODE_LOST, Slurm
 from builder.execute.process import Ended
-from builder.execute.product import Seen
 from builder.execute.progress import Progress, duration
 from builder.model.finding import Finding, Level, Place
 from builder.model.plan import Step

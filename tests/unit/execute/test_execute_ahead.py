@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.ahead import Ahead
 from builder.execute.digest import sha256_of
+from builder.execute.image.ahead import Ahead
 from builder.execute.names import WHOLE
 from builder.model.plan import Plan
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
+from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
+from builder.execute.many.together import LiveTogether, PlainTogether, QuietTogether, choose_together
 from builder.execute.options import Interrupted
 from builder.execute.progress import QuietProgress
-from builder.execute.side_by_side import Halt, Heeding, SideBySide, at_once
-from builder.execute.together import LiveTogether, PlainTogether, QuietTogether, choose_together
 from builder.model.plan import Step
 from builder.model.report import StepResult
 

@@ -12,7 +12,7 @@ from builder.execute.names import WHOLE
 from builder.model.plan import Plan
 
 if TYPE_CHECKING:
-    from builder.execute.inside import Inside
+    from builder.execute.image.inside import Inside
 
 BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 
@@ -23,7 +23,7 @@ class Ahead:
     def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str]) -> None:
         self._plan, self._folder, self._environment = plan, folder, environment
         self._begun: Inside | None = None
-        modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.inside",))
+        modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image.inside",))
         modules.daemon = True
         modules.start()
 
@@ -43,7 +43,7 @@ class Ahead:
         return self._inside(image, put=put)
 
     def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> Inside:
-        from builder.execute.inside import Inside
+        from builder.execute.image.inside import Inside
 
         plan = self._plan
         return Inside(image, name=plan.target, tool=plan.tool, environment=self._environment, put=put, named=named)
