@@ -11,6 +11,7 @@ import shlex
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -183,13 +184,20 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
     if flat and os.environ.get("RECIPE_TEST_COTAINR"):
         ways["cotainr (stand-in for Miniforge)"] = ground.cotainr
     found: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        found.setdefault(name, []).append(value)
+        print(
+            f"{title}: {name}: {value:.2f} s", file=sys.stderr, flush=True
+        )  # it takes long: what has been seen so far
+
     for numpy in NUMPY[1 : runs + 1]:
         ground.forget_layers()
-        found.setdefault("layers, from nothing", []).append(ground.recipe(NUMPY[0]))
+        note("layers, from nothing", ground.recipe(NUMPY[0]))
         for name, way in ways.items():
-            found.setdefault(name, []).append(way(numpy))
-        found.setdefault("layers, one changed pin", []).append(ground.recipe(numpy, "--force"))
-        found.setdefault("layers, nothing changed", []).append(ground.recipe(numpy))
+            note(name, way(numpy))
+        note("layers, one changed pin", ground.recipe(numpy, "--force"))
+        note("layers, nothing changed", ground.recipe(numpy))
     _show(f"torch and numpy, downloads cached, {title}, median of {runs}", found)
     if flat:
         seconds(
