@@ -129,15 +129,19 @@ class Store:
         return found, False
 
     def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
+        from concurrent.futures import ThreadPoolExecutor  # who only looks into the cache starts sooner
+
         path = self.path(kind, key)
         with self.work(wait=False) as folder:
             part = folder / path.name
             make(part)
-            # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
-            if kind != "compiled":
-                sync(part)
             part.chmod(0o644)
-            noted = {"sha256": sha256_of(part), "size": part.stat().st_size, "title": title}
+            with ThreadPoolExecutor(1) as beside:
+                # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
+                synced = beside.submit(sync, part) if kind != "compiled" else None
+                noted = {"sha256": sha256_of(part), "size": part.stat().st_size, "title": title}
+                if synced:
+                    synced.result()
             note = folder / f"{key}.json"
             note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             path.with_suffix(".json").unlink(missing_ok=True)
