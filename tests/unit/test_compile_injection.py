@@ -48,8 +48,7 @@ TARGETS = [
 ]
 # A stand-in notes its words and leaves what the real program would leave; a launcher starts one rank.
 STAND_IN = r"""#!/usr/bin/env bash
-printf '%s\0' "${0##*/}" "$@" >>"$STAND_IN_LOG"
-printf '\1' >>"$STAND_IN_LOG"
+printf '%s\0' "${0##*/}" "$@" $'\1' >>"$STAND_IN_LOG" # in one go: several may write side by side
 case "${0##*/} $1" in
     "apptainer --version" | "singularity --version") echo "${0##*/} version 1.4.5" ;;
     "apptainer build" | "singularity build" | "layering-stand-in -B")
@@ -120,7 +119,7 @@ def play(plan: Plan, folder: Path, *, source: Path, programs: Path) -> list[list
     for name in [*sorted(name for name in tops if name not in ("engine.sh", "post-install.sh")), *jobs]:
         done = subprocess.run(["bash", name], cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (name, done.stdout, done.stderr)
-    return [call.split("\0")[:-1] for call in log.read_text(encoding="utf-8").split("\1")[:-1]]
+    return [call.split("\0")[:-1] for call in log.read_text(encoding="utf-8").split("\1\0")[:-1]]
 
 
 @pytest.mark.parametrize(("site", "backend"), TARGETS, ids=lambda value: value)
