@@ -237,13 +237,6 @@ def write_header(file: BinaryIO, sif: Sif, *, time: int) -> None:
     file.write(bytes(DESCRIPTOR.size * free))
 
 
-def normalise(path: Path, *, time: int) -> None:
-    """Give an image that an engine made the id, times and owners that every build of it has."""
-    sif = read_sif(path)
-    with path.open("r+b") as file:
-        write_header(file, sif, time=time)
-
-
 def copy_file(source: BinaryIO, target: BinaryIO) -> int:
     """Copy an open file into another by what the file system does fastest; returns the bytes copied."""
     size = os.fstat(source.fileno()).st_size

@@ -26,7 +26,6 @@ from builder.layering.sif import (
     add_layer,
     copy_file,
     copy_range,
-    normalise,
     read_sif,
     write_header,
 )
@@ -89,7 +88,8 @@ def test_an_image_says_nothing_of_who_made_its_base_and_when(tmp_path: Path) -> 
     assert one.read_bytes() != other.read_bytes()
     assert one.with_suffix(".out").read_bytes() == other.with_suffix(".out").read_bytes()
     for base in (one, other):
-        normalise(base, time=9)
+        with base.open("r+b") as file:
+            write_header(file, read_sif(base), time=9)
     assert one.read_bytes() == other.read_bytes()
 
 
