@@ -13,7 +13,7 @@ from builder.execute.executor import choose_steps, execute, raise_for, verify
 from builder.execute.folder import write_plan
 from builder.execute.image.current import current_report
 from builder.execute.image.sign import find_signer, is_signed
-from builder.execute.names import SUBMITTED_FILE, plan_folder
+from builder.execute.names import JOBS, SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
@@ -81,18 +81,20 @@ def carry_out(
     `show` gets the report, which may be of a failure, `tell` what else is worth a line. Raises what stops it.
     """
     check_place(build, wanted=wanted)
-    if not prepare(build, options=wanted.options, tell=tell):
-        if wanted.options.verify:
-            _verify(build, wanted=wanted, progress=progress, show=show)
+    new = prepare(build, options=wanted.options, tell=tell)
+    if not new and not wanted.options.verify:
         return True
     if wanted.asked.submit:
         from builder.cli.submission import Submission, to_verdict
 
         what = Submission(
             plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
-            options=wanted.options,
+            options=wanted.options, built=not new,
         )  # fmt: skip
         return to_verdict(what, asked=wanted.asked, progress=progress, show=show, tell=tell)
+    if not new:
+        _verify(build, wanted=wanted, progress=progress, show=show)
+        return True
     report = execute(build.plan, folder=build.folder, output=build.image, options=wanted.options, progress=progress)
     show(report)
     raise_for(report)
@@ -125,9 +127,9 @@ def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
     if wanted.options.verify:
-        message = "--verify with --submit: the second build is made where the first one was, and that is a job"
-        fix = "leave out --verify, and build again with it in a job of your own"
-        raise ConfigError(Finding(code="verify-job", message=message, fix=fix))
+        from builder.execute.jobs.again import check_jobs_again
+
+        check_jobs_again(build.plan)
     check_site(build.site, asked=wanted.asked)
     lead = [step.name for step in choose_steps(build.plan, wanted.options)[1][:1] if not step.batch]
     if lead:
@@ -141,18 +143,27 @@ def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None])
     if not (options.force or options.start):
         done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
         if done is not None and (not options.sign or is_signed(image)):
-            if not options.verify:
+            if options.verify:
+                _check_free(folder, options=options)
+            else:
                 tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
             return False
     if options.sign:
         find_signer(plan, environment=options.environment)
-    if (folder / SUBMITTED_FILE).exists():
-        from builder.execute.jobs.slurm import Slurm
-        from builder.execute.jobs.submit import check_free
-
-        check_free(folder, slurm=Slurm(options.environment))
+    _check_free(folder, options=options)
     if not options.start:
         # Before the plan folder changes: it belongs to the image that is there.
         check_output(plan, image.resolve(), force=options.force, kept=None)
     write_plan(plan, folder, recipe_folder=build.home)
     return True
+
+
+def _check_free(folder: Path, *, options: Options) -> None:
+    """Raise ConfigError while jobs of an earlier submission work there."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.again import remove_again
+        from builder.execute.jobs.slurm import Slurm
+        from builder.execute.jobs.submit import check_free
+
+        check_free(folder, slurm=Slurm(options.environment))
+        remove_again(folder)  # of jobs that nobody has judged

@@ -65,6 +65,9 @@ def build_several(
     if wanted.options.sign:
         message = "--sign with several images: only one can ask for a passphrase at a time"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --sign, or build them one by one"))
+    if wanted.options.verify and wanted.asked.submit:
+        message = "--verify with --submit of several images: arrays have no second build"
+        raise ConfigError(Finding(code="usage", message=message, fix="leave out --verify, or build them one by one"))
     if not shown.quiet:
         for name, build in plans.items():
             if isinstance(build, ImageBuild):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.cli.batch import Asked
 from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead, raise_for
 from builder.execute.hold import hold
+from builder.execute.image.again import again_steps
+from builder.execute.jobs.again import prepare_again
 from builder.execute.jobs.finish import finish
 from builder.execute.jobs.ledger import Kind, Ledger, forget_ledger
 from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.split import split_steps
+from builder.execute.jobs.split import Steps, split_steps
 from builder.execute.jobs.submit import Batch, check_jobs, submit
 from builder.execute.jobs.wishes import read_wishes
 from builder.execute.options import Options, Signals
@@ -36,6 +38,7 @@ class Submission:
     options: Options
     variables: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    built: bool = False  # the image is there: only the second build is wanted, to compare
 
 
 def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger:
@@ -46,11 +49,9 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
     folder, output = what.folder.resolve(), what.output.resolve()
     slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
     with signals.caught(), hold(folder):
-        skipped, steps = choose_steps(what.plan, what.options)
-        check_skipped(skipped, folder)
-        check_output(what.plan, output, force=what.options.force, kept=kept_image(what.plan, steps, folder))
-        here, steps = split_steps(what.plan, steps, folder=folder, environment=environment)
-        names = [step.name for step in steps]
+        here, steps = ((), ()) if what.built else _chosen(what, folder=folder, output=output)
+        tried = again_steps(what.plan) if what.built else steps
+        names = [step.name for step in tried]
         wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
         batch = Batch(
             kind=what.kind,
@@ -62,7 +63,7 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
             command=what.command,
         )
         # Before anything is built here: a job that is refused is known at once.
-        check_jobs(what.plan, steps, batch=batch, folder=folder, slurm=slurm)
+        check_jobs(what.plan, tried, batch=batch, folder=folder, slurm=slurm)
         done = Lead()
         if here:
             forget_ledger(folder)
@@ -70,7 +71,17 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
                 plan=what.plan, steps=here, folder=folder, output=output, options=what.options, progress=progress
             )
             done = lead(work, signals=signals, total=len(here) + len(steps))
+        if what.options.verify:
+            batch = replace(batch, again=prepare_again(what.plan, folder, environment=environment))
         return submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
+
+
+def _chosen(what: Submission, *, folder: Path, output: Path) -> tuple[Steps, Steps]:
+    """The steps to run here and those to submit; raises what speaks against them."""
+    skipped, steps = choose_steps(what.plan, what.options)
+    check_skipped(skipped, folder)
+    check_output(what.plan, output, force=what.options.force, kept=kept_image(what.plan, steps, folder))
+    return split_steps(what.plan, steps, folder=folder, environment=what.options.environment)
 
 
 def job_lines(ledger: Ledger) -> list[str]:
@@ -90,7 +101,7 @@ def to_verdict(
 ) -> bool:
     """Submit, and follow to the verdict unless nobody is to wait; True when the verdict was good.
 
-    `show` gets the report, `tell` what else is worth a line. Raises StepError or SmokeError for a bad verdict.
+    `show` gets the report, `tell` what else is worth a line. Raises what `raise_for` does for a bad verdict.
     """
     ledger = submit_plan(what, asked=asked, progress=progress)
     for line in job_lines(ledger):

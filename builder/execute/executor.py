@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.carrier import Here
@@ -53,7 +53,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
-    from builder.execute.image.again import again_steps
+    from builder.execute.image.again import again_steps, with_answer
 
     folder, output = folder.resolve(), output.resolve()
     signals, steps = Signals(), again_steps(plan)
@@ -66,8 +66,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
                 _build_again(run)
             finally:
                 progress.end()
-        findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
-        report = replace(report, verified=run.verified, findings=findings)
+        report = with_answer(report, run)
         keep_report(report, folder, note=progress.note)
         return report
 
@@ -212,21 +211,11 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
 
 def _build_again(run: Run) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
-    from builder.execute.image.again import Verified, build_again
+    from builder.execute.image.again import build_again, note_again
 
-    if run.image is None or not isinstance(run.carrier, Here):
-        return
-    try:
-        seen = build_again(run, run.carrier, image=run.image)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
-        seen = Verified(
-            answer={"same": False, "error": reason}, fault=Finding(code=DIFFERENT, message=message, fix=fix)
-        )
-    run.verified = seen.answer
-    if seen.fault is not None:
-        run.findings.append(seen.fault)
+    image, here = run.image, run.carrier
+    if image is not None and isinstance(here, Here):
+        note_again(run, lambda: build_again(run, here, image=image))
 
 
 @contextmanager

@@ -13,14 +13,14 @@ from pathlib import Path, PurePosixPath
 
 import builder
 from builder.execute.hold import hold
-from builder.execute.names import JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
+from builder.execute.names import AGAIN, JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
 from builder.execute.tree import remove_tree, removed_afterwards
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Copy, Plan
 from builder.model.plan_json import from_json, to_json
 
 OLD_STAGING = 3600.0  # seconds after which nobody writes there any more
-RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS)
+RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN)
 
 
 def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:

@@ -19,6 +19,7 @@ WHOLE = "recipe: {image}.part is whole and goes to the disk"
 # A build that ended with one of these made, or would have made, an image that is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")
 DIFFERENT = "not-the-same"  # of a second build that gave other bytes
+AGAIN = "again"  # the folder of a second build as jobs, and what the names of its steps begin with
 
 
 def plan_folder(image: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,11 +15,12 @@ from builder.execute.cache import cache_of
 from builder.execute.carrier import Here
 from builder.execute.comparing.images import compare_images
 from builder.execute.digest import sha256_of
-from builder.execute.names import DIFFERENT, LOGS
+from builder.execute.names import AGAIN, DIFFERENT, LOGS
 from builder.execute.run import Lead, Run
 from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
+from builder.model.report import Report
 
 LIST = "verify.txt"  # every difference, in the plan folder
 SHOWN = 20  # differences in a report
@@ -50,9 +51,10 @@ def again_steps(plan: Plan) -> tuple[Step, ...]:
 def build_again(run: Run, here: Here, *, image: Path) -> Verified:
     """Build once more in the scratch folder and hold `image` against it; raises OSError and ToolError."""
     started = time.monotonic()
-    place = here.scratch / "again"
-    _copy(run.plan, run.folder, place)
-    environment = _fresh(here.options.environment, place=here.scratch / "again-cache")
+    place = here.scratch / AGAIN
+    copy_plan(run.plan, run.folder, place)
+    fresh = fresh_cache(here.options.environment, place=here.scratch / "again-cache")
+    environment = {**here.options.environment, **fresh}
     second = Run(
         plan=run.plan,
         folder=place,
@@ -67,19 +69,45 @@ def build_again(run: Run, here: Here, *, image: Path) -> Verified:
     run.progress.note("building again, to compare")
     try:
         if not second.lead(again_steps(run.plan)):
-            return _failed(run, second)
-        made = place / run.plan.image
-        digest = second.look_inside().settle()
-        own = sha256_of(image)
-        lines = [] if digest == own else list(compare_images(image, made, environment=environment))
-        answer = {"same": not lines, "sha256": digest, "seconds": round(time.monotonic() - started, 3)}
-        return _told(run, image, lines, answer=answer)
+            return not_built(second, log=_kept_log(run, second))
+        return compared(run, second, image=image, seconds=time.monotonic() - started)
     finally:
         remove_tree(place)
         remove_tree(here.scratch / "again-cache")
 
 
-def _copy(plan: Plan, folder: Path, place: Path) -> None:
+def note_again(run: Run, build: Callable[[], Verified]) -> None:
+    """Note what a second build gave; the image stays, whatever it was."""
+    try:
+        seen = build()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
+        seen = Verified(
+            answer={"same": False, "error": reason}, fault=Finding(code=DIFFERENT, message=message, fix=fix)
+        )
+    run.verified = seen.answer
+    if seen.fault is not None:
+        run.findings.append(seen.fault)
+
+
+def with_answer(report: Report, run: Run) -> Report:
+    """The report of an image that was there, with what a second build gave."""
+    findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
+    return replace(report, verified=run.verified, findings=findings)
+
+
+def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Verified:
+    """Hold `image` against what a second build has made in `seconds`; raises OSError."""
+    made = second.folder / second.plan.image
+    digest = second.look_inside().settle()
+    same = digest == sha256_of(image)
+    lines = [] if same else list(compare_images(image, made, environment=second.environment))
+    answer = {"same": not lines, "sha256": digest, "seconds": round(seconds, 3)}
+    return _told(run, image, lines, answer=answer)
+
+
+def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
     """The plan's own files, as the first build had them."""
     for path in [*(file.path for file in plan.files), *(copy.path for copy in plan.copies)]:
         source, target = folder / path, place / path
@@ -90,23 +118,29 @@ def _copy(plan: Plan, folder: Path, place: Path) -> None:
             shutil.copy2(source, target)
 
 
-def _fresh(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
-    """An environment in which nothing is in the cache but downloads."""
+def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
+    """Make a cache with nothing in it but downloads; the variables by which a build uses it."""
     own, store = cache_of(user)
     place.mkdir(parents=True)
     (own / "uv").mkdir(parents=True, exist_ok=True)
     for kept in own.iterdir():
         if kept.name != store and kept.is_dir():
             (place / kept.name).symlink_to(kept.resolve())
-    return {**user, "RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
+    return {"RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
 
 
-def _failed(run: Run, second: Run) -> Verified:
-    step = second.results[-1]
-    log = run.folder / LOGS / f"again-{step.name}.log"
+def _kept_log(run: Run, second: Run) -> Path:
+    """The log of the step that failed, out of the folder that is removed."""
+    name = second.results[-1].name
+    log = run.folder / LOGS / f"{AGAIN}-{name}.log"
     with suppress(OSError):
-        shutil.copyfile(second.carrier.log(next(one for one in run.plan.steps if one.name == step.name)), log)
-    reason = second.findings[-1].message if second.findings else f"step '{step.name}' failed"
+        shutil.copyfile(second.carrier.log(next(one for one in run.plan.steps if one.name == name)), log)
+    return log
+
+
+def not_built(second: Run, *, log: Path) -> Verified:
+    """What is said where there is no second image."""
+    reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
     message = f"the image could not be built again: {reason}"
     fix = "the first image is in its place; see the log of the second build"
     fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(log)), fix=fix)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.hold import hold
+from builder.execute.image.again import with_answer
 from builder.execute.image.papers import write_papers
+from builder.execute.jobs.again import judge_again, remove_again, was_submitted
 from builder.execute.jobs.ledger import Ledger, note_finished, read_ledger
 from builder.execute.jobs.record import JobRecord, of_this_run, read_record
 from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
@@ -20,7 +22,7 @@ from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
 from builder.execute.process import which
 from builder.execute.progress import Progress
-from builder.execute.report_file import keep_report
+from builder.execute.report_file import keep_report, read_report
 from builder.execute.run import Run
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
@@ -90,7 +92,9 @@ def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | N
 def is_over(plan: Plan, views: tuple[JobView, ...]) -> bool:
     """Whether nothing more will come: all have ended, or one has failed that the others wait for."""
     kinds = {step.name: step.kind for step in plan.steps}
-    return all(view.over for view in views) or any(view.failed and kinds.get(view.step) != "smoke" for view in views)
+    # For a smoke test or a second build nothing waits.
+    waited_for = {name for name, kind in kinds.items() if kind != "smoke"}
+    return all(view.over for view in views) or any(view.failed and view.step in waited_for for view in views)
 
 
 def finish(
@@ -121,25 +125,34 @@ def finish(
             began=ledger.began,
         )
         try:
-            return _carry_out(run, steps, ledger=ledger, slurm=slurm)
+            return _carry_out(run, steps, carrier=carrier)
         except Interrupted as stop:
             signals.hold()
             stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
             raise
 
 
-def _carry_out(run: Run, steps: tuple[Step, ...], *, ledger: Ledger, slurm: Slurm) -> Report:
-    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps))
+def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:
+    ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
+    known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
     try:
-        run.go(steps)
+        if known is None:
+            run.go(steps)
+        if second and (known or run.status == "passed"):
+            judge_again(run, second, carrier=carrier, image=run.image or run.output)
     finally:
         run.progress.end()
-    slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
-    report = run.report(max(0.0, time.time() - ledger.began))
-    if fault := write_papers(run.plan, report, sbom=run.sbom):
-        run.progress.note(fault)
+    carrier.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    if known is None:
+        report = run.report(max(0.0, time.time() - ledger.began))
+        if fault := write_papers(run.plan, report, sbom=run.sbom):
+            run.progress.note(fault)
+    else:
+        report = with_answer(known, run)
     keep_report(report, run.folder, note=run.progress.note)
     note_finished(ledger, run.folder, note=run.progress.note)
+    remove_again(run.folder)
     return report
 
 

@@ -6,16 +6,18 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from builder.compile.scripts import header_options, minutes_of, signal_option
 from builder.execute.carrier import make_room
+from builder.execute.image.again import again_steps
 from builder.execute.jobs.ledger import Kind, Ledger, Submitted, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.wishes import Wishes
+from builder.execute.names import AGAIN
 from builder.execute.run import Lead
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
@@ -36,7 +38,7 @@ class Batch:
     """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
 
     `variables` are set for the jobs, on top of the user's `environment`; `command` follows the script's name. `array`
-    says which tasks, where jobs are arrays.
+    says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is to be none.
     """
 
     kind: Kind
@@ -47,6 +49,7 @@ class Batch:
     variables: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     array: str = ""
+    again: Mapping[str, str] | None = None
 
 
 def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
@@ -74,16 +77,17 @@ def submit(
 ) -> Ledger:
     """Submit the steps, each build step after the one before it, every smoke test after the last of them.
 
-    `lead` has run before them. What is in the queue when one of them is refused is cancelled. Raises StepError, or
-    OSError when the folder cannot be written.
+    `lead` has run before them; a second build comes after the first. What is in the queue when one of them is refused
+    is cancelled. Raises StepError, or OSError when the folder cannot be written.
     """
     ledger = Ledger(site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead())
     write_ledger(ledger, folder)
     after: tuple[str, ...] = ()
     try:
-        for step in steps:
+        for step, again in chain(steps, plan, again=batch.again is not None):
             with undisturbed():
-                job = _submit(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
+                submit_one = _submit_again if again else _submit
+                job = submit_one(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
                 ledger = ledger.with_job(job)
                 write_ledger(ledger, folder)
             if step.kind != "smoke":
@@ -92,6 +96,31 @@ def submit(
         slurm.cancel([job.job for job in ledger.jobs])
         raise
     return ledger
+
+
+def chain(steps: Sequence[Step], plan: Plan, *, again: bool) -> list[tuple[Step, bool]]:
+    """The steps in the order of their jobs, each with whether it is of a second build."""
+    return [(step, False) for step in steps] + [(step, True) for step in again_steps(plan) if again]
+
+
+def _submit_again(
+    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm
+) -> Submitted:
+    """The same job in the folder of the second build; its log and its record lie beside the others."""
+    name = f"{job_name(plan, step)}-{AGAIN}"
+    variables = {**variables_of(batch, folder / AGAIN), **(batch.again or {})}
+    own = replace(batch, variables=variables)
+    argv = arguments(plan, step, batch=own, after=after, name=name)
+    number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
+    return Submitted(
+        job=number,
+        step=f"{AGAIN}-{step.name}",
+        script=step.batch,
+        log=f"{name}-{number}.log",
+        after=after,
+        submitted=time.time(),
+        argv=("sbatch", *argv),
+    )
 
 
 def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
@@ -111,10 +140,10 @@ def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], fol
 
 
 def arguments(
-    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True
+    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
-    name = job_name(plan, step)
+    name = name or job_name(plan, step)
     output = header(plan, step).get("output", "%x-%j.log").replace("%x", name)
     words = [f"--job-name={name}", f"--output={output}", *_export(batch)]
     words += [f"--array={batch.array}"] if batch.array else []
