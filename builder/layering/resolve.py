@@ -118,8 +118,10 @@ class Resolver:
         work: Path,
         environment: Mapping[str, str],
         provided: Mapping[str, str] = MappingProxyType({}),
+        last_time: bool = False,
     ) -> None:
         self.uv, self.work = uv, work
+        self.minor, self.platform, self.last_time = minor, platform, last_time
         self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
         self.environment = environment
         self.stubs = work / "stubs"
@@ -128,6 +130,19 @@ class Resolver:
             file = work / "provided.txt"
             file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
             self.words = ("--constraint", str(file))
+
+    def of_last_time(self, work: Path) -> Resolver:
+        """One that asks nobody and says nothing: what it finds may be out of date."""
+        work.mkdir()
+        return Resolver(
+            uv=self.uv,
+            minor=self.minor,
+            platform=self.platform,
+            work=work,
+            environment=self.environment,
+            provided=self.provided,
+            last_time=True,
+        )
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
         """uv's environment; with `own_index` the file's index is the only one."""
@@ -144,12 +159,14 @@ class Resolver:
                 raise NeedsSourcesError("a package comes as sources")
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
+        argv += ["--offline"] if self.last_time else []
         code, out, err = ask(argv, env=self.env(own_index=own_index))
         if code == 0:
             return self.pins(out)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
-        print(err.strip()[-4000:], flush=True)
+        if not self.last_time:
+            print(err.strip()[-4000:], flush=True)
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package has no wheel for the image")
         raise LayeringError("the packages cannot be resolved", told=True)
@@ -179,7 +196,8 @@ def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
         if packages.exists():
             groups = list(_joined(groups, _packages(packages, resolver, groups=groups, options=options)))
     except NeedsSourcesError as reason:
-        say(f"{reason}: the packages are installed inside the base image")
+        if not resolver.last_time:
+            say(f"{reason}: the packages are installed inside the base image")
         if isinstance(reason, OtherVersionsError):
             return (), True
         if torch.exists() and not groups:

@@ -8,7 +8,7 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .failure import LayeringError
@@ -19,8 +19,13 @@ PREFIX = "/opt/env"
 DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
 
 
-def install(group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str) -> Path:
-    """Unpack the wheels of a group below `tree`, which stands for the environment's folder; its site-packages."""
+def install(
+    group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str, online: Callable[[], None]
+) -> Path:
+    """Unpack the wheels of a group below `tree`, which stands for the environment's folder; its site-packages.
+
+    `online` is called before anything is downloaded.
+    """
     file = resolver.work / f"{number}.txt"
     file.write_text("".join(f"{pin.text}\n" for pin in group.pins), encoding="utf-8")
     hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
@@ -33,6 +38,7 @@ def install(group: Group, tree: Path, *, resolver: Resolver, minor: str, number:
     if hashes:
         code, _, err = ask([*argv, "--offline"], env=env)
     if code:
+        online()
         code, _, err = ask(argv, env=env)
     if code:
         print(err.strip()[-4000:], flush=True)

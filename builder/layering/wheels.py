@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time as clock
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .build import Builder
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
+LIGHT = "packages"  # the layer of all that has none of its own
 NICE = 5  # of those who compile light packages beside heavy ones: what is large is to be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
@@ -62,13 +65,10 @@ def install(builder: Builder) -> None:
         environment=settings(builder.environment, cache=builder.cache),
         provided=builder.conda.provided if builder.conda else {},
     )
-    started = clock.monotonic()
-    groups, sources = resolve(spec.folder, resolver) if wanted else ((), False)
-    say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
-    builder.packages += stage.names_of(groups)
     before = len(builder.layers)
     try:
-        Wheels(builder, resolver).unpack(groups, last=not sources)
+        with Wheels(builder, resolver) as wheels:
+            sources = wheels.install(ask=bool(wanted))
     except NeedsSourcesError as reason:
         say(f"{reason}: the packages are installed inside the base image")
         del builder.layers[before:]
@@ -77,49 +77,110 @@ def install(builder: Builder) -> None:
         builder.inside("packages", parts=parts, files=PACKAGES)
 
 
+Part = tuple[Group, ...]  # what goes into one layer
+
+
 class Wheels:
-    """The layers of wheels of one build."""
+    """The layers of wheels of one build, made side by side.
+
+    What uv finds without asking an index, as it was the last time, is begun with while the indexes are asked: layers
+    are named by what is in them, and one that is not wanted in the end was only made for nothing.
+    """
 
     def __init__(self, builder: Builder, resolver: Resolver) -> None:
         self.builder, self.facts, self.resolver = builder, builder.facts, resolver
-        self.compiler = self._compiler()
+        self.prefix = self.facts.real(stage.PREFIX)
         self._heavy = False  # a heavy package is being made
         self._numbers = count()  # groups are unpacked side by side
+        self._jobs: dict[Part, Future[Layer]] = {}
+        self._wanted: frozenset[Part] | None = None
+        self._known, self._lock = threading.Event(), threading.Lock()
 
-    def unpack(self, groups: Sequence[Group], *, last: bool) -> None:
-        """Layers of wheels, side by side; the environment's own files go with the light ones."""
-        rows = [group for group in groups if group.title != "packages"]
-        light = [group for group in groups if group.title == "packages"]
-        prefix = self.facts.real(stage.PREFIX)
+    def __enter__(self) -> Wheels:
+        self._pool = ThreadPoolExecutor(max_workers=64)
+        self._compiler = self._pool.submit(self._find_compiler)
+        return self
 
-        def heavy(group: Group) -> Layer:
-            def fill(tree: Path) -> list[Piece]:
-                self._heavy = True
-                return below(prefix, self.fill(group, tree / prefix.lstrip("/")))
+    def __exit__(self, *_: object) -> None:
+        self._decide(())  # after a failure nothing is wanted any more
+        self._pool.shutdown()
 
-            return self.builder.made(group.title, self.inputs([group], prefix), fill)
-
-        def rest() -> Layer:
-            def fill(tree: Path) -> list[Piece]:
-                place = tree / prefix.lstrip("/")
-                made = [piece for group in light for piece in self.fill(group, place, kept=True)]
-                place.mkdir(parents=True, exist_ok=True)
-                if self.builder.conda is None:
-                    stage.environment_files(
-                        place, python=self.facts.python, minor=self.facts.minor, system_packages=False
-                    )
-                return below(prefix, made)
-
-            return self.builder.made("packages", [*self.inputs(light, prefix), self.facts.python], fill)
-
-        jobs: list[Callable[[], Layer]] = [(lambda group=group: heavy(group)) for group in rows]  # type: ignore[misc]
-        if last and (light or self.builder.conda is None):
-            jobs.append(rest)
-        with ThreadPoolExecutor(max_workers=max(len(jobs), 1)) as pool:
-            self.builder.layers += list(pool.map(lambda job: job(), jobs))
-
-    def _compiler(self) -> bytecode.Compiler:
+    @property
+    def compiler(self) -> bytecode.Compiler:
         """A Python like the image's."""
+        return self._compiler.result()
+
+    def install(self, *, ask: bool) -> bool:
+        """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
+        started, folder = clock.monotonic(), self.builder.spec.folder
+        if ask:
+            self._pool.submit(self._guess, self.resolver.of_last_time(self.builder.work / "last-time"))
+        groups, sources = resolve(folder, self.resolver) if ask else ((), False)
+        say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
+        self.builder.packages += stage.names_of(groups)
+        parts = self._parts(groups, last=not sources)
+        self._decide(parts)
+        if self._jobs.keys() - set(parts):
+            say("other packages than the last time: what was begun with is left")
+        self.builder.layers += [job.result() for job in self._start(parts)]
+        return sources
+
+    def _guess(self, resolver: Resolver) -> None:
+        """Begin with what was wanted the last time."""
+        with suppress(LayeringError):
+            groups, sources = resolve(self.builder.spec.folder, resolver)
+            self._start(self._parts(groups, last=not sources))
+
+    def _parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
+        """What goes into one layer each; the environment's own files go with the light packages, the last ones."""
+        heavy = [(group,) for group in groups if group.title != LIGHT]
+        light = tuple(group for group in groups if group.title == LIGHT)
+        return (*heavy, light) if last and (light or self.builder.conda is None) else tuple(heavy)
+
+    def _start(self, parts: Sequence[Part]) -> list[Future[Layer]]:
+        with self._lock:
+            for part in parts:
+                if part not in self._jobs:
+                    self._jobs[part] = self._pool.submit(self._layer, part)
+            return [self._jobs[part] for part in parts]
+
+    def _decide(self, parts: Sequence[Part]) -> None:
+        with self._lock:
+            if self._wanted is None:
+                self._wanted = frozenset(parts)
+        self._known.set()
+
+    def _go_on(self, part: Part) -> None:
+        if self._wanted is not None and part not in self._wanted:
+            raise LayeringError("the packages have changed since the last time")
+
+    def _be_sure(self, part: Part) -> None:
+        """Nothing is downloaded before it is known that it is wanted."""
+        self._known.wait()
+        self._go_on(part)
+
+    def _layer(self, part: Part) -> Layer:
+        self._go_on(part)
+        title = part[0].title if part else LIGHT
+        if title != LIGHT:
+            return self.builder.made(title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True))
+
+        def fill(tree: Path) -> list[Piece]:
+            pieces, place = self._filled(part, tree), tree / self.prefix.lstrip("/")
+            place.mkdir(parents=True, exist_ok=True)
+            if self.builder.conda is None:
+                stage.environment_files(place, python=self.facts.python, minor=self.facts.minor, system_packages=False)
+            return pieces
+
+        return self.builder.made(title, [*self.inputs(part), self.facts.python], fill)
+
+    def _filled(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
+        """Unpack and compile what goes into one layer."""
+        self._heavy = self._heavy or heavy
+        place = tree / self.prefix.lstrip("/")
+        return below(self.prefix, [piece for group in part for piece in self.fill(group, place, part)])
+
+    def _find_compiler(self) -> bytecode.Compiler:
         if self.builder.conda:
             return self.builder.conda.compiler
         return bytecode.find_compiler(
@@ -130,31 +191,38 @@ class Wheels:
             python=self.facts.python,
         )
 
-    def inputs(self, groups: Sequence[Group], prefix: str) -> list[object]:
+    def inputs(self, part: Part) -> list[object]:
         """What decides a layer of wheels."""
-        pins = [pin.inputs for group in groups for pin in group.pins]
-        return [self.facts.minor, self.facts.machine, self.facts.glibc, prefix, self.compiler.inputs, pins]
+        pins = [pin.inputs for group in part for pin in group.pins]
+        return [self.facts.minor, self.facts.machine, self.facts.glibc, self.prefix, self.compiler.inputs, pins]
 
-    def fill(self, group: Group, tree: Path, *, kept: bool = False) -> list[Piece]:
-        """Unpack and compile a group; with `kept` what was compiled is kept by wheel for the next time."""
+    def fill(self, group: Group, tree: Path, part: Part) -> list[Piece]:
+        """Unpack and compile a group; what was compiled is kept by wheel for the next time."""
         number = next(self._numbers)
         place = tree if not tree.exists() else self.resolver.work / f"stage-{number}"
-        site = stage.install(group, place, resolver=self.resolver, minor=self.facts.minor, number=f"pins-{number}")
-        if kept:
-            made = self.compile_kept(group, place, site)
-        else:
-            made = self.compile(place, bytecode.sources(place, below="lib"))
+        site = stage.install(
+            group,
+            place,
+            resolver=self.resolver,
+            minor=self.facts.minor,
+            number=f"pins-{number}",
+            online=lambda: self._be_sure(part),
+        )
+        self._go_on(part)
+        nice = NICE if self._heavy and group.title == LIGHT else 0
+        made = self.compile_kept(group, place, site, nice=nice)
+        self._go_on(part)
         if place != tree:
             _merge(place, tree)
         return made
 
-    def compile(self, place: Path, paths: Sequence[str], *, nice: int = 0) -> list[Piece]:
+    def compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
         """Compile files of a folder on every core."""
         return self.compiler.compile(
             place, paths, prefix=stage.PREFIX, workers=processors(), out=self.builder.work, nice=nice
         )
 
-    def compile_kept(self, group: Group, tree: Path, site: Path) -> list[Piece]:
+    def compile_kept(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
         """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
         files = stage.owners(site, tree)
         often = Counter(path for paths in files.values() for path in paths)
@@ -175,7 +243,7 @@ class Wheels:
             else:
                 missing[key] = (f"{pin.name} {pin.version}", paths)
         paths = sorted({path for _, paths in missing.values() for path in paths} | shared)
-        made = {piece.path: piece for piece in self.compile(tree, paths, nice=NICE if self._heavy else 0)}
+        made = {piece.path: piece for piece in self.compile(tree, paths, nice=nice)}
         for key, (title, paths) in missing.items():
             names = [bytecode.compiled_path(path, self.compiler.tag) for path in paths]
             self._keep(key, title, [made[name] for name in names if name in made])

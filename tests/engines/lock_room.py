@@ -52,9 +52,12 @@ class _Files(http.server.SimpleHTTPRequestHandler):
     """Files of a folder, to those who know the password where there is one."""
 
     password = ""
+    gate: threading.Event | None = None
 
     def do_GET(self) -> None:
-        """Answer with a file, or ask for the password."""
+        """Answer with a file, or ask for the password; nobody gets an answer while the gate is closed."""
+        if self.gate:
+            self.gate.wait()
         wanted = "Basic " + base64.b64encode(f"{USER}:{self.password}".encode()).decode()
         if self.password and self.headers.get("Authorization") != wanted:
             self.send_response(401)
@@ -68,14 +71,20 @@ class _Files(http.server.SimpleHTTPRequestHandler):
         """As GET: a HEAD is asked for the password too."""
         self.do_GET()
 
+    def end_headers(self) -> None:
+        """Where there is a gate, what was told is to be asked again."""
+        if self.gate:
+            self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
     def log_message(self, *_arguments: object) -> None:
         """Say nothing."""
 
 
 @contextmanager
-def served(folder: Path, *, password: str = "") -> Iterator[str]:
+def served(folder: Path, *, password: str = "", gate: threading.Event | None = None) -> Iterator[str]:
     """Serve a folder on the loopback address."""
-    handler = type("Files", (_Files,), {"password": password})
+    handler = type("Files", (_Files,), {"password": password, "gate": gate})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
