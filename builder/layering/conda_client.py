@@ -130,6 +130,9 @@ class CondaClient:
                 found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 print((out + err).strip()[-4000:], flush=True)
+                if code < 0 or code > 128:  # a shell's way to say it, and uv's
+                    message = f"py-rattler was killed by signal {-code if code < 0 else code - 128}"
+                    raise LayeringError(message, fix="build again; where memory was short, with more of it") from None
                 raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
         if found["error"]:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")

@@ -133,6 +133,31 @@ def large(seed: int = 1) -> Tiny:
     return Tiny(name="bulk", version=f"{seed}.0", build="h0", files={"share/bulk/data.bin": data})
 
 
+def wide(*, packages: int, files: int, size: int = 400) -> tuple[Tiny, ...]:
+    """Many packages of many files, and one that needs them all: a stand-in for a large environment.
+
+    A third of the files are Python modules, a tenth of the others hold the prefix.
+    """
+    made = []
+    for number in range(packages):
+        name, content = f"wide-{number:03}", dict[str, str | bytes]()
+        rows = random.Random(number)
+        for index in range(files):
+            line = f"{rows.getrandbits(8 * size // 2):x}"
+            if index % 3 == 0:
+                module = f"lib/python{MINOR}/site-packages/{name.replace('-', '_')}/part_{index}.py"
+                lines = "".join(
+                    f"\n\ndef number_{at}(more):\n    return [more, {at}, {index}]\n" for at in range(size // 40)
+                )
+                content[module] = f"TEXT = '{line}'\n{lines}"
+            else:
+                content[f"share/{name}/{index % 20}/{index}.txt"] = (
+                    f"{'/PLACEHOLDER ' if index % 10 == 1 else ''}{line}\n"
+                )
+        made.append(Tiny(name=name, build="h0", depends=("python",), files=content))
+    return (*made, Tiny(name="wide", build="h0", depends=tuple(f"{one.name} ==1.0" for one in made)))
+
+
 # Its script runs inside the image: the program that it calls is one of the environment's.
 POST_LINK = "set -u\nmkdir -p $PREFIX/share/posty\ngreet >$PREFIX/share/posty/made.txt\n" + (
     "echo $PKG_NAME $PKG_VERSION $PKG_BUILDNUM >>$PREFIX/share/posty/made.txt\n"
@@ -173,4 +198,4 @@ def write(folder: Path) -> Path:
     return write_channel(folder, (python(), *compiled(folder.parent / "c"), pure(), large(), *SMALL, *arm()))
 
 
-__all__ = ["MINOR", "Tiny", "compiled", "large", "pure", "python", "write", "write_channel", "write_package"]
+__all__ = ["MINOR", "Tiny", "compiled", "large", "pure", "python", "wide", "write", "write_channel", "write_package"]
