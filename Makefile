@@ -1,5 +1,5 @@
 # What each target does in detail: the heads of the scripts in setup/.
-.PHONY: demo test unit lint golden bench clean
+.PHONY: demo test unit commands lint golden bench clean
 
 demo: ## from nothing to an image that has trained on this machine
 	@setup/demo.sh $(ARGS)
@@ -7,8 +7,11 @@ demo: ## from nothing to an image that has trained on this machine
 test: ## everything, with real engines
 	@setup/test.sh all $(ARGS)
 
-unit: ## the fast tests, no engine
+unit: ## the fast tests: no engine, no process
 	@setup/test.sh unit $(ARGS)
+
+commands: ## those that start bash, Python and linters
+	@setup/test.sh commands $(ARGS)
 
 lint:
 	@setup/test.sh lint

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The checks of this project: setup/test.sh all|unit|lint|golden|bench
+# The checks of this project: setup/test.sh all|unit|commands|lint|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
-#   unit     the fast tests alone, no engine
+#   unit     the fast tests alone: no engine, no process
+#   commands those that start bash, Python and linters, and stand-ins for engines
 #   lint     ruff, mypy, shellcheck
 #   golden   rewrites tests/golden and the answers in tests/resolve
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -86,8 +87,19 @@ tests() { # what fails is run once more by itself, and that is said: real schedu
     as_job python -m pytest "$@" || rc=$?
     if [ "$rc" -ne 1 ]; then return "$rc"; fi
     say "once more, by themselves: the tests that failed"
-    as_job python -m pytest --last-failed --last-failed-no-failures none "$@" || return $?
+    as_job python -m pytest --last-failed --last-failed-no-failures none "$@" -n 0 || return $?
     say "they passed the second time: the first is above, and worth a look"
+}
+
+all_tests() { # with arguments of the caller's one call of pytest; without any each height by itself
+    local rc=0
+    if [ $# -gt 0 ]; then
+        tests "$@"
+        return
+    fi
+    tests -n 2 tests/unit tests/commands || rc=$?
+    tests --durations=60 tests/engines || rc=$?
+    return "$rc"
 }
 
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
@@ -110,12 +122,13 @@ case $what in
         prepare_engines
         linted=0
         lint || linted=$?
-        tests "$@" || exit $?
+        all_tests "$@" || exit $?
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
-    unit) prepare_python && as_job python -m pytest -m "not engines" tests --ignore=tests/engines "$@" ;;
+    unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
+    commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
     lint) prepare_python && lint ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|lint|golden|bench" ;;
 esac

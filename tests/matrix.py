@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +13,7 @@ from builder.compile.plan import compile_plan
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import Finding, UnsupportedError
 from builder.model.plan import Plan
+from builder.model.plan_json import to_json
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.target import Context
@@ -80,6 +82,20 @@ def plans() -> Iterator[tuple[Case, Plan]]:
         found = outcome(case)
         if isinstance(found, Plan):
             yield case, found
+
+
+def everything() -> str:
+    """A digest of the whole matrix, compiled afresh."""
+    return hashlib.sha256("\0".join(text_of(compiled(case)) for case in cases()).encode()).hexdigest()
+
+
+def text_of(found: Plan | tuple[Finding, ...]) -> str:
+    return to_json(found) if isinstance(found, Plan) else shown(found)
+
+
+def target_plan(recipe: Recipe, *, site: str, backend: str, **context: str) -> Plan:
+    """The plan of any recipe for a site."""
+    return compile_plan(resolve(recipe, load_site(site), context=Context(backend=backend, tool=TOOL, **context)))
 
 
 def shown(findings: tuple[Finding, ...]) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -89,32 +87,3 @@ def test_every_package_is_explained_in_a_line(env: Path, capsys: pytest.CaptureF
         "numpy -> numpy pip",
     ):
         assert lines.count(line) == 1, lines
-
-
-SPEED = """
-import sys, time
-from pathlib import Path
-from builder.model.catalog import load_site, site_files
-from builder.model.finding import BuilderError
-from builder.model.reading.load import load_recipe
-from builder.model.target import Context
-from builder.resolve.target import resolve
-recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
-for _ in range(5):
-    started = time.process_time()
-    for site in sites:
-        try:
-            resolve(recipe, site, context=Context())
-        except BuilderError:
-            pass
-    print(time.process_time() - started)
-"""
-
-
-@pytest.mark.parametrize("recipe", ["builder/data/recipes/mnist.yml", "tests/recipes/full.yml"])
-def test_all_checks_over_all_sites_take_less_than_50_ms(recipe: str) -> None:
-    """The processor's time, on a machine that others use as well; benchmarks/run.py has the rest."""
-    done = subprocess.run(
-        [sys.executable, "-c", SPEED, str(ROOT / recipe)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert min(float(line) for line in done.stdout.split()) < 0.05

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
 import io
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
-from matrix import ROOT, Case, cases, compiled, outcome, plans, recipes, shown
+from matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
 from builder.compile.scripts import batch_header
 from builder.execute.folder import write_plan
@@ -23,19 +21,6 @@ from builder.model.plan import Plan
 from builder.model.plan_json import from_json, to_json
 from builder.model.target import Context
 from builder.resolve.target import resolve
-
-
-def text_of(found: Plan | tuple[Any, ...]) -> str:
-    return to_json(found) if isinstance(found, Plan) else shown(found)
-
-
-def digest(texts: list[str]) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-
-def everything() -> str:
-    """A digest of the whole matrix, compiled afresh."""
-    return digest([text_of(compiled(case)) for case in cases()])
 
 
 def test_twice_gives_the_same_bytes() -> None:
@@ -64,24 +49,6 @@ def test_nothing_outside_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
     assert after == before
-
-
-def test_folder_environment_and_hash_seed_change_nothing(tmp_path: Path) -> None:
-    program = "import sys; sys.path[:0] = sys.argv[1:]; import test_compile; print(test_compile.everything())"
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit")],
-        cwd=tmp_path,
-        env={
-            "PYTHONHASHSEED": "12345", "PYTHONDONTWRITEBYTECODE": "1", "HOME": "/nowhere", "USER": "x",
-            "TZ": "Asia/Tokyo", "SBATCH_ACCOUNT": "a", "PIP_INDEX_URL": "https://pip.example.org",
-            "TMPDIR": str(tmp_path), "LANG": "tr_TR",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == everything()
 
 
 def test_a_plan_is_read_back_as_it_was() -> None:

@@ -1,7 +1,6 @@
 """The folder travels with plans: Python 3.10 and the standard library, run by hand."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
@@ -36,25 +35,3 @@ def test_what_compiles_runs_on_the_pythons_of_old_images() -> None:
     assert imported(tree) <= {"__future__", "gc", "importlib", "marshal", "os", "sys", "warnings"}
     with pytest.raises(SyntaxError):
         ast.parse("if (found := 1): pass", feature_version=(3, 7))
-
-
-def layering(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-S", "-B", str(FOLDER), *arguments]
-    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=60)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (["build", "--help"], 0, "layers.json"),
-        ([], 2, "the following arguments are required: command"),
-        (["build", "x.json"], 2, "--output, --runtime"),
-        (["build", "x.json", "--output", "y", "--runtime", "apptainer"], 1, "'x.json' is no description of layers"),
-    ],
-)
-def test_the_command_line(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:
-    done = layering(*arguments, folder=tmp_path)
-    assert done.returncode == code
-    assert text in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []

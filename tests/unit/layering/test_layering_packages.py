@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.layering.base import BaseFacts
-from builder.layering.bytecode import Compiler, compiled_path, kept, save, sources, used
+from builder.layering.bytecode import kept, save, used
 from builder.layering.failure import LayeringError
 from builder.layering.listing import mode_of, row_of
 from builder.layering.pieces import Piece, below, unfold
@@ -226,49 +225,6 @@ def test_the_environment_is_one_for_its_python(tmp_path: Path) -> None:
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
-def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:
-    out.mkdir()
-    tag = sys.implementation.cache_tag or ""
-    compiler = Compiler(argv=(sys.executable,), version="3", tag=tag)
-    pieces = compiler.compile(folder, sources(folder, below="lib")[::order], prefix=PREFIX, workers=workers, out=out)
-    assert not list(folder.rglob("*.pyc"))
-    unfold(pieces, folder)
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}
-
-
-def test_compiled_files_are_the_same_wherever_and_however_they_are_made(tmp_path: Path) -> None:
-    source = Path(subprocess.__file__).parent  # the standard library: code of every kind
-    names = sorted(path.name for path in source.glob("*.py"))[:60]
-    found = []
-    for place, workers, order in (("one", 1, 1), ("a/longer/name", 3, -1)):
-        folder = tmp_path / place / "lib"
-        folder.mkdir(parents=True)
-        for name in names:
-            (folder / name).write_bytes((source / name).read_bytes())
-        (folder / "bad.py").write_text("def f[:\n")
-        (folder / "tests").mkdir()
-        (folder / "tests" / "t.py").write_text("A = 1\n")
-        found.append(compiled(tmp_path / place, tmp_path / f"out-{workers}", workers=workers, order=order))
-    assert found[0] == found[1]
-    assert len(found[0]) == len(names)
-
-
-def test_a_compiled_file_is_taken_without_its_source(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
-    made = compiled(tmp_path, tmp_path / "out", workers=1)
-    assert list(made) == [compiled_path("lib/m.py", sys.implementation.cache_tag or "")]
-    (tmp_path / "lib" / "m.py").write_text("VALUE = 2\n")  # unchecked: neither time nor content is looked at
-    done = subprocess.run(
-        [sys.executable, "-c", "import m; print(m.VALUE, m.__file__)"],
-        check=True,
-        cwd=tmp_path / "lib",
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.split()[0] == "1"
-
-
 def test_kept_files_come_back(tmp_path: Path) -> None:
     (tmp_path / "0.data").write_bytes(b"onetwothree")
     rows = [("d/x.pyc", 0, 3), ("d/e/y.pyc", 6, 5), ("empty.pyc", 0, 0)]
@@ -277,14 +233,6 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     unfold(below("/opt/env", kept(tmp_path / "kept.pycs")), tmp_path / "b")
     found = {str(path.relative_to(tmp_path / "b")): path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")}
     assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}
-
-
-def test_what_cannot_be_compiled_is_said(tmp_path: Path) -> None:
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
-    compiler = Compiler(argv=(sys.executable, "-c", "import sys; sys.exit(3)"), version="3.11.9", tag="cpython-311")
-    with pytest.raises(LayeringError, match=r"Python 3\.11\.9 could not compile"):
-        compiler.compile(tmp_path, ["lib/m.py"], prefix=PREFIX, workers=2, out=tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""How long Python itself takes: measured in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from matrix import ROOT
+
+from builder.model.reading.load import load_recipe
+
+REAL = ROOT / "tests" / "unit" / "wild" / "tykky_pytorch_rocm.yml"
+SPEED = """
+import sys, time
+from pathlib import Path
+from builder.model.catalog import load_site, site_files
+from builder.model.finding import BuilderError
+from builder.model.reading.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
+recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
+for _ in range(5):
+    started = time.process_time()
+    for site in sites:
+        try:
+            resolve(recipe, site, context=Context())
+        except BuilderError:
+            pass
+    print(time.process_time() - started)
+"""
+
+
+@pytest.mark.parametrize("recipe", ["builder/data/recipes/mnist.yml", "tests/recipes/full.yml"])
+def test_all_checks_over_all_sites_take_less_than_50_ms(recipe: str) -> None:
+    """The processor's time, on a machine that others use as well; benchmarks/run.py has the rest."""
+    done = subprocess.run(
+        [sys.executable, "-c", SPEED, str(ROOT / recipe)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert min(float(line) for line in done.stdout.split()) < 0.05
+
+
+def test_loading_is_quick_and_imports_little() -> None:
+    load_recipe(REAL)
+    best = min(_seconds() for _ in range(5))
+    assert best < 0.05
+    code = "import builder.model.reading.load, sys; print(sorted({'click', 'rich', 'jinja2'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def _seconds() -> float:
+    started = time.perf_counter()
+    load_recipe(REAL)
+    return time.perf_counter() - started
