@@ -80,6 +80,7 @@ SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 TaskPluginParam=None
+SchedulerParameters=batch_sched_delay=1,sched_interval=5,bf_interval=5
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=none

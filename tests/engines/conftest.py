@@ -9,12 +9,45 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recipe_program import EXAMPLE, TINY, Built, Room, build, program, run
 from smoke_program import Smoke
 
 TORCH = "torch==2.13.0"
+# With `-n`: files that submit jobs stand in one line for the two nodes of Slurm, any other file is one worker's, which
+# makes what its tests share once.
+SLURM = ("test_jobs", "test_many", "test_full_disk", "test_launch_suite", "test_launch_lines", "test_arrays")
+LONG = (
+    "test_same_bytes",
+    "test_killed",
+    "test_smoke_suite",
+    "test_smoke_workload",
+    "test_ngc",
+    "test_injection",
+    "test_cotainr",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The lines of tests that `-n` gives to workers."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Lines(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            stem = Path(nodeid.partition("::")[0]).stem
+            return "slurm" if stem in SLURM else stem
+
+    config.option.loadscopereorder = False  # theirs would begin with the most tests
+    return Lines(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever takes longest begins first."""
+    order = (*SLURM, *LONG)
+    items.sort(key=lambda item: order.index(item.path.stem) if item.path.stem in order else len(order))
 
 
 @pytest.fixture(scope="session", autouse=True)
