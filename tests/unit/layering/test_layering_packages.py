@@ -14,8 +14,8 @@ from builder.layering.bytecode import kept, save, used
 from builder.layering.failure import LayeringError
 from builder.layering.listing import mode_of, row_of
 from builder.layering.pieces import Piece, below, unfold
-from builder.layering.resolve import Group, Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
-from builder.layering.stage import PREFIX, environment_files, install, owners, tidy
+from builder.layering.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
+from builder.layering.stage import PREFIX, environment_files, owners, tidy
 
 LOCK = """\
 numpy==2.4.6 \\
@@ -256,33 +256,3 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
 )
 def test_test_suites_are_not_compiled(path: str, answer: bool) -> None:
     assert used(path) is answer
-
-
-def test_nothing_is_downloaded_before_it_is_known_to_be_wanted(tmp_path: Path) -> None:
-    uv = tmp_path / "uv_stand_in"
-    uv.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\nexit 1\n')
-    uv.chmod(0o755)
-    resolver = Resolver(uv=str(uv), minor="3.11", platform="p", work=tmp_path, environment={})
-    group = Group(title="packages", pins=parse_pins(f"six==1.16.0 --hash=sha256:{'a' * 64}"))
-
-    def online() -> None:
-        raise LayeringError("not wanted")
-
-    with pytest.raises(LayeringError, match="not wanted"):
-        install(group, tmp_path / "tree", resolver=resolver, minor="3.11", number="1", online=online)
-    (asked,) = (tmp_path / "asked").read_text().splitlines()
-    assert asked.endswith("--offline")
-
-
-def test_who_asks_as_of_the_last_time_says_nothing_and_asks_no_index(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    uv = tmp_path / "uv_stand_in"
-    uv.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho "no wheels" >&2\nexit 1\n')
-    uv.chmod(0o755)
-    (tmp_path / "requirements.txt").write_text("six\n")
-    resolver = Resolver(uv=str(uv), minor="3.11", platform="p", work=tmp_path, environment={})
-    assert resolve(tmp_path, resolver.of_last_time(tmp_path / "last")) == ((), True)
-    assert capsys.readouterr().out == ""
-    (asked,) = (tmp_path / "asked").read_text().splitlines()
-    assert "--offline" in asked
