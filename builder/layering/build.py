@@ -11,26 +11,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import stage
-from .assemble import Layer, assemble
-from .base import FIX, BaseFacts, learn, listed
+from .bases.facts import FIX, BaseFacts, learn, listed
+from .bases.fetch import base_image
 from .content import METADATA, inspected, metadata, own_files, tree_digest
 from .failure import AlteredError, LayeringError, say
-from .fetch import base_image
+from .image.assemble import Layer, assemble
+from .image.sif import SifError, read_sif
 from .inside import Containers, whiteouts
-from .pack import Packer, find_packer
-from .pieces import Piece
 from .proof import prove
-from .resolve import settings
-from .sif import SifError, read_sif
 from .spec import Spec
-from .squashfs import SquashfsError, Superblock, read_superblock
+from .squash.pack import Packer, find_packer
+from .squash.pieces import Piece
+from .squash.squashfs import SquashfsError, Superblock, read_superblock
 from .store import Entry, Store, key_of, limit_bytes
-from .wheels import install
+from .wheels import stage
+from .wheels.install import install
+from .wheels.resolve import settings
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
-    from .conda import CondaEnvironment
-    from .conda_client import CondaClient
+    from .conda.client import CondaClient
+    from .conda.environment import CondaEnvironment
 
 FORMAT = 2  # of what is in a layer; another number makes all of them anew
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
@@ -59,7 +59,7 @@ class Builder:
     def build(self, target: Path) -> None:
         """Make the image; raises LayeringError and OSError."""
         if self.spec.place == "conda":
-            from .conda_client import find_client
+            from .conda.client import find_client
 
             found = settings(self.environment, cache=self.cache)
             self.client = find_client(work=self.work, cache=self.cache / "conda", environment=found)
@@ -171,7 +171,7 @@ class Builder:
 
     def link(self, client: CondaClient) -> None:
         """conda's packages, and what they want to run when they are installed."""
-        from .conda import CondaEnvironment
+        from .conda.environment import CondaEnvironment
 
         self.conda = CondaEnvironment(self, client)
         self.packages += [f"{one.name}={one.version}={one.build}" for one in self.conda.packages]

@@ -58,7 +58,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .settle import date_of, settle, time_for
+    from .image.settle import date_of, settle, time_for
 
     found = time_for(chosen.base, environment=os.environ)
     if found is None:
@@ -71,7 +71,7 @@ def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .settle import labels_of
+    from .image.settle import labels_of
 
     chosen.output.write_bytes(labels_of(chosen.archive, time=chosen.time))
     return 0

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from .base import BaseFacts
+from .bases.facts import BaseFacts
 from .digest import sha256_of
 from .spec import Spec
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .failure import LayeringError
+from .image.sif import read_sif
 from .programs import ask, clean_environment, find_program, follow
-from .sif import read_sif
 from .store import remove
 
 # What a container step leaves that is no part of the image.

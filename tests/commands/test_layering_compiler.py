@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.bytecode import Compiler, compiled_path, sources
 from builder.layering.failure import LayeringError
-from builder.layering.pieces import unfold
-from builder.layering.stage import PREFIX
+from builder.layering.squash.pieces import unfold
+from builder.layering.wheels.bytecode import Compiler, compiled_path, sources
+from builder.layering.wheels.stage import PREFIX
 
 
 def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.layering.failure import LayeringError
-from builder.layering.settle import DATE, OCI_CONFIG, labels_of, newest_of_base, settle, time_for
-from builder.layering.sif import (
+from builder.layering.image.settle import DATE, OCI_CONFIG, labels_of, newest_of_base, settle, time_for
+from builder.layering.image.sif import (
     DATA_JSON,
     DESCRIPTOR,
     INSPECT,

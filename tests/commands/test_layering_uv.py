@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from builder.layering.failure import LayeringError
-from builder.layering.resolve import Group, Resolver, parse_pins, resolve
-from builder.layering.stage import install
+from builder.layering.wheels.resolve import Group, Resolver, parse_pins, resolve
+from builder.layering.wheels.stage import install
 
 
 def test_nothing_is_downloaded_before_it_is_known_to_be_wanted(tmp_path: Path) -> None:

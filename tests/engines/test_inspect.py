@@ -15,8 +15,8 @@ from builder.execute.contents.image import read_contents
 from builder.execute.contents.sif import SBOM, added
 from builder.execute.contents.trees import FILE_LIMIT
 from builder.execute.image.inside import FORMAT, NAME
-from builder.layering.placed import layers_of
-from builder.layering.sif import DESCRIPTOR, parse_sif
+from builder.layering.image.placed import layers_of
+from builder.layering.image.sif import DESCRIPTOR, parse_sif
 
 pytestmark = pytest.mark.engines
 

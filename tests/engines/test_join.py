@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from recipe_program import run
 
-from builder.layering.assemble import Layer, assemble
-from builder.layering.join import join
-from builder.layering.placed import layers_of
-from builder.layering.sif import LAYERS, part_of, read_sif
-from builder.layering.squashfs import SUPERBLOCK, Squashfs, SquashfsError
+from builder.layering.image.assemble import Layer, assemble
+from builder.layering.image.placed import layers_of
+from builder.layering.image.sif import LAYERS, part_of, read_sif
+from builder.layering.squash.join import join
+from builder.layering.squash.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 from builder.layering.store import Entry, sha256_of
 
 pytestmark = pytest.mark.engines

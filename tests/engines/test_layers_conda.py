@@ -16,8 +16,8 @@ from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
-from builder.layering.placed import layers_of
-from builder.layering.sif import PARTITION, read_sif, write_header
+from builder.layering.image.placed import layers_of
+from builder.layering.image.sif import PARTITION, read_sif, write_header
 from builder.layering.store import sha256_of
 
 pytestmark = pytest.mark.engines

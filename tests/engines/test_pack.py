@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.bytecode import Compiler, sources
 from builder.layering.failure import LayeringError
-from builder.layering.pack import Packer, find_packer
-from builder.layering.pieces import Piece, below
+from builder.layering.squash.pack import Packer, find_packer
+from builder.layering.squash.pieces import Piece, below
+from builder.layering.wheels.bytecode import Compiler, sources
 
 pytestmark = pytest.mark.engines
 

@@ -13,7 +13,7 @@ from stand_ins.images import docker, stand_in_debian
 
 from builder.execute.comparing.squashfs import FileSystem, differences
 from builder.layering.digest import sha256_of
-from builder.layering.sif import read_sif
+from builder.layering.image.sif import read_sif
 
 pytestmark = pytest.mark.engines
 

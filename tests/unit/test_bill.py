@@ -20,7 +20,7 @@ from builder.compile.sbom import purl, sbom
 from builder.execute.digest import sha256_of
 from builder.execute.image.inside import Inside, _write
 from builder.execute.image.papers import write_papers
-from builder.layering.sif import read_sif
+from builder.layering.image.sif import read_sif
 from builder.model.contents import Contents, Package, TorchBuild
 from builder.model.report import Report
 

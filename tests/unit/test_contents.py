@@ -16,7 +16,7 @@ from builder.execute.contents import packages as read
 from builder.execute.contents.image import read_contents
 from builder.execute.contents.rpm import rpm_packages
 from builder.execute.contents.sif import SBOM, added, arch_of, word_of
-from builder.layering.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
+from builder.layering.image.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
 from builder.model.contents import Contents, Package
 from builder.model.finding import ConfigError
 

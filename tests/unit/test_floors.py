@@ -25,12 +25,12 @@ ONE_DOOR = {
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
     ("execute/cache.py", "builder.layering.store"),
-    ("execute/contents/sif.py", "builder.layering.placed"),
-    ("execute/contents/sif.py", "builder.layering.sif"),
-    ("execute/contents/trees.py", "builder.layering.listing"),
-    ("execute/comparing/squashfs.py", "builder.layering.listing"),
+    ("execute/contents/sif.py", "builder.layering.image.placed"),
+    ("execute/contents/sif.py", "builder.layering.image.sif"),
+    ("execute/contents/trees.py", "builder.layering.squash.listing"),
+    ("execute/comparing/squashfs.py", "builder.layering.squash.listing"),
     ("execute/digest.py", "builder.layering.digest"),
-    ("execute/locking/pip.py", "builder.layering.stubs"),
+    ("execute/locking/pip.py", "builder.layering.wheels.stubs"),
 }
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {

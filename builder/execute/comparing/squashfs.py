@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.execute.contents.trees import LISTING_LIMIT, SECONDS, batches_of, no_unsquashfs
 from builder.execute.process import read_output, stream_output, which
-from builder.layering.listing import Row, row_of
+from builder.layering.squash.listing import Row, row_of
 
 KINDS = {"-": "file", "d": "folder", "l": "link", "c": "device", "b": "device", "p": "pipe", "s": "socket"}
 HOURS = 4.0  # the longest that one call may read

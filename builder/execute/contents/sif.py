@@ -1,11 +1,11 @@
-"""What the objects of a SIF are, in words, and one object more; the format itself is in layering/sif.py."""
+"""What the objects of a SIF are, in words, and one object more; the format itself is in layering/image/sif.py."""
 
 from __future__ import annotations
 
 import struct
 
-from builder.layering.placed import layers_of
-from builder.layering.sif import (
+from builder.layering.image.placed import layers_of
+from builder.layering.image.sif import (
     DATA_JSON,
     DATA_PARTITION,
     DESCRIPTOR,

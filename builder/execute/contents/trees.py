@@ -11,7 +11,7 @@ from typing import Protocol
 
 from builder.execute.contents.packages import RPM, WANTED
 from builder.execute.process import read_output, stream_output
-from builder.layering.listing import row_of
+from builder.layering.squash.listing import row_of
 from builder.model.finding import Finding, ToolError
 
 FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1

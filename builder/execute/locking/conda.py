@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rattler import RepoDataRecord
 
 # One program solves for locks and for layers: it travels with plans, on the standard library and py-rattler alone.
-WORKER = Path(__file__).parents[2] / "layering" / "conda_worker.py"
+WORKER = Path(__file__).parents[2] / "layering" / "conda" / "worker.py"
 UNSOLVABLE = ("SolverError",)
 FAULTY = (
     "InvalidMatchSpecException",

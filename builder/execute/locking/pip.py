@@ -17,7 +17,7 @@ from builder.execute.locking.session import Session, said, unreachable
 from builder.execute.locking.uv import settings, uv_program
 from builder.execute.locking.verify import local_path
 from builder.execute.locking.wheels import best_wheel
-from builder.layering.stubs import write_stubs
+from builder.layering.wheels.stubs import write_stubs
 from builder.model.finding import Finding, Place, StepError, UnsupportedError
 from builder.model.lock import Asked, PipFile
 from builder.model.pylock import TORCH_FAMILY, parse_pylock

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.conda import DIST, LARGE, MOST, SCRIPT, _apart, _python, closure, groups_of, take_out
-from builder.layering.conda_client import CondaPackage, _error, read_packages, virtual_packages
+from builder.layering.conda.client import CondaPackage, _error, read_packages, virtual_packages
+from builder.layering.conda.environment import DIST, LARGE, MOST, SCRIPT, _apart, _python, closure, groups_of, take_out
 from builder.layering.failure import LayeringError
 
 

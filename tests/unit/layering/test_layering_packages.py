@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.base import BaseFacts
-from builder.layering.bytecode import kept, save, used
+from builder.layering.bases.facts import BaseFacts
 from builder.layering.failure import LayeringError
-from builder.layering.listing import mode_of, row_of
-from builder.layering.pieces import Piece, below, unfold
-from builder.layering.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
-from builder.layering.stage import PREFIX, environment_files, owners, tidy
+from builder.layering.squash.listing import mode_of, row_of
+from builder.layering.squash.pieces import Piece, below, unfold
+from builder.layering.wheels.bytecode import kept, save, used
+from builder.layering.wheels.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
+from builder.layering.wheels.stage import PREFIX, environment_files, owners, tidy
 
 LOCK = """\
 numpy==2.4.6 \\

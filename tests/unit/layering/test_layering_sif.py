@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.assemble import Layer, assemble
 from builder.layering.failure import AlteredError
-from builder.layering.placed import layers_of
-from builder.layering.sif import (
+from builder.layering.image.assemble import Layer, assemble
+from builder.layering.image.placed import layers_of
+from builder.layering.image.sif import (
     DESCRIPTOR,
     HEADER,
     INSPECT,

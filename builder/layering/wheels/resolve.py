@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from .failure import LayeringError, say
-from .programs import ask, clean_environment
+from ..failure import LayeringError, say
+from ..programs import ask, clean_environment
 from .stubs import write_stubs
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.

@@ -1,4 +1,4 @@
-"""py-rattler in a process of its own: `python conda_worker.py REQUEST ANSWER`, for locks and for layers alike.
+"""py-rattler in a process of its own: `python worker.py REQUEST ANSWER`, for locks and for layers alike.
 
 Its Rust threads can abort the interpreter at its end (seen on 0.28.0 after a refused connection), and a fault in
 them is a panic that no except clause should have to catch. REQUEST and ANSWER are JSON files without secrets.

@@ -16,19 +16,19 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from . import bytecode, stage
-from .base import listed
-from .conda_client import CondaClient, CondaPackage, read_packages, virtual_packages
-from .failure import LayeringError, say
-from .pack import processors
-from .pieces import Piece, below
-from .programs import find_program
-from .resolve import normal
-from .store import Entry, Store, remove
+from ..bases.facts import listed
+from ..failure import LayeringError, say
+from ..programs import find_program
+from ..squash.pack import processors
+from ..squash.pieces import Piece, below
+from ..store import Entry, Store, remove
+from ..wheels import bytecode, stage
+from ..wheels.resolve import normal
+from .client import CondaClient, CondaPackage, read_packages, virtual_packages
 
 if TYPE_CHECKING:
-    from .assemble import Layer
-    from .build import Builder
+    from ..build import Builder
+    from ..image.assemble import Layer
 
 # Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
 # always the same; empty folders here and the order of the records are decided by a race (0.28).

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .failure import LayeringError
-from .programs import find_program, version_of
+from ..failure import LayeringError
+from ..programs import find_program, version_of
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, part_of, read_sif, write_header
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from .failure import LayeringError
-from .listing import row_of
-from .programs import ask, call, needed_program
-from .sif import INSPECT, Sif, SifError, read_sif
-from .store import Store
+from ..failure import LayeringError
+from ..image.sif import INSPECT, Sif, SifError, read_sif
+from ..programs import ask, call, needed_program
+from ..squash.listing import row_of
+from ..store import Store
 
 FORMAT = 3  # of the facts; another number makes them anew
 FIX = "build with --backend apptainer"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from .digest import sha256_of
-from .failure import LayeringError, say
-from .programs import ask, clean_environment, find_program
+from ..digest import sha256_of
+from ..failure import LayeringError, say
+from ..programs import ask, clean_environment, find_program
 
-WORKER = Path(__file__).with_name("conda_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 RELEASE = "0.28"  # of py-rattler, which this was tried with
 FIX = (
     f"`python3 -m pip install 'py-rattler=={RELEASE}.*'` and name that Python by RECIPE_PYTHON, install uv where PyPI "

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .failure import LayeringError
-from .programs import ask
+from ..failure import LayeringError
+from ..programs import ask
 from .resolve import NO_WHEEL, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .failure import LayeringError
-from .pieces import Piece, join
-from .programs import ask, clean_environment, find_program
+from ..failure import LayeringError
+from ..programs import ask, clean_environment, find_program
+from ..squash.pieces import Piece, join
 
 WORKER = Path(__file__).with_name("compile_worker.py")
 # Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.

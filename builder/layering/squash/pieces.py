@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from .failure import LayeringError
-from .sif import copy_range
+from ..failure import LayeringError
+from ..image.sif import copy_range
 
 
 @dataclass(frozen=True, kw_only=True)

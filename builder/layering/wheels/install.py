@@ -14,17 +14,17 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..failure import LayeringError, say
+from ..programs import needed_program
+from ..squash.pack import processors
+from ..squash.pieces import Piece, below
+from ..store import key_of
 from . import bytecode, stage
-from .failure import LayeringError, say
-from .pack import processors
-from .pieces import Piece, below
-from .programs import needed_program
 from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
-from .store import key_of
 
 if TYPE_CHECKING:
-    from .assemble import Layer
-    from .build import Builder
+    from ..build import Builder
+    from ..image.assemble import Layer
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
 LIGHT = "packages"  # the layer of all that has none of its own

@@ -7,11 +7,9 @@ import os
 import time as clock
 from pathlib import Path
 
-from .failure import LayeringError, say
-from .pack import Packer
-from .programs import ask, clean_environment, follow
-from .settle import DATE, EPOCH, date_of
-from .sif import (
+from ..failure import LayeringError, say
+from ..image.settle import DATE, EPOCH, date_of
+from ..image.sif import (
     ALIGNMENT,
     DATA_JSON,
     INSPECT,
@@ -25,7 +23,9 @@ from .sif import (
     end_of,
     write_header,
 )
-from .store import Store, key_of, remove
+from ..programs import ask, clean_environment, follow
+from ..squash.pack import Packer
+from ..store import Store, key_of, remove
 
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 

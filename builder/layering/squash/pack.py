@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
-from .failure import LayeringError
+from ..failure import LayeringError
+from ..programs import ask, clean_environment, find_program, needed_program, version_of
 from .pieces import Piece, join, unfold
-from .programs import ask, clean_environment, find_program, needed_program, version_of
 from .squashfs import GZIP, ZSTD, Superblock
 
 FIX = "install squashfs-tools 4.4 or newer, or build with --backend apptainer"

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from .digest import BLOCK
-from .failure import AlteredError, say
-from .join import Joined, alike, join
+from ..digest import BLOCK
+from ..failure import AlteredError, say
+from ..squash.join import Joined, alike, join
+from ..squash.squashfs import SUPERBLOCK, Squashfs, SquashfsError
+from ..store import Entry
 from .sif import (
     ALIGNMENT,
     DATA_JSON,
@@ -34,8 +36,6 @@ from .sif import (
     read_sif,
     write_header,
 )
-from .squashfs import SUPERBLOCK, Squashfs, SquashfsError
-from .store import Entry
 
 SIGNATURE = 0x4005
 SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that are moved

@@ -1,0 +1,1 @@
+"""Base images: fetched, and what has to be known of them."""

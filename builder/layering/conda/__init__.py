@@ -1,0 +1,1 @@
+"""What conda installs: linked on this machine."""

@@ -1,0 +1,1 @@
+"""The SIF: its header, and what is put into it."""

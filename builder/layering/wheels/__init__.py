@@ -1,0 +1,1 @@
+"""What pip installs: resolved, unpacked and compiled on this machine."""
