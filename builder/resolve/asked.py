@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from urllib.parse import unquote
 
 from packaging.markers import Marker
@@ -53,8 +53,11 @@ class AskedTorch:
 
     def allows(self, version: str) -> bool:
         """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
-        base = base_version(version)
-        return base is not None and _fits(self.specifier, base)
+        return _fits(self._range, version)
+
+    @cached_property
+    def _range(self) -> str:
+        return str(self.specifier)
 
     def also(self, other: AskedTorch) -> AskedTorch:
         """Both requests at once, told by the first."""
@@ -63,9 +66,10 @@ class AskedTorch:
 
 
 @lru_cache(maxsize=4096)
-def _fits(specifier: SpecifierSet, version: Version) -> bool:
-    """The same few are asked of every image of a family."""
-    return specifier.contains(version, prereleases=True)
+def _fits(specifier: str, version: str) -> bool:
+    """The same few are asked of every image of a family; as text, which is compared at once."""
+    base = base_version(version)
+    return base is not None and SpecifierSet(specifier).contains(base, prereleases=True)
 
 
 @cache

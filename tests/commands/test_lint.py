@@ -1,14 +1,20 @@
-"""What is generated is clean: shell scripts by ShellCheck, Dockerfiles by hadolint."""
+"""What is generated is clean, as ShellCheck, hadolint and the validator of CycloneDX see it."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bill_samples import CONTENTS, PACKAGES
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from matrix import plans
+
+from builder.compile.sbom import sbom
 
 # hadolint's rules that do not hold here, each with its reason.
 HADOLINT_IGNORED = {
@@ -95,3 +101,11 @@ def test_dockerfiles_pass_hadolint(folders: Path) -> None:
         [tool("hadolint"), "--format", "gnu", *ignore, *files], cwd=folders, capture_output=True, text=True, check=False
     )
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+def test_a_bill_is_valid_cyclonedx() -> None:
+    text = sbom(CONTENTS, name="x", tool="recipe 0.1.0")
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
+    tree = json.loads(text)
+    assert {item["name"] for item in tree["components"]} == {package.name for package in PACKAGES}
+    assert "today" not in text

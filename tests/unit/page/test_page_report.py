@@ -282,16 +282,23 @@ def poisoned(value: Any, payload: str) -> Any:
     return payload if isinstance(value, str) and value not in kept else value
 
 
+def poisoned_page(folder: Path, payload: str) -> Skeleton:
+    """The page of two runs whose every free text is the same."""
+    kit = samples.kit(folder / "x.plan")
+    for path in kit.rglob("*.json"):
+        path.write_text(json.dumps(poisoned(json.loads(path.read_text(encoding="utf-8")), payload)), encoding="utf-8")
+    results = read_results(kit)
+    return Skeleton(report_page([results, results], tool="recipe"))
+
+
+@pytest.fixture(scope="module")
+def harmless(tmp_path_factory: pytest.TempPathFactory) -> Skeleton:
+    return poisoned_page(tmp_path_factory.mktemp("harmless"), "harmless words " * 3)
+
+
 @pytest.mark.parametrize("payload", SCRIPTS)
-def test_no_text_of_a_result_becomes_markup(tmp_path: Path, payload: str) -> None:
-    pages = []
-    for number, word in enumerate(("harmless words " * 3, payload)):
-        kit = samples.kit(tmp_path / str(number) / "x.plan")
-        for path in kit.rglob("*.json"):
-            path.write_text(json.dumps(poisoned(json.loads(path.read_text(encoding="utf-8")), word)), encoding="utf-8")
-        results = read_results(kit)
-        pages.append(Skeleton(report_page([results, results], tool="recipe")))
-    harmless, hostile = pages
+def test_no_text_of_a_result_becomes_markup(tmp_path: Path, harmless: Skeleton, payload: str) -> None:
+    hostile = poisoned_page(tmp_path, payload)
     assert hostile.tags == harmless.tags
     assert hostile.attributes == harmless.attributes
     assert any(payload[:20].strip() in text for text in hostile.text)
