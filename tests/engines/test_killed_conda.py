@@ -24,7 +24,7 @@ PACKAGES, FILES = 60, 200
 RECIPE = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, {more}]\n"
 # As the layering program does its own part, before py-rattler and after it.
 PLACES = {
-    "solve": RUN + r".*conda_worker\.py",
+    "solve": RUN + r".*conda/worker\.py",
     "record": r"open .*/opt/env/conda-meta/[^ ]*\.json",
     "compile": RUN + r".*compile_worker\.py",
     "pack": RUN + r"mksquashfs .*-noappend",
@@ -103,7 +103,7 @@ def in_the_midst(victim: Victim, process: subprocess.Popen[str], pattern: str, *
         assert process.poll() is None, process.stdout and process.stdout.read()
         if any(victim.cache.glob(pattern)):
             for line in processes(str(victim.cache)):
-                if "conda_worker.py" in line:
+                if "conda/worker.py" in line:
                     os.kill(int(line.split()[0]), signal.SIGSTOP)
             return 0 < len(list(victim.cache.glob(pattern))) < most
         time.sleep(0.002)
@@ -115,7 +115,7 @@ def die(victim: Victim, process: subprocess.Popen[str], *, whole: bool) -> None:
     for line in processes(str(victim.room.folder)) if whole else ():
         os.kill(int(line.split()[0]), signal.SIGKILL)
     for line in processes(str(victim.room.folder)):
-        if "conda_worker.py" in line:
+        if "conda/worker.py" in line:
             os.kill(int(line.split()[0]), signal.SIGCONT)  # it goes on linking under the next build
     assert ended(process) == -9
 
@@ -156,7 +156,7 @@ def test_py_rattler_alone_is_killed(victim: Victim) -> None:
     """As the kernel does where memory is short."""
     process = victim.begin(unpacked=True)
     until = time.monotonic() + LIMIT
-    while not (workers := [line for line in processes(str(victim.cache)) if "conda_worker.py" in line]):
+    while not (workers := [line for line in processes(str(victim.cache)) if "conda/worker.py" in line]):
         assert time.monotonic() < until, "it did not come there"
         assert process.poll() is None, process.stdout and process.stdout.read()
         time.sleep(0.01)
