@@ -98,7 +98,8 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
         return
     fi
     tests -n 2 tests/unit tests/commands || rc=$?
-    tests --durations=60 tests/engines || rc=$?
+    # One worker more than cores: whoever waits for Slurm needs none.
+    tests -n 3 --durations=60 tests/engines || rc=$?
     return "$rc"
 }
 

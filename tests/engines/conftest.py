@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,26 @@ def heeded() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def shared(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder of all workers of this session; the last one that leaves removes it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"shared-{name}"
+    folder.mkdir(exist_ok=True)
+    with folder.with_suffix(".users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        yield folder
+        with suppress(BlockingIOError):
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Layers of an earlier session prove nothing about this one."""
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
+    with shared(tmp_path_factory, "cache") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RECIPE_CACHE_DIR", str(folder))
         yield
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def needed(name: str) -> str:
@@ -146,21 +159,23 @@ def tiny(rooms: Callable[[str], Room], base_sif: Path) -> Built:
 
 
 @pytest.fixture(scope="session")
-def torch_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python with torch: SMOKE_TORCH_PYTHON, that of the tests, else one that is made with pip."""
+def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Python with torch: SMOKE_TORCH_PYTHON, that of the tests, else one made with pip, once for all workers."""
     for candidate in (os.environ.get("SMOKE_TORCH_PYTHON"), sys.executable):
-        if (
-            candidate
-            and subprocess.run([candidate, "-c", "import torch"], check=False, capture_output=True).returncode == 0
-        ):
-            return candidate
-    folder = tmp_path_factory.mktemp("torch")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    python = str(folder / "bin" / "python")
-    done = subprocess.run([python, "-m", "pip", "install", "-q", TORCH], check=False, capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no Python with torch, and pip cannot install it: {done.stderr.strip().splitlines()[-1]}")
-    return python
+        if candidate and run([candidate, "-c", "import torch"]).code == 0:
+            yield candidate
+            return
+    with shared(tmp_path_factory, "torch") as folder:
+        python = folder / "bin" / "python"
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "whole").exists():
+                run([sys.executable, "-m", "venv", "--clear", folder]).expect(0)
+                done = run([python, "-m", "pip", "install", "-q", TORCH])
+                if done.code:
+                    pytest.skip(f"no Python with torch, and pip cannot install it: {done.err.strip().splitlines()[-1]}")
+                (folder / "whole").touch()
+        yield str(python)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -31,7 +32,12 @@ def stand_in_debian(tar: Path) -> str:
 
 def stand_in_ngc_pytorch(tar: Path, *, scratch: Path) -> str:
     """An image shaped like NVIDIA's, with real torch for CPUs; its layers stay in the daemon for the next run."""
-    base = stand_in_debian(tar)
+    with tar.open("rb") as alone:  # two workers may want it
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        return _ngc_pytorch(stand_in_debian(tar), scratch=scratch)
+
+
+def _ngc_pytorch(base: str, *, scratch: Path) -> str:
     file = HERE / "stand-in-ngc-pytorch.Dockerfile"
     digest = hashlib.sha256(f"{base} {TORCH}\n{file.read_text()}".encode()).hexdigest()[:12]
     name = f"stand-in-ngc-pytorch:{digest}"
