@@ -120,7 +120,8 @@ class Store:
         """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
         found = self.look(kind, key)
         if found is None:
-            with self.locked(f"{kind}-{key}"):
+            # Not the lock of who reads it: a build holds what it reads to its end, and may wait here for another one.
+            with self.locked(f"make-{kind}-{key}"):
                 found = self.look(kind, key)
                 if found is None:
                     return self._make(kind, key, title=title, make=make), True
@@ -139,17 +140,19 @@ class Store:
             with ThreadPoolExecutor(1) as beside:
                 # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
                 synced = beside.submit(sync, part) if kind != "compiled" else None
-                noted = {"sha256": sha256_of(part), "size": part.stat().st_size, "title": title}
+                size = part.stat().st_size
+                noted = {"sha256": sha256_of(part), "size": size, "title": title}
                 if synced:
                     synced.result()
             note = folder / f"{key}.json"
             note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            path.with_suffix(".json").unlink(missing_ok=True)
-            part.replace(path)
-            note.replace(path.with_suffix(".json"))
+            with self.held(kind, key):  # nobody removes half of it
+                path.with_suffix(".json").unlink(missing_ok=True)
+                part.replace(path)
+                note.replace(path.with_suffix(".json"))
             if kind != "compiled":
                 sync(path.parent)
-        return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=path.stat().st_size)
+        return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
 
     def intact(self, entry: Entry) -> bool:
         """Whether an entry is what it was when it was made; one that is not is removed."""
@@ -232,9 +235,12 @@ class Store:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Alone with an entry."""
+        """Alone with an entry that is being made."""
         with self._lock(name, fcntl.LOCK_EX):
-            yield
+            try:
+                yield
+            finally:
+                (self.folder / "locks" / name).unlink(missing_ok=True)
 
     @contextmanager
     def held(self, kind: str, key: str) -> Iterator[None]:
@@ -260,7 +266,11 @@ class Store:
                     return
                 except OSError:
                     pass  # a file system without locks: renames still keep entries whole
-                if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                try:
+                    same = path.stat().st_ino == os.fstat(file.fileno()).st_ino
+                except FileNotFoundError:
+                    same = False  # whoever had it has removed it
+                if same:
                     yield True
                     return
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from builder.layering.store import Store, cache_folder, key_of, limit_bytes
+from builder.layering.store import STORE, Entry, Store, cache_folder, key_of, limit_bytes
 
 
 def filled(folder: Path, *keys: str) -> Store:
@@ -114,3 +115,35 @@ def test_keys_and_settings() -> None:
     assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/recipe")
     assert limit_bytes({"RECIPE_CACHE_GIB": "2"}) == 2 * 2**30
     assert limit_bytes({"RECIPE_CACHE_GIB": "much"}) == limit_bytes({}) == 40 * 2**30
+
+
+def test_two_builds_that_make_what_the_other_reads_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Each has made one entry and reads it to its end, and has to make the other, which it did not find before."""
+    both, done = threading.Barrier(2, timeout=60), list[bool]()
+
+    def writes(path: Path, text: str) -> None:
+        path.write_text(text)
+
+    def build(own: str, other: str) -> None:
+        store = Store(tmp_path)
+        look, looked = store.look, list[str]()
+
+        def late(kind: str, key: str) -> Entry | None:
+            looked.append(key)
+            return None if looked.count(key) == 1 else look(kind, key)
+
+        store.look = late  # type: ignore[method-assign]
+        store.get("layers", own, title=own, make=lambda path: writes(path, own))
+        with store.held("layers", own):
+            both.wait()
+            entry, fresh = store.get("layers", other, title=other, make=lambda path: writes(path, other))
+            done.append(not fresh and entry.path.read_text() == other)
+
+    pairs = (("a", "b"), ("b", "a"))
+    threads = [threading.Thread(target=build, args=pair, daemon=True) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert done == [True, True]
+    assert list((tmp_path / STORE / "locks").glob("make-*")) == []
