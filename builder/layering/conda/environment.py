@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from ..failure import LayeringError, say
 from ..programs import find_program
 from ..squash.pack import processors
 from ..squash.pieces import Piece, below
-from ..store import Entry, Store, remove
+from ..store import Entry, Store, key_of, remove
 from ..wheels import bytecode, stage
+from ..wheels.kept import Owned, compile_kept
 from ..wheels.resolve import normal
 from .client import CondaClient, CondaPackage, read_packages, virtual_packages
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
 # always the same; empty folders here and the order of the records are decided by a race (0.28).
 LOST = "__clobbers__"
+COMPILED = 1  # of what is kept of a package; another number makes all of it anew
 LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
 MOST = 8  # of such layers: each is a file system that every start mounts
 FLAT = "build with --backend apptainer"
@@ -123,13 +125,44 @@ class CondaEnvironment:
         self.client.stage([*packages, *beside], place, prefix=stage.PREFIX, platform=self.platform)
         for package in beside:
             take_out(package, place)
-        _apart({package.name: _read(package, place)["files"] for package in packages})
+        files = {package.name: _read(package, place)["files"] for package in packages}
+        _apart(files)
         for package in packages:
             _record(package, place)
         _tidy(place, whole=self.python in packages)
-        paths, out = bytecode.sources(place, below="lib"), self.builder.work
-        made = self.compiler.compile(place, paths, prefix=stage.PREFIX, workers=processors(), out=out)
-        return below(self.prefix, made)
+        return below(self.prefix, self._compiled(packages, files, place))
+
+    def _compiled(
+        self, packages: Sequence[CondaPackage], files: Mapping[str, Sequence[str]], place: Path
+    ) -> list[Piece]:
+        """What is compiled of some packages, of which `files` are."""
+        paths = {*bytecode.sources(place, below="lib")}
+        owned = [
+            Owned(
+                key=key_of([COMPILED, self.compiler.inputs, self.minor, stage.PREFIX, package.inputs]),
+                title=f"{package.name} {package.version} {package.build}",
+                paths=tuple(path for path in files[package.name] if path in paths),
+            )
+            for package in packages
+        ]
+        # Of a file that several packages have, each has its own under another name.
+        lost = {
+            re.sub(rf"^{LOST}/[^/]+/", "", path) for rows in files.values() for path in rows if path.startswith(LOST)
+        }
+        sure = [replace(one, paths=tuple(path for path in one.paths if path not in lost)) for one in owned]
+        out, nobodys = self.builder.work, paths.difference(*(one.paths for one in sure))
+
+        def compiled(some: Sequence[str]) -> list[Piece]:
+            return self.compiler.compile(place, some, prefix=stage.PREFIX, workers=processors(), out=out)
+
+        return compile_kept(
+            sure,
+            more=sorted(nobodys),
+            compiled=compiled,
+            tag=self.compiler.tag,
+            store=self.builder.store,
+            work=self.builder.work,
+        )
 
     # --- Python ------------------------------------------------------------------------------------------------------
 

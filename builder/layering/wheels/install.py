@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time as clock
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +18,7 @@ from ..squash.pack import processors
 from ..squash.pieces import Piece, below
 from ..store import key_of
 from . import bytecode, stage
+from .kept import Owned, compile_kept
 from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
 
 if TYPE_CHECKING:
@@ -225,45 +224,21 @@ class Wheels:
     def compile_kept(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
         """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
         files = stage.owners(site, tree)
-        often = Counter(path for paths in files.values() for path in paths)
-        shared = {
-            path for path, count in often.items() if count > 1 and bytecode.used(path)
-        }  # whose it is, is not sure
-        store, pieces = self.builder.store, list[Piece]()
-        missing: dict[str, tuple[str, list[str]]] = {}
-        for pin in group.pins:
-            paths = [path for path in files.get(pin.name, []) if bytecode.used(path) and path not in shared]
-            if not paths:
-                continue
-            key = key_of([COMPILED, self.compiler.inputs, stage.PREFIX, pin.inputs])
-            entry = store.look("compiled", key)
-            own = self.builder.work / f"{key}.pycs"  # nobody takes it away while it is read
-            if entry is not None and store.intact(entry) and _linked(entry.path, own):
-                pieces += bytecode.kept(own)
-            else:
-                missing[key] = (f"{pin.name} {pin.version}", paths)
-        paths = sorted({path for _, paths in missing.values() for path in paths} | shared)
-        made = {piece.path: piece for piece in self.compile(tree, paths, nice=nice)}
-        for key, (title, paths) in missing.items():
-            names = [bytecode.compiled_path(path, self.compiler.tag) for path in paths]
-            self._keep(key, title, [made[name] for name in names if name in made])
-        return [*pieces, *made.values()]
-
-    def _keep(self, key: str, title: str, pieces: Sequence[Piece]) -> None:
-        """Keep what was compiled of one wheel."""
-        self.builder.store.get("compiled", key, title=title, make=lambda target: bytecode.save(pieces, target))
-
-
-def _linked(source: Path, target: Path) -> bool:
-    """The same file by another name, a copy where that cannot be; False where it is gone."""
-    try:
-        target.unlink(missing_ok=True)
-        os.link(source, target)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        shutil.copyfile(source, target)
-    return True
+        owned = [
+            Owned(
+                key=key_of([COMPILED, self.compiler.inputs, stage.PREFIX, pin.inputs]),
+                title=f"{pin.name} {pin.version}",
+                paths=tuple(path for path in files.get(pin.name, []) if bytecode.used(path)),
+            )
+            for pin in group.pins
+        ]
+        return compile_kept(
+            owned,
+            compiled=lambda paths: self.compile(tree, paths, nice=nice),
+            tag=self.compiler.tag,
+            store=self.builder.store,
+            work=self.builder.work,
+        )
 
 
 def _merge(source: Path, target: Path) -> None:
