@@ -1,7 +1,7 @@
 """Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
 
-    python benchmarks/run.py startup compile checks     needs nothing but the package
-    python benchmarks/run.py overhead peers layers      needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench` sets it)
+    python benchmarks/run.py startup compile checks           needs nothing but the package
+    python benchmarks/run.py overhead peers layers conda      needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench`)
 
 Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conda import conda
 from layers import layers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -287,6 +288,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "overhead": overhead,
     "peers": peers,
     "layers": layers,
+    "conda": conda,
 }
 
 

@@ -133,29 +133,35 @@ def large(seed: int = 1) -> Tiny:
     return Tiny(name="bulk", version=f"{seed}.0", build="h0", files={"share/bulk/data.bin": data})
 
 
-def wide(*, packages: int, files: int, size: int = 400) -> tuple[Tiny, ...]:
-    """Many packages of many files, and one that needs them all: a stand-in for a large environment.
+def wide(*, packages: int, files: int, size: int = 400, version: str = "1.0", also: str = "") -> tuple[Tiny, ...]:
+    """Many packages of many files of about a size, and one that needs them all: a stand-in for a large environment.
 
-    A third of the files are Python modules, a tenth of the others hold the prefix.
+    Every third is pure Python; of the files of the others a tenth hold the prefix. `also` is a second version of the
+    last one, which then is of any version.
     """
-    made = []
-    for number in range(packages):
-        name, content = f"wide-{number:03}", dict[str, str | bytes]()
-        rows = random.Random(number)
-        for index in range(files):
-            line = f"{rows.getrandbits(8 * size // 2):x}"
-            if index % 3 == 0:
-                module = f"lib/python{MINOR}/site-packages/{name.replace('-', '_')}/part_{index}.py"
-                lines = "".join(
-                    f"\n\ndef number_{at}(more):\n    return [more, {at}, {index}]\n" for at in range(size // 40)
-                )
-                content[module] = f"TEXT = '{line}'\n{lines}"
-            else:
-                content[f"share/{name}/{index % 20}/{index}.txt"] = (
-                    f"{'/PLACEHOLDER ' if index % 10 == 1 else ''}{line}\n"
-                )
-        made.append(Tiny(name=name, build="h0", depends=("python",), files=content))
-    return (*made, Tiny(name="wide", build="h0", depends=tuple(f"{one.name} ==1.0" for one in made)))
+    made = [wide_part(number, files=files, size=size, version=version) for number in range(packages)]
+    last = wide_part(packages - 1, files=files, size=size, version=also or version)
+    exact = made[:-1] if also else made
+    needs = (*(f"{one.name} =={version}" for one in exact), *((last.name,) if also else ()))
+    return (*made, *((last,) if also else ()), Tiny(name="wide", build="h0", depends=needs))
+
+
+def wide_part(number: int, *, files: int, size: int = 400, version: str = "1.0") -> Tiny:
+    """One of them."""
+    name, pure, content = f"wide-{number:03}", number % 3 == 1, dict[str, str | bytes]()
+    rows = random.Random(f"{number} {version}")
+    for index in range(files):
+        line = rows.randbytes(size // 2).hex()
+        if pure:
+            lines = "".join(f"\n\ndef number_{at}(more):\n    return [more, {at}]\n" for at in range(size // 200))
+            content[f"site-packages/wide_{number:03}/part_{index}.py"] = f"TEXT = '{line[:80]}'\n{lines}"
+        else:
+            prefix = "/PLACEHOLDER " if index % 10 == 1 else ""
+            content[f"share/{name}/{index % 20}/{index}.txt"] = f"{prefix}{line}\n"
+    return Tiny(
+        name=name, version=version, build="pyh_0" if pure else "h0", subdir="noarch" if pure else "linux-64",
+        depends=("python",), files=content,
+    )  # fmt: skip
 
 
 # Its script runs inside the image: the program that it calls is one of the environment's.
@@ -198,4 +204,16 @@ def write(folder: Path) -> Path:
     return write_channel(folder, (python(), *compiled(folder.parent / "c"), pure(), large(), *SMALL, *arm()))
 
 
-__all__ = ["MINOR", "Tiny", "compiled", "large", "pure", "python", "wide", "write", "write_channel", "write_package"]
+__all__ = [
+    "MINOR",
+    "Tiny",
+    "compiled",
+    "large",
+    "pure",
+    "python",
+    "wide",
+    "wide_part",
+    "write",
+    "write_channel",
+    "write_package",
+]

@@ -91,7 +91,7 @@ def victim(rooms: Callable[[str], Room], base_sif: Path) -> Victim:
 
 def expected() -> list[str]:
     """What CODE prints in a whole image: 3 packages of the compiled channel, the wide ones, and the one over them."""
-    texts = sum(index % 3 != 0 for index in range(FILES)) * PACKAGES
+    texts = sum(number % 3 != 1 for number in range(PACKAGES)) * FILES
     return [str(3 + PACKAGES + 1), "True", str(texts + 1), "/opt/env"]
 
 
