@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time as clock
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -117,12 +118,13 @@ class CondaEnvironment:
 
     def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> list[Piece]:
         """Link some packages as they will lie in the image, and compile what is Python among them."""
-        place = tree / self.prefix.lstrip("/")
+        place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
         place.parent.mkdir(parents=True)
         # Pure Python packages are placed by the environment's Python, which is linked with them and taken out again.
         pure = any(package.subdir == "noarch" for package in packages)
         beside = [self.python] if pure and self.python not in packages else []
         self.client.stage([*packages, *beside], place, prefix=stage.PREFIX, platform=self.platform)
+        linked = clock.monotonic()
         for package in beside:
             take_out(package, place)
         files = {package.name: _read(package, place)["files"] for package in packages}
@@ -130,7 +132,15 @@ class CondaEnvironment:
         for package in packages:
             _record(package, place)
         _tidy(place, whole=self.python in packages)
-        return below(self.prefix, self._compiled(packages, files, place))
+        noted = clock.monotonic()
+        pieces = below(self.prefix, self._compiled(packages, files, place))
+        seconds = (linked - started, noted - linked, clock.monotonic() - noted)
+        say(
+            "{} conda packages: linked in {:.1f} s, noted in {:.1f} s, compiled in {:.1f} s".format(
+                len(packages), *seconds
+            )
+        )
+        return pieces
 
     def _compiled(
         self, packages: Sequence[CondaPackage], files: Mapping[str, Sequence[str]], place: Path
