@@ -85,6 +85,7 @@ if [ -n "${RECIPE_LAYERING:-}" ]; then layering=("$RECIPE_LAYERING"); fi
 # and $date. The program that says it stays to settle the image: it ends with this script, if nothing is to settle.
 one_time() {
     local name
+    epoch="" date="" # a Python that ends at once leaves nothing to read from
     "$runtime" build --help >"$work/options" 2>/dev/null & # packing reads it
     local asked=$!
     for name in "${pythons[@]}"; do
