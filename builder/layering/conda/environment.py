@@ -1,4 +1,4 @@
-"""A conda environment as layers: the large packages apart, then all others with the environment's own files.
+"""A conda environment as layers: the large packages apart, then all others, then Python with the environment's files.
 
 py-rattler links the packages on this machine for the prefix in the image: nothing runs in a container. Every layer is
 linked by itself, from its own packages alone, so that what it holds is decided by what names it.
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import time as clock
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 LOST = "__clobbers__"
 COMPILED = 1  # of what is kept of a package; another number makes all of it anew
 LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
-MOST = 8  # of such layers: each is a file system that every start mounts
+MOST = 16  # of such layers: each asks py-rattler once
+# All others, where they are more than a second's work, lie in several layers: which one is decided by the name alone,
+# so that another version of one package, or one package more, packs an eighth of them.
+MANY, SHARES = 64_000_000, 8
 FLAT = "build with --backend apptainer"
 OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
 THREADED = re.compile(r"_cp\d+t$")
@@ -102,7 +106,7 @@ class CondaEnvironment:
             inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
             return self.builder.made(title, inputs, lambda tree: self._fill(groups[title], tree))
 
-        with ThreadPoolExecutor(max_workers=len(groups)) as pool:
+        with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
             layers = list(pool.map(made, groups))
         scripts: list[str] = []
         activate: list[str] = []
@@ -213,13 +217,18 @@ def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
 
 
 def groups_of(packages: Sequence[CondaPackage]) -> dict[str, tuple[CondaPackage, ...]]:
-    """Packages by the title of their layer; Python goes with the many small ones, which lie above the others."""
-    rest = [package for package in packages if package.name == "python"]
-    large = sorted((package for package in packages if package not in rest), key=lambda one: (-one.size, one.name))
-    apart = sorted((one for one in large[:MOST] if one.size >= LARGE), key=lambda one: one.name)
-    rest += [package for package in packages if package not in (*apart, *rest)]
-    rows = {f"conda {package.name}": (package,) for package in apart}
-    return {**rows, "conda": tuple(sorted(rest, key=lambda package: package.name))}
+    """Packages by the title of their layer, the lowest first; Python goes with small ones, above all others."""
+    ordered = sorted(packages, key=lambda package: package.name)
+    large = sorted((one for one in ordered if one.name != "python"), key=lambda one: -one.size)
+    apart = {one.name for one in large[:MOST] if one.size >= LARGE}
+    shares = SHARES if sum(one.size for one in ordered if one.name not in apart) >= MANY else 1
+    rows: dict[str, list[CondaPackage]] = {}
+    for package in ordered:
+        share = 0 if package.name == "python" else zlib.crc32(package.name.encode()) % shares
+        title = f"conda {package.name}" if package.name in apart else f"conda, share {share}" if share else "conda"
+        rows.setdefault(title, []).append(package)
+    order = sorted(rows, key=lambda title: (title == "conda", title.startswith("conda,"), title))
+    return {title: tuple(rows[title]) for title in order}
 
 
 def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:

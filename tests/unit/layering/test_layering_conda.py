@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from builder.layering.conda.client import CondaPackage, _error, read_packages, virtual_packages
-from builder.layering.conda.environment import DIST, LARGE, MOST, SCRIPT, _apart, _python, closure, groups_of, take_out
+from builder.layering.conda.environment import (
+    DIST,
+    LARGE,
+    MANY,
+    MOST,
+    SCRIPT,
+    SHARES,
+    _apart,
+    _python,
+    closure,
+    groups_of,
+    take_out,
+)
 from builder.layering.failure import LayeringError
 
 
@@ -19,18 +31,37 @@ def package(name: str, *depends: str, size: int = 0, build: str = "0", url: str 
     )
 
 
+def names(groups: dict[str, tuple[CondaPackage, ...]]) -> dict[str, list[str]]:
+    return {title: [one.name for one in rows] for title, rows in groups.items()}
+
+
 def test_large_packages_lie_apart_and_python_never_does() -> None:
-    packages = [package("python", size=LARGE + 1), package("mkl", size=LARGE), package("zlib", size=LARGE - 1)]
-    groups = groups_of(packages)
+    packages = [package("python", size=LARGE + 1), package("mkl", size=LARGE), package("zlib", size=1)]
+    groups = names(groups_of(packages))
+    assert groups == {"conda mkl": ["mkl"], "conda": ["python", "zlib"]}
     assert list(groups) == ["conda mkl", "conda"]  # the last lies over the others
-    assert [one.name for one in groups["conda"]] == ["python", "zlib"]
 
 
-def test_so_many_layers_and_no_more() -> None:
+def test_so_many_layers_of_one_package_and_no_more() -> None:
     packages = [package("python"), *(package(f"big-{number:02}", size=LARGE + number) for number in range(MOST + 3))]
-    groups = groups_of(packages)
-    assert len(groups) == MOST + 1
-    assert [one.name for one in groups["conda"]] == ["big-00", "big-01", "big-02", "python"]
+    groups = names(groups_of(packages))
+    assert (
+        sum(rows[0].startswith("big") and len(rows) == 1 and "share" not in title for title, rows in groups.items())
+        == MOST
+    )
+    assert not {"conda big-00", "conda big-01", "conda big-02"} & groups.keys()
+
+
+def test_many_packages_lie_in_shares_that_stay_when_one_is_added() -> None:
+    packages = [package("python"), *(package(f"p-{number:03}", size=MANY // 60) for number in range(64))]
+    groups = names(groups_of(packages))
+    assert (len(groups), list(groups)[-1]) == (SHARES, "conda")
+    assert "python" in groups["conda"]
+    assert sorted(name for rows in groups.values() for name in rows) == sorted(one.name for one in packages)
+    assert max(len(rows) for rows in groups.values()) < 64 / 3
+    more = names(groups_of([*packages, package("new", size=1)]))
+    assert sum(more[title] != groups[title] for title in groups) == 1
+    assert len(groups_of(packages[:40])) == 1
 
 
 def test_what_python_needs() -> None:
