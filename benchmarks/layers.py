@@ -121,6 +121,16 @@ class Ground:
         (script,) = (folder / "plan").glob("1-build-*.sh")
         return seconds(["bash", script.name], cwd=script.parent, env=env)
 
+    def warm(self) -> None:
+        """Have the downloads and the base image in memory: some machines take out what nobody read for a minute."""
+        links = [Path(word) for word in os.environ.get("PIP_FIND_LINKS", "").split()]
+        wheels = [wheel for folder in links for wheel in folder.glob("torch-*.whl")]
+        for path in (self.base, *wheels, *(self.folder / "uv").rglob("*")):
+            if path.is_file():
+                with path.open("rb", buffering=0) as file:
+                    while file.read(1 << 20):
+                        pass
+
     def forget_layers(self, *, compiled: bool) -> None:
         """Forget all that was made of downloads; what was compiled of wheels stays unless it is named."""
         store = self.folder / "cache" / "layers-1"
@@ -196,6 +206,7 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
 
     def timed(name: str, way: Callable[[], float]) -> None:
         os.sync()  # nobody waits for the disk because of who was before
+        ground.warm()
         note(name, way())
 
     for numpy in NUMPY[1 : runs + 1]:
