@@ -12,7 +12,7 @@ INCLUDE=ca-certificates,python3,python3-pip,python3-venv
 BASE=$STATE/base
 LOG=$STATE/logs/base-image.log
 # As recipe packs a base image that it takes from a registry: layers can become a part of it.
-PACKING="-comp zstd -Xcompression-level 3 -b 256K"
+PACKING="-comp zstd -Xcompression-level 3 -b 128K"
 
 logged() { # runs a command as the user with its output in the log; the end of it is shown if the command fails
     as_user "$@" >>"$LOG" 2>&1 && return 0
