@@ -160,9 +160,7 @@ class CondaEnvironment:
             for package in packages
         ]
         # Of a file that several packages have, each has its own under another name.
-        lost = {
-            re.sub(rf"^{LOST}/[^/]+/", "", path) for rows in files.values() for path in rows if path.startswith(LOST)
-        }
+        lost = {_meant(path) for rows in files.values() for path in rows if path.startswith(LOST)}
         sure = [replace(one, paths=tuple(path for path in one.paths if path not in lost)) for one in owned]
         out, nobodys = self.builder.work, paths.difference(*(one.paths for one in sure))
 
@@ -256,9 +254,14 @@ def _read(package: CondaPackage, place: Path) -> dict[str, Any]:
     return found
 
 
+def _meant(path: str) -> str:
+    """Where a file would lie if no other package had it too."""
+    return re.sub(rf"^{LOST}/[^/]+/", "", path)
+
+
 def _apart(files: Mapping[str, Sequence[str]]) -> None:
     """Refuse packages of which one has a file where another has a folder: which of them wins is left to chance."""
-    owners = {re.sub(rf"^{LOST}/[^/]+/", "", path): name for name, paths in files.items() for path in paths}
+    owners = {_meant(path): name for name, paths in files.items() for path in paths}
     for path, name in sorted(owners.items()):
         for folder in Path(path).parents:
             other = owners.get(str(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,12 +41,13 @@ def compile_kept(
     shared = {path for path, count in often.items() if count > 1}
     unsure = {bytecode.compiled_path(path, tag) for path in shared}
     pieces, missing = list[Piece](), dict[Owned, list[str]]()
+    place = tempfile.mkdtemp(prefix="kept-", dir=work)  # layers with the same package may be made side by side
     for package in packages:
         paths = [path for path in package.paths if path not in shared]
         if not paths:
             continue
         entry = store.look("compiled", package.key)
-        own = work / f"{package.key}.pycs"  # nobody takes it away while it is read
+        own = Path(place, f"{package.key}.pycs")  # nobody takes it away while it is read
         if entry is not None and store.intact(entry) and _linked(entry.path, own):
             pieces += [piece for piece in bytecode.kept(own) if piece.path not in unsure]
         else:

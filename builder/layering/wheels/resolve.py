@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -118,10 +119,9 @@ class Resolver:
         work: Path,
         environment: Mapping[str, str],
         provided: Mapping[str, str] = MappingProxyType({}),
-        last_time: bool = False,
     ) -> None:
         self.uv, self.work = uv, work
-        self.minor, self.platform, self.last_time = minor, platform, last_time
+        self.last_time = False
         self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
         self.environment = environment
         self.stubs = work / "stubs"
@@ -134,15 +134,9 @@ class Resolver:
     def of_last_time(self, work: Path) -> Resolver:
         """One that asks nobody and says nothing: what it finds may be out of date."""
         work.mkdir()
-        return Resolver(
-            uv=self.uv,
-            minor=self.minor,
-            platform=self.platform,
-            work=work,
-            environment=self.environment,
-            provided=self.provided,
-            last_time=True,
-        )
+        other = copy(self)
+        other.work, other.last_time = work, True
+        return other
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
         """uv's environment; with `own_index` the file's index is the only one."""
