@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from builder.cli.show import finding_lines
+from builder.compile.launch import shape_of, shape_script
 from builder.compile.plan import compile_plan
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import Finding, UnsupportedError
@@ -16,7 +17,7 @@ from builder.model.plan import Plan
 from builder.model.plan_json import to_json
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
-from builder.model.target import Context
+from builder.model.target import Context, Target
 from builder.resolve.target import resolve
 
 ROOT = Path(__file__).parents[1]
@@ -96,6 +97,20 @@ def text_of(found: Plan | tuple[Finding, ...]) -> str:
 def target_plan(recipe: Recipe, *, site: str, backend: str, **context: str) -> Plan:
     """The plan of any recipe for a site."""
     return compile_plan(resolve(recipe, load_site(site), context=Context(backend=backend, tool=TOOL, **context)))
+
+
+def bare_target(site: str, stem: str = "finetune") -> Target:
+    """A target of the matrix that names no workloads."""
+    recipe, _ = recipes()[stem]
+    bare = replace(recipe, container=replace(recipe.container, smoke=replace(recipe.container.smoke, workloads=None)))
+    return resolve(bare, load_site(site), context=Context(tool=TOOL))
+
+
+def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
+    """The job script of a shape."""
+    target = bare_target(site)
+    purpose, job = shape_of(target, nodes=nodes, devices=devices)
+    return shape_script(target, job, purpose=purpose)
 
 
 def shown(findings: tuple[Finding, ...]) -> str:

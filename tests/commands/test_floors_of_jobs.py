@@ -3,28 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 
 import pytest
-from matrix import TOOL, recipes
-
-from builder.compile.launch import shape_of, shape_script
-from builder.model.catalog import load_site
-from builder.model.target import Context, Target
-from builder.resolve.target import resolve
-
-
-def target_of(site: str, stem: str = "finetune") -> Target:
-    """A target of the matrix that names no workloads."""
-    recipe, _ = recipes()[stem]
-    bare = replace(recipe, container=replace(recipe.container, smoke=replace(recipe.container.smoke, workloads=None)))
-    return resolve(bare, load_site(site), context=Context(tool=TOOL))
-
-
-def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
-    target = target_of(site)
-    purpose, job = shape_of(target, nodes=nodes, devices=devices)
-    return shape_script(target, job, purpose=purpose)
+from matrix import script_of
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from results import MNIST
 
 import builder.smoke
 
@@ -66,19 +67,6 @@ def test_a_name_of_the_folder_hides_no_module_of_the_image(tmp_path: Path) -> No
     assert "FAIL import run: ModuleNotFoundError" in done.stdout
     assert "FAIL import record: ModuleNotFoundError" in done.stdout
     assert "ok   import json: 2." in done.stdout
-
-
-MNIST = {
-    "schema": 1,
-    "workload": "mnist",
-    "error": None,
-    "expected": {"device": "auto", "vendor": "nvidia", "torch": "2.6.0", "seconds": 600.0},
-    "torch": {"version": "2.6.0+cu124", "cuda": "12.4", "hip": None, "xpu": None},
-    "device": {"type": "cuda", "index": 0, "count": 1, "name": "NVIDIA H100", "identity": "0:1:0 GPU-a"},
-    "data": {"source": "mnist", "train": 8000, "test": 2000},
-    "training": {"epochs": 2, "epochs_run": 2, "steps": 126, "first_loss": 2.2, "last_loss": 0.3, "non_finite": 0},
-    "seconds": {"total": 21.5},
-}
 
 
 @pytest.mark.parametrize(("accuracy", "status"), [(0.97, 0), (0.5, 1)])

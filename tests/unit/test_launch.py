@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from matrix import TOOL, recipes
+from matrix import TOOL, bare_target, script_of
 
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
@@ -15,8 +15,7 @@ from builder.compile.launch.rank import rank_script
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Purpose
-from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.model.target import Context
 
 SLURM = [path.stem for path in sorted(BUNDLED.glob("*.yaml")) if path.stem != "local"]
 # GCD -> the cores next to it: LUMI user guide, distribution and binding.
@@ -25,19 +24,6 @@ LUMI_CORES = {
     4: range(1, 8), 5: range(9, 16), 6: range(33, 40), 7: range(41, 48),
 }  # fmt: skip
 LUMI_NUMA = {0: 3, 1: 3, 2: 1, 3: 1, 4: 0, 5: 0, 6: 2, 7: 2}  # GCD -> NUMA domain of 16 cores, from the same page
-
-
-def target_of(site: str, stem: str = "finetune") -> Target:
-    """A target of the matrix that names no workloads."""
-    recipe, _ = recipes()[stem]
-    bare = replace(recipe, container=replace(recipe.container, smoke=replace(recipe.container.smoke, workloads=None)))
-    return resolve(bare, load_site(site), context=Context(tool=TOOL))
-
-
-def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
-    target = target_of(site)
-    purpose, job = shape_of(target, nodes=nodes, devices=devices)
-    return shape_script(target, job, purpose=purpose)
 
 
 def facts(job: Job) -> tuple[int, int | None, int, int, str]:
@@ -64,7 +50,7 @@ def facts(job: Job) -> tuple[int, int | None, int, int, str]:
 def test_a_shape_takes_its_share(
     site: str, nodes: int | None, devices: int | None, purpose: Purpose, expected: tuple[int, int, int, int, str]
 ) -> None:
-    target = target_of(site)
+    target = bare_target(site)
     found, job = shape_of(target, nodes=nodes, devices=devices)
     assert (found, facts(job), job.nodes) == (purpose, expected, nodes or 1)
     ranks = devices or expected[3] or expected[0]
@@ -86,14 +72,14 @@ def test_a_shape_that_a_site_does_not_have_is_refused(
     site: str, nodes: int | None, devices: int | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        shape_of(target_of(site, stem="mnist-local" if site == "local" else "finetune"), nodes=nodes, devices=devices)
+        shape_of(bare_target(site, stem="mnist-local" if site == "local" else "finetune"), nodes=nodes, devices=devices)
     (finding,) = caught.value.findings
     assert (finding.code, finding.message) == ("launch-shape", message)
     assert finding.fix
 
 
 def test_a_site_without_the_job_says_which_it_has() -> None:
-    target = target_of("lumi-g")
+    target = bare_target("lumi-g")
     jobs = {name: job for name, job in target.site.scheduler.jobs.items() if name != "nodes"}
     poor = replace(target, site=replace(target.site, scheduler=replace(target.site.scheduler, jobs=jobs)))
     with pytest.raises(ConfigError) as caught:
@@ -126,9 +112,9 @@ def test_lines_of_the_launchers() -> None:
     assert 'mpiexec -n "${world}" -ppn "${tasks}" --hosts "${hosts}"' in script_of("dawn", nodes=2, devices=None)
     mn5 = script_of("mn5", nodes=2, devices=None)
     assert 'srun --ntasks-per-node=1 --wait=60 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" bash run/rank.sh' in mn5
-    rank = rank_script(target_of("mn5"))
+    rank = rank_script(bare_target("mn5"))
     assert '--node_rank "$SLURM_PROCID"' in rank
-    assert "SLURM_PROCID" not in mn5 + job_script(target_of("mn5"))  # late: the job's own is 0 for all nodes
+    assert "SLURM_PROCID" not in mn5 + job_script(bare_target("mn5"))  # late: the job's own is 0 for all nodes
 
 
 @pytest.mark.parametrize(
@@ -149,7 +135,7 @@ def test_two_jobs_of_a_node_do_not_meet(site: str, nodes: int | None, devices: i
 
 @pytest.mark.parametrize("name", SLURM)
 def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
-    target = target_of(name)
+    target = bare_target(name)
     early, late = job_script(target), rank_script(target)
     assert "MASTER_ADDR=" in early
     assert "MASTER_ADDR=" not in late
@@ -162,7 +148,7 @@ def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
 @pytest.mark.parametrize("name", SLURM)
 def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     """A module may set what the site's own environment must win over; `set -u` stands after Lmod's code."""
-    text = job_script(target_of(name))
+    text = job_script(bare_target(name))
     modules = [match.start() for match in re.finditer("use_module", text)]
     assert all(place < text.index("set -u") < text.index("MASTER_ADDR=") for place in modules)
 
@@ -186,12 +172,12 @@ def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     ],
 )
 def test_torchrun_is_seen_where_it_is_the_command(command: str, found: str) -> None:
-    findings = refuse_command(target_of("frontier"), command.split())
+    findings = refuse_command(bare_target("frontier"), command.split())
     assert [finding.level for finding in findings] == (["error"] if found else [])
     if found:
         assert findings[0].code == "launch-torchrun"
         assert findings[0].message.startswith(f"'{found}' must not be used on 'frontier': it binds all ranks")
-    findings = refuse_command(target_of("lumi-g"), command.split())
+    findings = refuse_command(bare_target("lumi-g"), command.split())
     assert [(finding.code, finding.level) for finding in findings] == ([("launch-nested", "warning")] if found else [])
 
 
@@ -199,10 +185,10 @@ def test_torchrun_is_seen_where_it_is_the_command(command: str, found: str) -> N
 
 
 def test_the_suite_of_a_shape() -> None:
-    target = target_of("lumi-g")
+    target = bare_target("lumi-g")
     assert suite_of(target, "gpu") == ("probe", "mnist", "startup")
     assert suite_of(target, "node") == suite_of(target, "nodes") == ("probe", "ddp", "pi", "allreduce", "startup")
-    named = target_of("lumi-g", stem="mnist")
+    named = bare_target("lumi-g", stem="mnist")
     smoke = replace(named.recipe.container.smoke, workloads=("ddp",))
     named = replace(named, recipe=replace(named.recipe, container=replace(named.recipe.container, smoke=smoke)))
     assert (suite_of(named, "gpu"), suite_of(named, "nodes")) == (("probe",), ("probe", "ddp"))
@@ -241,7 +227,7 @@ def test_a_site_says_what_the_probe_expects() -> None:
 
 def test_a_suite_fits_into_the_time_of_its_job() -> None:
     for site in SLURM:
-        target = target_of(site)
+        target = bare_target(site)
         for purpose in ("gpu", "node", "nodes"):
             job = target.site.scheduler.jobs[purpose]
             script = shape_script(target, job, purpose=purpose)  # type: ignore[arg-type]
