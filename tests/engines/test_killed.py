@@ -5,28 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recipe_program import LIMIT, Room, inside
+from recipe_program import Room, inside
 from stand_ins.images import docker, stand_in_debian
+from victim import RUN, Victim, ended, reached
 
 from builder.layering.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 
 LARGE = 20_000_000  # bytes that no other layer of the test has
-STOPPER = Path(__file__).parent / "stand_ins" / "stopper"
 RECIPE = """
     name: x
     dependencies: [{pip: [six==VERSION]}]
     container: {files: {notes.txt: /opt/notes.txt}, smoke: {imports: [six]}}
 """
-RUN = "subprocess.Popen "
 LAYERS = {
     "resolve": RUN + r"uv\b.* pip compile",
     "stage": RUN + r"uv\b.* pip install",
@@ -53,19 +50,10 @@ FLAT = {
 
 
 @dataclass(kw_only=True)
-class Victim:
-    """A room with an image; every build in it is of another one."""
+class Built(Victim):
+    """By one of the backends."""
 
-    room: Room
-    base: Path | str
     backend: str
-    before: str = ""
-    after: str = ""
-    caches: int = 0
-
-    @property
-    def image(self) -> Path:
-        return self.room.folder / "x.sif"
 
     def words(self, version: str) -> list[str | Path]:
         self.room.write("notes.txt", "notes\n")
@@ -73,38 +61,21 @@ class Victim:
         return ["build", "local", recipe, "--base", self.base, "--backend", self.backend, "-o", self.image, "--force"]
 
     def build(self, version: str) -> str:
-        self.room.recipe(*self.words(version), RECIPE_CACHE_DIR=self.cache()).expect(0)
+        self.room.recipe(*self.words(version), RECIPE_CACHE_DIR=str(self.cache)).expect(0)
         return sha256_of(self.image)
-
-    def cache(self) -> str:
-        return str(self.room.folder / f"cache-{self.caches}")
 
     def stopped(self, at: str, number: signal.Signals, *, when: str = "/") -> int:
         """Start a build, wait until it stands at a place, and send a signal to its process group; the exit code."""
         # Nothing is in the cache; pytest may make a victim anew between two cases, in the same room.
-        while self.backend == "layers" and Path(self.cache()).exists():
+        while self.backend == "layers" and self.cache.exists():
             self.caches += 1
-        stands = self.room.folder / "stands"
-        stands.unlink(missing_ok=True)
-        settings = {"STOP_AT": at, "STOP_WHEN": when, "STOP_FILE": str(stands), "PYTHONPATH": str(STOPPER)}
-        process = self.room.start(*self.words("1.17.0"), RECIPE_CACHE_DIR=self.cache(), **settings)
-        end = time.monotonic() + LIMIT
-        while not stands.exists():
-            assert time.monotonic() < end, "it did not come there"
-            assert process.poll() is None, process.stdout and process.stdout.read()
-            time.sleep(0.02)
+        settings = self.to_stand(at, when=when)
+        process = self.room.start(*self.words("1.17.0"), RECIPE_CACHE_DIR=str(self.cache), **settings)
+        reached(process, self.stands.exists)
         os.killpg(process.pid, number)
         if number == signal.SIGTERM and at == LAYERS["publish"]:
-            stands.unlink()  # a moment that nothing interrupts
+            self.stands.unlink()  # a moment that nothing interrupts
         return ended(process)
-
-
-def ended(process: subprocess.Popen[str]) -> int:
-    """Wait for its end: what it started may still hold its output."""
-    code = process.wait(timeout=60)
-    if process.stdout is not None:
-        process.stdout.close()
-    return code
 
 
 def pushed(request: pytest.FixtureRequest) -> str:
@@ -119,10 +90,10 @@ def pushed(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def victim(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Victim:
+def victim(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Built:
     pulled = request.param == "pulled"
     base, backend = (pushed(request), "layers") if pulled else (base_sif, request.param)
-    made = Victim(room=rooms(f"killed-{request.param}"), base=base, backend=backend)
+    made = Built(room=rooms(f"killed-{request.param}"), base=base, backend=backend)
     made.after = made.build("1.17.0")
     made.before = made.build("1.16.0")
     shutil.copy(made.image, made.room.folder / "before")
@@ -137,7 +108,7 @@ CASES += [("pulled", phase, signal.SIGKILL) for phase in PULLED]
 
 
 @pytest.mark.parametrize(("victim", "phase", "number"), CASES, indirect=["victim"], scope="module")
-def test_a_build_killed_in_any_phase(victim: Victim, phase: str, number: signal.Signals) -> None:
+def test_a_build_killed_in_any_phase(victim: Built, phase: str, number: signal.Signals) -> None:
     places = {**PULLED, **LAYERS} if victim.backend == "layers" else FLAT
     shutil.copy(victim.room.folder / "before", victim.image)
     half = str(victim.room.folder / "x.plan" / "*.part") if phase == "assemble" else "/"
@@ -161,11 +132,7 @@ def test_a_build_killed_while_mksquashfs_writes(rooms: Callable[[str], Room], ba
     cache = room.folder / "cache"
     words = ("build", "local", recipe, "--base", base_sif, "-o", room.folder / "x.sif", "--no-smoke")
     process = room.start(*words, RECIPE_CACHE_DIR=str(cache))
-    end = time.monotonic() + LIMIT
-    while not any(part.stat().st_size > LARGE for part in cache.glob("layers-1/work/*/*.sqfs")):
-        assert time.monotonic() < end, "it did not come there"
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.005)
+    reached(process, lambda: any(part.stat().st_size > LARGE for part in cache.glob("layers-1/work/*/*.sqfs")))
     os.killpg(process.pid, signal.SIGKILL)
     assert ended(process) == -9
     assert not (room.folder / "x.sif").exists()

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from compiled_channel import MINOR, compiled, pure, python, wide, write_channel
 from recipe_program import LIMIT, Room, inside, processes
-from test_killed import RUN, STOPPER, ended
+from victim import RUN, Victim, ended, reached
 
 from builder.layering.digest import sha256_of
 
@@ -38,23 +37,10 @@ print(open('/opt/env/share/wide-{PACKAGES - 1:03}/1/1.txt').read().split()[0])
 
 
 @dataclass(kw_only=True)
-class Victim:
-    """A room with an image; what is killed would make another one, with more packages."""
+class Linked(Victim):
+    """Of a channel; what is killed would make another image, with more packages."""
 
-    room: Room
-    base: Path
     channel: Path
-    before: str = ""
-    after: str = ""
-    caches: int = 0
-
-    @property
-    def image(self) -> Path:
-        return self.room.folder / "x.sif"
-
-    @property
-    def cache(self) -> Path:
-        return self.room.folder / f"cache-{self.caches}"
 
     def words(self, more: str) -> tuple[str | Path, ...]:
         text = RECIPE.format(channel=self.channel.as_uri(), minor=MINOR, more=more)
@@ -77,10 +63,10 @@ class Victim:
 
 
 @pytest.fixture(scope="module")
-def victim(rooms: Callable[[str], Room], base_sif: Path) -> Victim:
+def victim(rooms: Callable[[str], Room], base_sif: Path) -> Linked:
     room = rooms("killed-conda")
     packages = (python(), *compiled(room.folder / "c"), pure(), *wide(packages=PACKAGES, files=FILES))
-    made = Victim(room=room, base=base_sif, channel=write_channel(room.folder / "channel", packages))
+    made = Linked(room=room, base=base_sif, channel=write_channel(room.folder / "channel", packages))
     made.after = made.build("wide, greetpy")
     assert made.build("wide, greetpy") == made.after
     assert inside(made.image, "python", "-c", CODE).split() == expected()
@@ -95,32 +81,30 @@ def expected() -> list[str]:
     return [str(3 + PACKAGES + 1), "True", str(texts + 1), "/opt/env"]
 
 
-def in_the_midst(victim: Victim, process: subprocess.Popen[str], pattern: str, *, most: int) -> bool:
+def workers(word: str) -> list[int]:
+    """The processes of py-rattler that have a word in their command lines."""
+    return [int(line.split()[0]) for line in processes(word) if "conda/worker.py" in line]
+
+
+def in_the_midst(victim: Linked, process: subprocess.Popen[str], pattern: str, *, most: int) -> bool:
     """Have py-rattler stand still while there is a part of something; False where it was too fast."""
-    end = time.monotonic() + LIMIT
-    while True:
-        assert time.monotonic() < end, "it did not come there"
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        if any(victim.cache.glob(pattern)):
-            for line in processes(str(victim.cache)):
-                if "conda/worker.py" in line:
-                    os.kill(int(line.split()[0]), signal.SIGSTOP)
-            return 0 < len(list(victim.cache.glob(pattern))) < most
-        time.sleep(0.002)
+    reached(process, lambda: any(victim.cache.glob(pattern)), pause=0.002)
+    for number in workers(str(victim.cache)):
+        os.kill(number, signal.SIGSTOP)
+    return 0 < len(list(victim.cache.glob(pattern))) < most
 
 
-def die(victim: Victim, process: subprocess.Popen[str], *, whole: bool) -> None:
+def die(victim: Linked, process: subprocess.Popen[str], *, whole: bool) -> None:
     """Kill `recipe` and its group; all that it started too where the whole machine goes down."""
     os.killpg(process.pid, signal.SIGKILL)
     for line in processes(str(victim.room.folder)) if whole else ():
         os.kill(int(line.split()[0]), signal.SIGKILL)
-    for line in processes(str(victim.room.folder)):
-        if "conda/worker.py" in line:
-            os.kill(int(line.split()[0]), signal.SIGCONT)  # it goes on linking under the next build
+    for number in workers(str(victim.room.folder)):
+        os.kill(number, signal.SIGCONT)  # it goes on linking under the next build
     assert ended(process) == -9
 
 
-def check(victim: Victim) -> None:
+def check(victim: Linked) -> None:
     """The image that was there stays, the next build is right and leaves nothing of the other."""
     assert sha256_of(victim.image) == victim.before
     assert victim.build("wide, greetpy") == victim.after
@@ -139,7 +123,7 @@ def check(victim: Victim) -> None:
     ids=["unpack", "link"],
 )
 def test_killed_in_the_midst_of_py_rattler(
-    victim: Victim, unpacked: bool, pattern: str, most: int, whole: bool
+    victim: Linked, unpacked: bool, pattern: str, most: int, whole: bool
 ) -> None:
     for _ in range(5):
         process = victim.begin(unpacked=unpacked)
@@ -152,15 +136,12 @@ def test_killed_in_the_midst_of_py_rattler(
     check(victim)
 
 
-def test_py_rattler_alone_is_killed(victim: Victim) -> None:
+def test_py_rattler_alone_is_killed(victim: Linked) -> None:
     """As the kernel does where memory is short."""
     process = victim.begin(unpacked=True)
-    until = time.monotonic() + LIMIT
-    while not (workers := [line for line in processes(str(victim.cache)) if "conda/worker.py" in line]):
-        assert time.monotonic() < until, "it did not come there"
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.01)
-    os.kill(int(workers[0].split()[0]), signal.SIGKILL)
+    found: list[int] = []
+    reached(process, lambda: bool(found.extend(workers(str(victim.cache))) or found))
+    os.kill(found[0], signal.SIGKILL)
     said, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 5, said
     assert "py-rattler was killed by signal 9" in said
@@ -169,15 +150,8 @@ def test_py_rattler_alone_is_killed(victim: Victim) -> None:
 
 
 @pytest.mark.parametrize("phase", PLACES)
-def test_killed_before_or_after_py_rattler(victim: Victim, phase: str) -> None:
-    stands = victim.room.folder / "stands"
-    stands.unlink(missing_ok=True)
-    settings = {"STOP_AT": PLACES[phase], "STOP_FILE": str(stands), "PYTHONPATH": str(STOPPER)}
-    process = victim.begin(unpacked=True, **settings)
-    end = time.monotonic() + LIMIT
-    while not stands.exists():
-        assert time.monotonic() < end, "it did not come there"
-        assert process.poll() is None, process.stdout and process.stdout.read()
-        time.sleep(0.02)
+def test_killed_before_or_after_py_rattler(victim: Linked, phase: str) -> None:
+    process = victim.begin(unpacked=True, **victim.to_stand(PLACES[phase]))
+    reached(process, victim.stands.exists)
     die(victim, process, whole=False)
     check(victim)
