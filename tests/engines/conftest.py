@@ -19,7 +19,15 @@ from smoke_program import Smoke
 TORCH = "torch==2.13.0"
 # With `-n`: files that submit jobs stand in one line for the two nodes of Slurm, any other file is one worker's, which
 # makes what its tests share once.
-SLURM = ("test_jobs", "test_many", "test_full_disk", "test_launch_suite", "test_launch_lines", "test_arrays")
+SLURM = (
+    "test_jobs",
+    "test_jobs_again",
+    "test_many",
+    "test_full_disk",
+    "test_launch_suite",
+    "test_launch_lines",
+    "test_arrays",
+)
 LONG = (
     "test_same_bytes",
     "test_killed",
