@@ -14,7 +14,7 @@ KITS_FILE = "kits.json"  # beside several plan folders
 SUBMITTED_FILE = "submitted.json"
 
 # What put_in_place of engine.sh says of an image before it has its name.
-WHOLE = "recipe: {image}.part is whole and goes to the disk"
+WHOLE = "recipe: {image}.part is whole"  # and what is done next
 
 # A build that ended with one of these made, or would have made, an image that is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")

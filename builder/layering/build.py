@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from .bases.facts import FIX, BaseFacts, learn, listed
 from .bases.fetch import base_image
 from .content import METADATA, inspected, metadata, own_files, tree_digest
 from .failure import AlteredError, LayeringError, say
-from .image.assemble import Layer, assemble
+from .image.assemble import assemble, complete
+from .image.draft import Draft, Layer
 from .image.sif import SifError, read_sif
 from .inside import Containers, whiteouts
 from .proof import prove
@@ -49,12 +51,15 @@ class Builder:
     work: Path
     time: int
     stack: ExitStack
+    beside: ThreadPoolExecutor
     base: Path = Path()
     facts: BaseFacts = field(default_factory=lambda: BaseFacts(sha256="", machine=""))
     layers: list[Layer] = field(default_factory=list)
     packages: list[str] = field(default_factory=list)
     client: CondaClient | None = None
     conda: CondaEnvironment | None = None
+    draft: Draft | None = None
+    jobs: list[Future[object]] = field(default_factory=list)
 
     def build(self, target: Path) -> None:
         """Make the image; raises LayeringError and OSError."""
@@ -70,6 +75,8 @@ class Builder:
             message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
             raise LayeringError(message, fix="use a base image for the site's processors")
         self.packer = self.packer.like(root_of(self.base))
+        self.draft = self.stack.enter_context(Draft(self.base, target))
+        self.draft.prepare(())
         if self.spec.text("system.txt"):
             self.inside("system", parts=("system",), files=("system.txt",))
         if self.client:
@@ -81,17 +88,14 @@ class Builder:
             parts = ("python", "run") if self.spec.place == "base" else ("run",)
             self.inside("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
         # The files are asked while the image is put together: it gets its name when both have ended.
-        with ThreadPoolExecutor(1) as beside:
-            proved = beside.submit(self.prove, tuple(self.layers))
-            self.add(
-                "recipe",
-                [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]],
-                self.own(metadata),
-            )
-            named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
-            says = inspected(named, spec=self.spec, facts=self.facts)
-            assemble(self.base, self.layers, target, time=self.time, metadata=says)
-            proved.result()
+        self.later(partial(self.prove, tuple(self.layers)))
+        inputs = [self.facts.labels, self.facts.runscript, *[self.spec.text(name) for name in METADATA]]
+        self.add("recipe", inputs, self.own(metadata))
+        named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
+        says = inspected(named, spec=self.spec, facts=self.facts)
+        complete(self.draft, self.layers, time=self.time, metadata=says)
+        for job in self.jobs:
+            job.result()
 
     def prove(self, layers: Sequence[Layer]) -> None:
         """Ask the files for their torch, before the image gets its name."""
@@ -108,13 +112,24 @@ class Builder:
             minor=self.facts.minor,
         )
 
+    def later(self, job: Callable[[], object]) -> None:
+        """Do something beside all that follows; what goes wrong in it is raised at the end of the build."""
+        self.jobs.append(self.beside.submit(job))
+
     # --- layers ------------------------------------------------------------------------------------------------------
 
     def add(
         self, title: str, inputs: Sequence[object], fill: Callable[[Path], None], *, keep_modes: bool = False
     ) -> None:
         """A layer that `fill` writes into a folder that stands for the root of the image."""
-        self.layers.append(self.made(title, inputs, fill, keep_modes=keep_modes))
+        self.take([self.made(title, inputs, fill, keep_modes=keep_modes)])
+
+    def take(self, layers: Iterable[Layer]) -> None:
+        """Add layers as they come: each is copied into the image while the next ones are made."""
+        for layer in layers:
+            self.layers.append(layer)
+            if self.draft:
+                self.draft.prepare(self.layers)
 
     def own(self, write: Callable[..., None]) -> Callable[[Path], None]:
         """A function of content.py as one that fills a folder."""
@@ -164,7 +179,7 @@ class Builder:
             self.packer.pack([upper], path, keep_modes=True, more=whiteouts(upper, image))
 
         layer = self.layer(title, key, make)
-        self.layers.append(layer)
+        self.take([layer])
         self.facts = self.facts.over(*listed(layer.entry.path, offset=0))
 
     # --- packages ----------------------------------------------------------------------------------------------------
@@ -175,7 +190,7 @@ class Builder:
 
         self.conda = CondaEnvironment(self, client)
         self.packages += [f"{one.name}={one.version}={one.build}" for one in self.conda.packages]
-        self.layers += self.conda.layers()
+        self.conda.install()
         self.facts = replace(self.facts, minor=self.conda.minor, python=f"{stage.PREFIX}/bin/python{self.conda.minor}")
         if self.conda.scripts:
             say(f"run their own scripts: {', '.join(self.conda.scripts)}")
@@ -202,6 +217,7 @@ def build(
                 work=stack.enter_context(store.work()),
                 time=time,
                 stack=stack,
+                beside=stack.enter_context(ThreadPoolExecutor()),
             )
             try:
                 builder.build(target)
@@ -210,6 +226,7 @@ def build(
             except AlteredError as error:
                 altered = error.path
             else:
+                say(f"{target.name} is whole, its work folder is removed")  # recipe reads it meanwhile
                 _report(builder, target)
                 break
         say(f"the cached file '{altered}' is not what it was: it is made again")

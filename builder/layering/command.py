@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .store import cache_folder
 
     spec = read_spec(chosen.spec)
+    gc.disable()  # ten thousands of entries of tables live to the end: looking through them takes a third of a join
     os.umask(0o022)
     build(
         spec,

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from recipe_program import run
 
-from builder.layering.image.assemble import Layer, assemble
+from builder.layering.image.assemble import assemble
+from builder.layering.image.draft import Layer
 from builder.layering.image.placed import layers_of
 from builder.layering.image.sif import LAYERS, part_of, read_sif
 from builder.layering.squash.join import join

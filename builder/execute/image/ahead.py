@@ -28,8 +28,8 @@ class Ahead:
         modules.start()
 
     def hear(self, text: str) -> None:
-        """A line of a step."""
-        if text == WHOLE.format(image=self._plan.image):
+        """A line of a step; the first that says so begins it."""
+        if self._begun is None and text.startswith(WHOLE.format(image=self._plan.image)):
             self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
 
     def inside(self, *, put: bool) -> Inside:

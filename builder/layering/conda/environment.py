@@ -31,7 +31,7 @@ from .client import CondaClient, CondaPackage, read_packages, virtual_packages
 
 if TYPE_CHECKING:
     from ..build import Builder
-    from ..image.assemble import Layer
+    from ..image.draft import Layer
 
 # Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
 # always the same; empty folders here and the order of the records are decided by a race (0.28).
@@ -98,19 +98,20 @@ class CondaEnvironment:
         self.provided: dict[str, str] = {}
         self._lock, self._ready = Lock(), ""
 
-    def layers(self) -> list[Layer]:
-        """Make the layers side by side, the large ones below the others."""
+    def install(self) -> None:
+        """Make the layers side by side, the large ones below the others, and add them to the build."""
         groups = groups_of(self.packages)
 
         def made(title: str) -> Layer:
             inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
             return self.builder.made(title, inputs, lambda tree: self._fill(groups[title], tree))
 
+        before = len(self.builder.layers)
         with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
-            layers = list(pool.map(made, groups))
+            self.builder.take(pool.map(made, groups))
         scripts: list[str] = []
         activate: list[str] = []
-        for layer in layers:
+        for layer in self.builder.layers[before:]:
             found = learn(layer.entry, prefix=self.prefix, store=self.builder.store)
             self.provided.update(found.provided)
             scripts += found.scripts
@@ -118,7 +119,6 @@ class CondaEnvironment:
         if activate:
             say(f"not run when the image is entered: {', '.join(sorted(activate))}; what is needed goes to variables")
         self.scripts = tuple(sorted(scripts))
-        return layers
 
     def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> list[Piece]:
         """Link some packages as they will lie in the image, and compile what is Python among them."""
@@ -174,6 +174,7 @@ class CondaEnvironment:
             tag=self.compiler.tag,
             store=self.builder.store,
             work=self.builder.work,
+            later=self.builder.later,
         )
 
     # --- Python ------------------------------------------------------------------------------------------------------

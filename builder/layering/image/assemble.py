@@ -6,7 +6,6 @@ they are, and one each where they are not (docs/packing.md, "Layers").
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -16,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ..digest import BLOCK
-from ..failure import AlteredError, say
+from ..failure import say
 from ..squash.join import Joined, alike, join
 from ..squash.squashfs import SUPERBLOCK, Squashfs, SquashfsError
-from ..store import Entry
+from .draft import Draft, Layer, append, begins_of, page
 from .sif import (
     ALIGNMENT,
     DATA_JSON,
@@ -31,7 +29,6 @@ from .sif import (
     add_layer,
     add_object,
     copy_file,
-    copy_range,
     end_of,
     read_sif,
     write_header,
@@ -39,14 +36,6 @@ from .sif import (
 
 SIGNATURE = 0x4005
 SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that are moved
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """A layer of an image; `fresh` where this build made it and has just seen all of it."""
-
-    entry: Entry
-    fresh: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,49 +49,50 @@ class Whole:
     @property
     def size(self) -> int:
         """Bytes, with the last page whole."""
-        return _page(self.end + len(self.joined.tables))
+        return page(self.end + len(self.joined.tables))
 
 
 def assemble(base: Path, layers: Sequence[Layer], target: Path, *, time: int, metadata: bytes = b"") -> None:
-    """Write an image; `metadata` takes the place of what `inspect` reads.
+    """Write an image at once; raises what `complete` raises."""
+    with Draft(base, target) as draft:
+        complete(draft, layers, time=time, metadata=metadata)
+
+
+def complete(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: bytes = b"") -> None:
+    """Make an image of a draft; `metadata` takes the place of what `inspect` reads.
 
     Raises AlteredError for a cached layer that is not what it was, SifError and OSError.
     Signatures of the base hold for the base alone and stay behind: what they signed is still there, byte for byte.
     """
-    sif = read_sif(base)
+    sif = read_sif(draft.base)
     dropped = {INSPECT, LAYERS} if metadata else {LAYERS}
     sif.objects = [item for item in sif.objects if item.kind != SIGNATURE and item.label not in dropped]
-    with base.open("rb") as source, target.open("w+b") as file:
-        if not _inside(source, file, sif, layers, time=time):
+    with draft.base.open("rb") as source:
+        inside = _inside(source, draft, sif, layers, time=time)
+        file = draft.at_rest()
+        if not inside:
             copy_file(source, file)
             file.truncate(end_of(sif))
             _over(file, sif, layers, time=time)
         if metadata:
             _add_json(file, sif, INSPECT, metadata)
-        file.truncate(_page(end_of(sif)))
+        file.truncate(page(end_of(sif)))
         write_header(file, sif, time=time)
         file.flush()
-    target.chmod(0o755 & ~_umask())
+    draft.target.chmod(0o755 & ~_umask())
 
 
-def _inside(source: BinaryIO, file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
+def _inside(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
     """The layers as a part of the base's file system; false where they cannot be, and then nothing is changed."""
-    system = sif.system
+    system, file = sif.system, draft.file
     behind = [item for item in sif.objects if item.offset > system.offset]
     if not layers or sif.overlays or sum(item.size for item in behind) > SMALL:
         return False
-
-    def copy(begins: Sequence[int]) -> None:
-        copy_file(source, file)
-        file.truncate(system.offset + system.size)
-        for layer, begin in zip(layers, begins, strict=True):
-            _append(layer, file, offset=system.offset + begin)
-
     try:
         first = Squashfs(source, offset=system.offset)
         if first.head.size > system.size:
             raise SquashfsError("it is cut short")
-        whole = _whole(first, layers, begin=_page(first.head.size), time=time, beside=copy)
+        whole = _whole(first, layers, begin=page(first.head.size), time=time, beside=lambda _: draft.follow(layers))
     except SquashfsError as error:
         say(f"the layers lie over the base image's file system, and not in it: {error}")
         return False
@@ -112,7 +102,7 @@ def _inside(source: BinaryIO, file: BinaryIO, sif: Sif, layers: Sequence[Layer],
     system.size, system.padded = whole.size, system.padded + whole.size - system.size
     end = system.offset + system.size
     for item, content in contents:
-        item.offset = _page(end) if item.partition else end
+        item.offset = page(end) if item.partition else end
         item.padded = item.offset - end + item.size
         end = _write_at(file, item.offset, content)
     _add_json(file, sif, LAYERS, _told(system, layers, whole, superblock=superblock))
@@ -124,7 +114,7 @@ def _over(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> No
 
     def copy(begins: Sequence[int]) -> None:
         for layer, begin in zip(layers, begins, strict=True):
-            _append(layer, file, offset=_page(end_of(sif)) + begin)
+            append(layer, file, offset=page(end_of(sif)) + begin)
 
     try:
         if len(layers) > 1:
@@ -136,7 +126,7 @@ def _over(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> No
     except SquashfsError as error:
         say(f"the layers lie over each other: {error}")
     for layer in layers:
-        _append(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
+        append(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
 
 
 def _whole(
@@ -151,10 +141,7 @@ def _whole(
 
     While the bytes are copied the tables are made. Raises SquashfsError.
     """
-    begins: list[int] = []
-    for layer in layers:
-        begins.append(begin)
-        begin = _page(begin + layer.entry.size)
+    *begins, begin = begins_of(layers, begin=begin)
     with ExitStack() as stack:
         files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
         more = [(Squashfs(file), place) for file, place in zip(files, begins, strict=True)]
@@ -200,28 +187,6 @@ def _add_json(file: BinaryIO, sif: Sif, name: str, content: bytes) -> None:
 def _read(source: BinaryIO, item: Object) -> bytes:
     source.seek(item.offset)
     return source.read(item.size)
-
-
-def _append(layer: Layer, file: BinaryIO, *, offset: int) -> None:
-    file.flush()
-    file.truncate(offset)
-    file.seek(offset)
-    digest, left = hashlib.sha256(), layer.entry.size
-    with layer.entry.path.open("rb") as source:
-        if layer.fresh:
-            if copy_range(source, file, start=0, size=left, to=offset) < left:
-                raise AlteredError(str(layer.entry.path))
-            return
-        while block := source.read(BLOCK):
-            digest.update(block)
-            file.write(block)
-            left -= len(block)
-    if left or digest.hexdigest() != layer.entry.sha256:
-        raise AlteredError(str(layer.entry.path))
-
-
-def _page(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _umask() -> int:

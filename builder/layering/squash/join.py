@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .squashfs import (
     BLOCK,
@@ -188,7 +188,7 @@ class _Join:
         source, entry = stack[-1]
         if entry.kind == FOLDER and source is not self.first:
             parts = [(one, one.squashfs.folder(row.block, row.offset)) for one, row in stack]
-            return replace(self.folder(parts, parent=parent), name=name)
+            return self.folder(parts, parent=parent)._replace(name=name)
         return entry if source is self.first else self._copied(source, entry)
 
     def _listing(self, rows: Sequence[Entry]) -> tuple[tuple[int, int], int, list[bytes]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LINE = re.compile(
     r"^(?P<kind>[-dlcbps])(?P<mode>[rwxsStT-]{9}) (?P<owner>\d+/\d+) +(?:(?P<size>\d+)|(?P<device>\d+, *\d+)) "
@@ -13,9 +13,8 @@ ARROW = " -> "
 SPECIAL = {2: 0o4000, 5: 0o2000, 8: 0o1000}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One file, folder, link or device of a squashfs; `path` begins with a slash."""
+class Row(NamedTuple):
+    """One file, folder, link or device of a squashfs; `path` begins with a slash. Made by the ten thousands."""
 
     kind: str  # as `ls` writes it: - d l c b p s
     mode: str  # rwxr-xr-x

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..failure import LayeringError
 from ..programs import ask, clean_environment, find_program, needed_program, version_of
-from .pieces import Piece, join, unfold
+from .pieces import Piece, in_order, join, unfold
 from .squashfs import GZIP, ZSTD, Superblock
 
 FIX = "install squashfs-tools 4.4 or newer, or build with --backend apptainer"
@@ -110,7 +110,7 @@ class Packer:
             return []
         missing = sorted(folder for folder in folders if not os.path.isdir(f"{tree}/{folder}"))
         lines = [f"/{_escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
-        rows, offset = sorted(own.values(), key=lambda piece: (str(piece.source), piece.offset)), 0
+        rows, offset = in_order(own.values()), 0
         for piece in rows:
             lines.append(f"/{_escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
             offset += piece.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -27,13 +27,17 @@ def below(folder: str, pieces: Sequence[Piece]) -> list[Piece]:
     return [replace(piece, path=f"{folder.strip('/')}/{piece.path}") for piece in pieces]
 
 
+def in_order(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same as they lie in their files: those that follow each other are copied in one go."""
+    return sorted(pieces, key=lambda piece: (str(piece.source), piece.offset))
+
+
 def join(pieces: Sequence[Piece], target: BinaryIO) -> None:
     """Write the contents of pieces one after the other; raises OSError and LayeringError."""
     target.flush()
     to, at = target.tell(), 0
     while at < len(pieces):
         first, size = pieces[at], 0
-        # Pieces that follow each other are copied in one go.
         while at < len(pieces) and (pieces[at].source, pieces[at].offset) == (first.source, first.offset + size):
             size += pieces[at].size
             at += 1

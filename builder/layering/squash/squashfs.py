@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 MAGIC = 0x73717368
 SUPERBLOCK = struct.Struct("<5I6H8Q")
@@ -135,9 +135,8 @@ class Table:
         return b"".join(parts), begins
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A name in a folder: its type, where its inode is, and the inode's number."""
+class Entry(NamedTuple):
+    """A name in a folder: its type, where its inode is, and the inode's number; made by the ten thousands."""
 
     name: bytes
     kind: int

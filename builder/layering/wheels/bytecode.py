@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..failure import LayeringError
 from ..programs import ask, clean_environment, find_program
-from ..squash.pieces import Piece, join
+from ..squash.pieces import Piece, in_order, join
 
 WORKER = Path(__file__).with_name("compile_worker.py")
 # Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.
@@ -142,10 +142,11 @@ def compiled_path(path: str, tag: str) -> str:
 
 def save(pieces: Sequence[Piece], target: Path) -> None:
     """Keep pieces in one file: a line that says where they lie, and their content."""
-    rows = [[piece.path, piece.size] for piece in pieces]
+    rows = in_order(pieces)
     with target.open("wb") as file:
-        file.write(json.dumps(rows, separators=(",", ":")).encode() + b"\n")
-        join(pieces, file)
+        names = [[piece.path, piece.size] for piece in rows]
+        file.write(json.dumps(names, separators=(",", ":")).encode() + b"\n")
+        join(rows, file)
 
 
 def kept(path: Path) -> list[Piece]:

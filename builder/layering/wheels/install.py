@@ -23,11 +23,11 @@ from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, s
 
 if TYPE_CHECKING:
     from ..build import Builder
-    from ..image.assemble import Layer
+    from ..image.draft import Layer
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
 LIGHT = "packages"  # the layer of all that has none of its own
-NICE = 5  # of those who compile light packages beside heavy ones: what is large is to be ready first
+NICE = 10  # of those who compile light packages beside heavy ones: what is large is to be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
     *REQUIREMENTS,
@@ -98,6 +98,7 @@ class Wheels:
     def __enter__(self) -> Wheels:
         self._pool = ThreadPoolExecutor(max_workers=64)
         self._compiler = self._pool.submit(self._find_compiler)
+        self._pool.submit(lambda: self.builder.packer.form)  # tried before somebody waits for it
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,7 +122,7 @@ class Wheels:
         self._decide(parts)
         if self._jobs.keys() - set(parts):
             say("other packages than the last time: what was begun with is left")
-        self.builder.layers += [job.result() for job in self._start(parts)]
+        self.builder.take(job.result() for job in self._start(parts))
         return sources
 
     def _guess(self, resolver: Resolver) -> None:
@@ -238,6 +239,7 @@ class Wheels:
             tag=self.compiler.tag,
             store=self.builder.store,
             work=self.builder.work,
+            later=self.builder.later,
         )
 
 

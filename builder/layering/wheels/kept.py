@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..squash.pieces import Piece
@@ -32,10 +33,12 @@ def compile_kept(
     tag: str,
     store: Store,
     work: Path,
+    later: Callable[[Callable[[], object]], None],
 ) -> list[Piece]:
     """Compile package by package, but all that is missing in one go; what was compiled before is taken again.
 
-    Files of several packages are compiled each time, as `more` are: whose they are is not sure.
+    Files of several packages are compiled each time, as `more` are: whose they are is not sure. `later` is given what
+    nobody waits for.
     """
     often = Counter(path for package in packages for path in package.paths)
     shared = {path for path, count in often.items() if count > 1}
@@ -55,7 +58,7 @@ def compile_kept(
     made = {piece.path: piece for piece in compiled(sorted({*more, *shared}.union(*missing.values())))}
     for package, paths in missing.items():
         names = [bytecode.compiled_path(path, tag) for path in paths]
-        _keep(store, package, [made[name] for name in names if name in made])
+        later(partial(_keep, store, package, [made[name] for name in names if name in made]))
     return [*pieces, *made.values()]
 
 

@@ -47,4 +47,4 @@ def test_what_the_script_says_is_what_is_heard() -> None:
     from builder.compile.render import verbatim
 
     said = next(line for line in verbatim("engine.sh").splitlines() if "is whole" in line)
-    assert WHOLE.format(image="x.sif") == said.split('"')[1].replace("$1", "x.sif.part")
+    assert said.split('"')[1].replace("$1", "x.sif.part").startswith(WHOLE.format(image="x.sif"))

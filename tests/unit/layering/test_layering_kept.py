@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from builder.layering.squash.pieces import Piece
@@ -32,8 +32,13 @@ class Room:
             pieces.append(Piece(path=compiled_path(path, TAG), source=made, offset=0, size=len(path)))
         return pieces
 
+    def later(self, job: Callable[[], object]) -> None:
+        job()
+
     def make(self, *packages: Owned) -> dict[str, Piece]:
-        pieces = compile_kept(packages, compiled=self.compiled, tag=TAG, store=self.store, work=self.work)
+        pieces = compile_kept(
+            packages, compiled=self.compiled, tag=TAG, store=self.store, work=self.work, later=self.later
+        )
         assert len({piece.path for piece in pieces}) == len(pieces)
         return {piece.path: piece for piece in pieces}
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.layering.failure import AlteredError
-from builder.layering.image.assemble import Layer, assemble
+from builder.layering.image.assemble import assemble
+from builder.layering.image.draft import Layer
 from builder.layering.image.placed import layers_of
 from builder.layering.image.sif import (
     DESCRIPTOR,

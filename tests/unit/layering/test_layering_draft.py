@@ -1,0 +1,121 @@
+"""The beginning of an image is copied while later layers are made: each part once, and nothing stays of the rest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from builder.layering.failure import AlteredError
+from builder.layering.image.draft import Draft, Layer, begins_of, page
+from builder.layering.image.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
+from builder.layering.squash.squashfs import GZIP, NONE, ZSTD, Superblock
+from builder.layering.store import Entry
+
+START = 36864  # of the root file system
+
+
+def squashfs(content: bytes, *, compression: int = ZSTD) -> bytes:
+    """Something that begins as a squashfs does."""
+    size = 96 + len(content)
+    head = Superblock(
+        inodes=1, time=0, block_size=1 << 17, fragments=0, compression=compression, log=17, flags=0, owners=1, root=0,
+        size=size, owner_table=size, attribute_table=NONE, inode_table=96, folder_table=96, fragment_table=96,
+    )  # fmt: skip
+    return head.packed() + content
+
+
+def base_of(path: Path, root: bytes) -> Path:
+    item = Object(
+        kind=0x4004, number=1, group=0xF0000001, link=0, offset=START, size=len(root), padded=len(root),
+        extra=PARTITION.pack(SQUASHFS, SYSTEM, b"02\0"),
+    )  # fmt: skip
+    sif = Sif(
+        launch=b"#!/usr/bin/env run-singularity\n", arch=b"02\0", total=48, descriptors=4096,
+        reserved=48 * DESCRIPTOR.size, data=START, data_size=0, free=48, modified=0, objects=[item],
+    )  # fmt: skip
+    with path.open("wb") as file:
+        file.seek(START)
+        file.write(root)
+        write_header(file, sif, time=7)
+    return path
+
+
+def layer_of(path: Path, content: bytes, *, fresh: bool = True, compression: int = ZSTD) -> Layer:
+    whole = squashfs(content, compression=compression)
+    path.write_bytes(whole)
+    digest = hashlib.sha256(whole).hexdigest()
+    return Layer(
+        entry=Entry(kind="layers", key=path.name, path=path, sha256=digest, size=len(whole), title="t"), fresh=fresh
+    )
+
+
+def parts(target: Path, layers: list[Layer], *, root: bytes) -> list[bytes]:
+    """What lies where base and layers are to lie, and what lies behind."""
+    data = target.read_bytes()
+    begins = [START + begin for begin in begins_of(layers, begin=page(len(root)))]
+    found = [data[START : START + len(root)]]
+    found += [data[begin : begin + layer.entry.size] for begin, layer in zip(begins, layers, strict=False)]
+    return [*found, data[begins[-1] :]]
+
+
+def read(layers: list[Layer]) -> list[bytes]:
+    return [layer.entry.path.read_bytes() for layer in layers]
+
+
+def test_what_was_copied_ahead_is_not_copied_again(tmp_path: Path) -> None:
+    root = squashfs(b"root" * 3000)
+    base = base_of(tmp_path / "base.sif", root)
+    one, two = layer_of(tmp_path / "1", b"one" * 5000), layer_of(tmp_path / "2", b"two" * 999)
+    wanted = [root, *read([one, two]), b""]
+    with Draft(base, tmp_path / "x.sif") as draft:
+        draft.prepare([])
+        draft.prepare([one])
+        draft.at_rest()
+        one.entry.path.unlink()  # who read it again would see that
+        draft.follow([one, two])
+        draft.file.flush()
+        assert parts(tmp_path / "x.sif", [one, two], root=root) == wanted
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_layers_that_are_not_wanted_in_the_end_leave_nothing(fresh: bool, tmp_path: Path) -> None:
+    root = squashfs(b"root")
+    base = base_of(tmp_path / "base.sif", root)
+    one, two = layer_of(tmp_path / "1", b"1" * 9000, fresh=fresh), layer_of(tmp_path / "2", b"2" * 70000, fresh=fresh)
+    three = layer_of(tmp_path / "3", b"3", fresh=fresh)
+    for layers in ([one, three], [three], []):
+        with Draft(base, tmp_path / "x.sif") as draft:
+            draft.prepare([one, two])
+            draft.follow(layers)
+            draft.file.flush()
+            assert parts(tmp_path / "x.sif", layers, root=root) == [root, *read(layers), b""]
+
+
+def test_what_goes_wrong_ahead_is_told_when_it_is_needed(tmp_path: Path) -> None:
+    base = base_of(tmp_path / "base.sif", squashfs(b"root"))
+    good, altered = layer_of(tmp_path / "1", b"1" * 9000), layer_of(tmp_path / "2", b"2" * 9000, fresh=False)
+    altered.entry.path.write_bytes(squashfs(b"3" * 9000))
+    missing = layer_of(tmp_path / "3", b"3")
+    missing.entry.path.unlink()
+    with Draft(base, tmp_path / "x.sif") as draft:
+        for layers in ([good, altered], [good, missing]):
+            draft.prepare(layers)
+        draft.at_rest()
+        with pytest.raises(AlteredError):
+            draft.follow([good, altered])
+        with pytest.raises(FileNotFoundError):
+            draft.follow([good, missing])
+        draft.follow([good])
+
+
+def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -> None:
+    root = squashfs(b"root")
+    base = base_of(tmp_path / "base.sif", root)
+    other = layer_of(tmp_path / "1", b"1" * 9000, compression=GZIP)
+    with Draft(base, tmp_path / "x.sif") as draft:
+        draft.prepare([])
+        draft.prepare([other])
+        draft.at_rest().flush()
+        assert parts(tmp_path / "x.sif", [], root=root) == [root, b""]
