@@ -46,7 +46,7 @@ def check() -> int:
 
 @command.command("prune")
 @click.option("--gib", type=click.FloatRange(min=0), help="How much may stay; default: RECIPE_CACHE_GIB, else 40.")
-@click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded too.")
+@click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded, and compiled of it, too.")
 def shrink(gib: float | None, fetched: bool) -> None:
     """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
     store = open_cache(os.environ)

@@ -14,6 +14,7 @@ from builder.layering.store import STORE, Entry, Store, cache_folder, limit_byte
 from builder.model.finding import Finding, Place, ToolError
 
 DOWNLOADS = ("uv", "conda")  # folders beside the cache of layers
+COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder
 
 
@@ -75,7 +76,10 @@ def downloads(environment: Mapping[str, str]) -> dict[str, int]:
 
 
 def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
-    """Remove all that was downloaded; returns the bytes. Raises ToolError while a build uses it."""
+    """Remove all that was downloaded, and what was compiled of it; returns the bytes of both.
+
+    Raises ToolError while a build uses it.
+    """
     folder, size = cache_folder(environment), sum(downloads(environment).values())
     with store.downloads(alone=True) as ours:
         if not ours:
@@ -84,6 +88,7 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
         if (folder / "conda").is_dir():
             with store.work() as work:
                 (folder / "conda").replace(work / "conda")
+        size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
     if (folder / "uv").is_dir():
         # uv knows by locks of its own whether one of its kind is at work, in a container too.
         argv = [uv_program(environment), "cache", "clean", "--cache-dir", str(folder / "uv"), "--quiet"]

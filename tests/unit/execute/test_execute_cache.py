@@ -1,0 +1,32 @@
+"""What builds keep: what was compiled of a download goes with it, layers stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.execute.cache import contents, prune_downloads
+from builder.layering.store import Store
+from builder.model.finding import ToolError
+
+
+def keep(store: Store, kind: str, *, size: int) -> None:
+    def make(path: Path) -> None:
+        path.write_bytes(bytes(size))
+
+    store.get(kind, kind, title=kind, make=make)
+
+
+def test_what_was_compiled_of_downloads_is_removed_with_them(tmp_path: Path) -> None:
+    environment = {"RECIPE_CACHE_DIR": str(tmp_path)}
+    store = Store(tmp_path)
+    keep(store, "compiled", size=300)
+    keep(store, "layers", size=70)
+    (tmp_path / "conda").mkdir()
+    (tmp_path / "conda" / "package").write_bytes(bytes(5))
+    with store.downloads(), pytest.raises(ToolError, match="a build is using"):
+        prune_downloads(store, environment)
+    assert {one.kind for one in contents(store)} == {"compiled", "layers"}
+    assert prune_downloads(store, environment) == 305
+    assert {one.kind for one in contents(store)} == {"layers"}
