@@ -132,7 +132,7 @@ class Ground:
                         pass
 
     def forget_layers(self, *, compiled: bool) -> None:
-        """Forget all that was made of downloads; what was compiled of wheels stays unless it is named."""
+        """Forget all that was made of downloads, but what was compiled of wheels: it belongs to them unless named."""
         store = self.folder / "cache" / "layers-1"
         for folder in (store,) if compiled else (store / "layers", store / "facts", store / "known"):
             shutil.rmtree(folder, ignore_errors=True)
@@ -213,7 +213,7 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
         ground.forget_layers(compiled=True)
         timed("layers, from nothing", lambda: ground.recipe(NUMPY[0]))
         ground.forget_layers(compiled=False)
-        timed("layers, of wheels used before", lambda: ground.recipe(NUMPY[0]))
+        timed("layers, from nothing, wheels used before", lambda: ground.recipe(NUMPY[0]))
         for name, way in ways.items():
             timed(name, lambda way=way, numpy=numpy: way(numpy))  # type: ignore[misc]
         timed("layers, one changed pin", lambda numpy=numpy: ground.recipe(numpy, "--force"))  # type: ignore[misc]
@@ -239,7 +239,7 @@ def _show(title: str, found: Mapping[str, Sequence[float]]) -> None:
     print(f"\n{title}", flush=True)
     for name, value in medians.items():
         against = [f"{other / value:6.1f} x" for key, other in medians.items() if not key.startswith("layers")]
-        print(f"  {name:34} {value:8.2f} s  {'  '.join(against) if name.startswith('layers') else ''}")
+        print(f"  {name:40} {value:8.2f} s  {'  '.join(against) if name.startswith('layers') else ''}")
 
 
 def _starts(ground: Ground, images: Mapping[str, Path], *, runs: int) -> None:
