@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.asking import capture
 from builder.execute.locking.uv import uv_program
-from builder.execute.process import capture
 from builder.layering.store import STORE, Entry, Store, cache_folder, limit_bytes
 from builder.model.finding import Finding, Place, ToolError
 

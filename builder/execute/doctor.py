@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from builder.execute.asking import which
 from builder.execute.preflight import HOW_TO_GET, ask_versions
-from builder.execute.process import which
 from builder.model.site import Site
 
 PROGRAMS = ("apptainer", "singularity", "cotainr", "conda-containerize", "docker", "sbatch", "srun", "mpiexec")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.execute.process import which
+from builder.execute.asking import which
 from builder.model.site import Site
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.execute.process import Question, which
+from builder.execute.asking import Question, which
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -25,7 +24,6 @@ TICK = 0.25  # seconds between two calls of on_tick, at most
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; Apptainer removes its temporary folders in that time
 DRAIN = 1.0  # seconds that output may still come after the child's end
 MARK = "RECIPE_STEP_MARK"  # in the environment of everything that a step starts
-CAPTURE_LIMIT = 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +35,6 @@ class Ended:
     signal: int | None = None
     timed_out: bool = False
     tail: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Captured:
-    """The answer to a short question; 127 where the program does not exist, 124 where it took too long."""
-
-    exit_code: int
-    text: str
 
 
 def run(
@@ -65,7 +55,7 @@ def run(
     """
     started = time.monotonic()
     with _open_log(log, on_line=on_line, mask=mask) as output:
-        child = _Child(argv, cwd=cwd, env=env, receive=output.receive)
+        child = Child(argv, cwd=cwd, env=env, receive=output.receive)
         try:
             try:
                 child.start()
@@ -83,46 +73,6 @@ def run(
             timed_out=timed_out,
             tail=output.tail,
         )
-
-
-class Question:
-    """A short question to a program, which works on its answer while we do something else."""
-
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path = Path("/")) -> None:
-        self._kept = bytearray()
-        self._child = _Child(argv, cwd=cwd, env=env, receive=self._receive)
-        try:
-            self._child.start()
-            self._asked = True
-        except OSError:
-            self._asked = False
-        self._dropped = False
-
-    def answer(self, *, timeout: float = 10.0) -> Captured:
-        """Wait for the answer; never raises and never takes longer than `timeout` seconds by much."""
-        if not self._asked:
-            self.drop()
-            return Captured(exit_code=127, text="")
-        try:
-            in_time = self._child.follow(timeout=timeout, on_tick=lambda: None)
-        finally:
-            self.drop()
-        text = self._kept.decode("utf-8", errors="replace")
-        return Captured(exit_code=self._child.exit_code if in_time else 124, text=text)
-
-    def drop(self) -> None:
-        """End it, answered or not."""
-        if not self._dropped:
-            self._child.stop(0.5)
-            self._dropped = True
-
-    def _receive(self, data: bytes) -> None:
-        self._kept.extend(data[: CAPTURE_LIMIT - len(self._kept)])
-
-
-def capture(argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 10.0, cwd: Path = Path("/")) -> Captured:
-    """Ask a program something short; never raises and never takes longer than `timeout` seconds by much."""
-    return Question(argv, env=env, cwd=cwd).answer(timeout=timeout)
 
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int | None = None) -> int:
@@ -147,40 +97,6 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: in
     return code if code >= 0 else 128 - code
 
 
-def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, timeout: float) -> bytes | None:
-    """What a program writes to its output, its errors left out; None where it fails, or says more than `limit` bytes.
-
-    `timeout` in seconds. Never raises.
-    """
-    kept = bytearray()
-
-    def receive(data: bytes) -> None:
-        kept.extend(data)
-        if len(kept) > limit:
-            raise OverflowError
-
-    ended = stream_output(argv, env=env, receive=receive, timeout=timeout)
-    return bytes(kept) if ended and len(kept) <= limit else None
-
-
-def stream_output(
-    argv: Sequence[str], *, env: Mapping[str, str], receive: Callable[[bytes], None], timeout: float
-) -> bool:
-    """Give what a program writes to its output to `receive` as it comes; False where the program fails.
-
-    `receive` ends it by OverflowError. Never raises.
-    """
-    child = _Child(argv, cwd=Path("/"), env=env, receive=receive, errors=subprocess.DEVNULL)
-    in_time = False
-    try:
-        with suppress(OSError, ValueError, OverflowError):
-            child.start()
-            in_time = child.follow(timeout=timeout, on_tick=lambda: None)
-    finally:
-        child.stop(0.5)
-    return in_time and not child.exit_code
-
-
 def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
     """End the processes that carry a mark in their environment, with all of their sessions: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -194,12 +110,6 @@ def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
             members = {pid for pid in members if is_alive(pid)}
         if not members:
             return
-
-
-def which(program: str, *, env: Mapping[str, str]) -> Path | None:
-    """Find a program on the PATH of an environment."""
-    found = shutil.which(program, path=env.get("PATH", os.defpath))
-    return Path(found) if found else None
 
 
 def _open_log(log: Path, *, on_line: Callable[[str], None], mask: Callable[[str], str]) -> StepLog:
@@ -219,7 +129,7 @@ def _reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-class _Child:
+class Child:
     """A child in its own session, and all that it starts."""
 
     def __init__(
@@ -229,9 +139,11 @@ class _Child:
         cwd: Path,
         env: Mapping[str, str],
         receive: Callable[[bytes], None],
-        errors: int = subprocess.STDOUT,
+        errors: bool = True,
     ) -> None:
-        self._argv, self._cwd, self._receive, self._errors = argv, cwd, receive, errors
+        """What it writes is given to `receive`; what it writes as errors too, or to nobody."""
+        self._argv, self._cwd, self._receive = argv, cwd, receive
+        self._errors = subprocess.STDOUT if errors else subprocess.DEVNULL
         self._mark = os.urandom(16).hex()
         self._env = {**env, MARK: self._mark}
         self._popen: subprocess.Popen[bytes] | None = None

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
+from builder.execute.asking import Question, capture
 from builder.execute.executor import execute, raise_for
 from builder.execute.options import Options
-from builder.execute.process import Question, capture, run
+from builder.execute.process import run
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from builder.execute.asking import read_output, stream_output, which
 from builder.execute.contents.trees import LISTING_LIMIT, SECONDS, batches_of, no_unsquashfs
-from builder.execute.process import read_output, stream_output, which
 from builder.layering.squash.listing import Row, row_of
 
 KINDS = {"-": "file", "d": "folder", "l": "link", "c": "device", "b": "device", "p": "pipe", "s": "socket"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from builder.execute.asking import capture, which
 from builder.execute.contents.sif import (
     INSPECT,
     SBOM,
@@ -22,7 +23,6 @@ from builder.execute.contents.sif import (
 from builder.execute.digest import sha256_of, sha256_of_part
 from builder.execute.image.papers import BILL, PROVENANCE
 from builder.execute.names import REPORT_FILE, plan_folder
-from builder.execute.process import capture, which
 from builder.model.finding import ConfigError, Finding, Place
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from builder.execute.asking import which
 from builder.execute.contents import packages as read
 from builder.execute.contents.rpm import rpm_packages
 from builder.execute.contents.sif import (
@@ -42,7 +43,6 @@ from builder.execute.contents.trees import (
     read_all,
 )
 from builder.execute.image.publish import size_of
-from builder.execute.process import which
 from builder.model.contents import Contents, ImageKind, Package, Part, Signature
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.safe import is_there, shown

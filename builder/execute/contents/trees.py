@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from builder.execute.asking import read_output, stream_output
 from builder.execute.contents.packages import RPM, WANTED
-from builder.execute.process import read_output, stream_output
 from builder.layering.squash.listing import row_of
 from builder.model.finding import Finding, ToolError
 

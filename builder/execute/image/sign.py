@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.asking import capture, which
 from builder.execute.contents.sif import SIGNATURE, SifError, read_sif
-from builder.execute.process import attach, capture, which
+from builder.execute.process import attach
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.asking import which
 from builder.execute.hold import hold
 from builder.execute.image.again import with_answer
 from builder.execute.image.papers import write_papers
@@ -20,7 +21,6 @@ from builder.execute.mask import Mask
 from builder.execute.names import PLAN_FILE
 from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
-from builder.execute.process import which
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.run import Run

@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from builder.execute.asking import Captured, capture, which
 from builder.execute.jobs.refusal import refusal
 from builder.execute.preflight import HOW_TO_GET
-from builder.execute.process import Captured, capture, which
 from builder.model.finding import Finding, StepError, ToolError
 
 ANSWER = 60.0  # seconds in which a controller under load still answers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from builder.execute.asking import which
 from builder.execute.preflight import find_programs
-from builder.execute.process import which
 from builder.model.finding import Finding, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.execute.asking import capture, which
 from builder.execute.digest import sha256_of
 from builder.execute.locking.provided import plain
 from builder.execute.locking.registry import registry_digest
 from builder.execute.locking.session import Session
-from builder.execute.process import capture, which
 from builder.model.lock import BaseLock
 from builder.model.site import BaseImage
 from builder.resolve.asked import FAMILY

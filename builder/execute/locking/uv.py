@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.execute.process import which
+from builder.execute.asking import which
 from builder.model.finding import Finding, ToolError
 
 # pip's variables stand in for uv's where those are not set, as in a build (engine.sh).

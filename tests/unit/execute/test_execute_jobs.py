@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from builder.compile.scripts import minutes_of
+from builder.execute.asking import Captured
 from builder.execute.image.product import Seen
 from builder.execute.jobs.follow import Follower, JobEnd, LogTail
 from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
@@ -21,7 +22,6 @@ from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.submit import Batch, arguments
 from builder.execute.jobs.wishes import Wishes, read_wishes
 from builder.execute.judgement import judge_suite, suite_shapes
-from builder.execute.process import Captured
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
 
