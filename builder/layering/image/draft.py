@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,11 +25,15 @@ class Layer:
     fresh: bool = False
 
 
+class _DroppedError(Exception):
+    """Nobody waits for what is being copied."""
+
+
 class Draft:
     """Base and layers as they lie in an image in which they are one file system.
 
     What is there twice is copied once: `follow` keeps the layers that are the same as the last time and in the same
-    places.
+    places. A build that fails does not wait for gigabytes: what is being copied is dropped.
     """
 
     def __init__(self, base: Path, target: Path) -> None:
@@ -39,11 +43,13 @@ class Draft:
         self._begin: int | None = None  # of the first layer, once the base lies there
         self._offset = 0  # of the base's file system
         self._done: list[Layer] = []
+        self._dropped = False
 
     def __enter__(self) -> Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._dropped = True
         self._pool.shutdown()
         self.file.close()
 
@@ -52,7 +58,7 @@ class Draft:
         self._pool.submit(self._prepare, tuple(layers))
 
     def _prepare(self, layers: Sequence[Layer]) -> None:
-        with suppress(AlteredError, SquashfsError, SifError, OSError):
+        with suppress(AlteredError, SquashfsError, SifError, OSError, _DroppedError):
             if self._alike(layers):
                 self._copy(layers)
 
@@ -70,6 +76,10 @@ class Draft:
         """Have the base and these layers lie there; raises AlteredError, SquashfsError, SifError and OSError."""
         self._pool.submit(self._copy, tuple(layers)).result()
 
+    def _check(self) -> None:
+        if self._dropped:
+            raise _DroppedError
+
     def at_rest(self) -> BinaryIO:
         """The file, when nothing is written to it any more."""
         self._pool.submit(lambda: None).result()
@@ -80,7 +90,7 @@ class Draft:
             system = read_sif(self.base).system
             with self.base.open("rb") as source:
                 head = read_superblock(source, offset=system.offset)
-                copy_file(source, self.file)
+                copy_file(source, self.file, check=self._check)
             self._offset, self._begin = system.offset, page(head.size)
             self.file.truncate(system.offset + system.size)
         same = 0
@@ -89,7 +99,7 @@ class Draft:
         del self._done[same:]
         begins = begins_of(layers, begin=self._begin)
         for layer, begin in list(zip(layers, begins, strict=False))[same:]:
-            append(layer, self.file, offset=self._offset + begin)
+            append(layer, self.file, offset=self._offset + begin, check=self._check)
             self._done.append(layer)
         self.file.truncate(self._offset + begins[-1])
 
@@ -106,18 +116,22 @@ def begins_of(layers: Sequence[Layer], *, begin: int) -> list[int]:
     return begins
 
 
-def append(layer: Layer, file: BinaryIO, *, offset: int) -> None:
-    """Write a layer to the end of a file, which begins at `offset`; raises AlteredError and OSError."""
+def append(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[], None] = lambda: None) -> None:
+    """Write a layer to the end of a file, which begins at `offset`; raises AlteredError and OSError.
+
+    `check` is called before each part, and ends it by raising something.
+    """
     file.flush()
     file.truncate(offset)
     file.seek(offset)
     digest, left = hashlib.sha256(), layer.entry.size
     with layer.entry.path.open("rb") as source:
         if layer.fresh:
-            if copy_range(source, file, start=0, size=left, to=offset) < left:
+            if copy_range(source, file, start=0, size=left, to=offset, check=check) < left:
                 raise AlteredError(str(layer.entry.path))
             return
         while block := source.read(BLOCK):
+            check()
             digest.update(block)
             file.write(block)
             left -= len(block)

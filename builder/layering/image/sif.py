@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +29,7 @@ ALIGNMENT = 4096
 OBJECTS = 48  # that an image has room for
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
 LAYERS = "recipe-layers.json"  # where in a partition the layers lie that it is made of
-COPIED = 1 << 30  # bytes of one call: sendfile(2) takes no more than 2 GiB
+COPIED = 1 << 28  # bytes of one call, a quarter of a second: sendfile(2) takes no more than 2 GiB
 ARCHITECTURES = {b"02\0": "x86_64", b"04\0": "aarch64"}
 
 
@@ -237,18 +238,24 @@ def write_header(file: BinaryIO, sif: Sif, *, time: int) -> None:
     file.write(bytes(DESCRIPTOR.size * free))
 
 
-def copy_file(source: BinaryIO, target: BinaryIO) -> int:
-    """Copy an open file into another by what the file system does fastest; returns the bytes copied."""
+def copy_file(source: BinaryIO, target: BinaryIO, *, check: Callable[[], None] = lambda: None) -> int:
+    """Copy an open file into another by what the file system does fastest; returns the bytes copied.
+
+    `check` is called before each part, and ends it by raising something.
+    """
     size = os.fstat(source.fileno()).st_size
-    if not _cloned(source, target) and copy_range(source, target, start=0, size=size, to=0) < size:
+    if not _cloned(source, target) and copy_range(source, target, start=0, size=size, to=0, check=check) < size:
         raise SifError("the base image became shorter while it was read")
     return size
 
 
-def copy_range(source: BinaryIO, target: BinaryIO, *, start: int, size: int, to: int) -> int:
+def copy_range(
+    source: BinaryIO, target: BinaryIO, *, start: int, size: int, to: int, check: Callable[[], None] = lambda: None
+) -> int:
     """Copy a part of a file to a place in another; returns the bytes copied, fewer where the file ends before."""
     done = 0
     while done < size:
+        check()
         try:
             step = os.copy_file_range(
                 source.fileno(), target.fileno(), min(size - done, COPIED), start + done, to + done
@@ -259,6 +266,7 @@ def copy_range(source: BinaryIO, target: BinaryIO, *, start: int, size: int, to:
             break
         done += step
     while done < size:
+        check()
         target.seek(to + done)
         step = os.sendfile(target.fileno(), source.fileno(), start + done, min(size - done, COPIED))
         if step == 0:

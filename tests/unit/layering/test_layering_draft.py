@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,30 @@ def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -
         draft.prepare([other])
         draft.at_rest().flush()
         assert parts(tmp_path / "x.sif", [], root=root) == [root, b""]
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_build_that_fails_does_not_wait_for_what_is_copied_ahead(
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.layering.image.sif.COPIED", 1 << 20)
+    base = base_of(tmp_path / "base.sif", squashfs(b"root"))
+    layer, begun = layer_of(tmp_path / "1", bytes(9 << 20), fresh=fresh), threading.Event()
+    checks = []
+
+    class Slow(Draft):
+        """One that is in the midst of a layer when the build fails."""
+
+        def _check(self) -> None:
+            checks.append(1)
+            if len(checks) > 5:
+                begun.set()
+                while not self._dropped:
+                    time.sleep(0.001)
+            super()._check()
+
+    with Slow(base, tmp_path / "x.sif") as draft:
+        draft.prepare([layer])
+        assert begun.wait(30)
+    assert len(checks) == 6
+    assert (tmp_path / "x.sif").stat().st_size < START + layer.entry.size
