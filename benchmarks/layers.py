@@ -213,7 +213,7 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
         ground.forget_layers(compiled=True)
         timed("layers, from nothing, nothing compiled", lambda: ground.recipe(NUMPY[0]))
         ground.forget_layers(compiled=False)
-        timed("layers, from nothing", lambda: ground.recipe(NUMPY[0]))
+        timed("layers, from nothing, compiled before", lambda: ground.recipe(NUMPY[0]))
         for name, way in ways.items():
             timed(name, lambda way=way, numpy=numpy: way(numpy))  # type: ignore[misc]
         timed("layers, one changed pin", lambda numpy=numpy: ground.recipe(numpy, "--force"))  # type: ignore[misc]
