@@ -1,7 +1,8 @@
 """Layers against flat builds: from nothing, one changed pin, nothing changed; and with a base ten times as large.
 
-Called by run.py. The same packages for all, downloads cached for all. The ways are run in turn, and what counts is
-the ratio within one run of this program: machines are noisy.
+Called by run.py. The same packages for all, downloads cached for all, but for numpy: it is new in every run, and
+fetched by the first that has a cache of its own. The ways are run in turn, and what counts is the ratio within one run
+of this program: machines are noisy.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Ground:
                         pass
 
     def forget_layers(self, *, compiled: bool) -> None:
-        """Forget all that was made of downloads, but what was compiled of wheels: it belongs to them unless named."""
+        """Forget all that was made of downloads; what was compiled of wheels only where that is asked for."""
         store = self.folder / "cache" / "layers-1"
         for folder in (store,) if compiled else (store / "layers", store / "facts", store / "known"):
             shutil.rmtree(folder, ignore_errors=True)

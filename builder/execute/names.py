@@ -13,7 +13,7 @@ JOBS = "jobs"  # jobs/JOBID.json
 KITS_FILE = "kits.json"  # beside several plan folders
 SUBMITTED_FILE = "submitted.json"
 
-# What put_in_place of engine.sh says of an image before it has its name.
+# What put_in_place of engine.sh, and before it whoever puts layers together, says of an image that has no name yet.
 WHOLE = "recipe: {image}.part is whole"  # and what is done next
 
 # A build that ended with one of these made, or would have made, an image that is not what was planned.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda.environment import CondaEnvironment
 
 FORMAT = 2  # of what is in a layer; another number makes all of them anew
+WHOLE = "{} is whole, its work folder is removed"  # recipe reads the image meanwhile
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 
 
@@ -58,7 +59,7 @@ class Builder:
     packages: list[str] = field(default_factory=list)
     client: CondaClient | None = None
     conda: CondaEnvironment | None = None
-    draft: Draft | None = None
+    draft: Draft = field(init=False)  # begun when the base image is there
     jobs: list[Future[object]] = field(default_factory=list)
 
     def build(self, target: Path) -> None:
@@ -128,8 +129,7 @@ class Builder:
         """Add layers as they come: each is copied into the image while the next ones are made."""
         for layer in layers:
             self.layers.append(layer)
-            if self.draft:
-                self.draft.prepare(self.layers)
+            self.draft.prepare(self.layers)
 
     def own(self, write: Callable[..., None]) -> Callable[[Path], None]:
         """A function of content.py as one that fills a folder."""
@@ -226,7 +226,7 @@ def build(
             except AlteredError as error:
                 altered = error.path
             else:
-                say(f"{target.name} is whole, its work folder is removed")  # recipe reads it meanwhile
+                say(WHOLE.format(target.name))
                 _report(builder, target)
                 break
         say(f"the cached file '{altered}' is not what it was: it is made again")

@@ -10,6 +10,7 @@ from typing import Any
 from builder.execute.digest import sha256_of
 from builder.execute.image.ahead import Ahead
 from builder.execute.names import WHOLE
+from builder.layering import build as layering
 from builder.model.plan import Plan
 
 PlanOf = Callable[..., Plan]
@@ -47,4 +48,6 @@ def test_what_the_script_says_is_what_is_heard() -> None:
     from builder.compile.render import verbatim
 
     said = next(line for line in verbatim("engine.sh").splitlines() if "is whole" in line)
-    assert said.split('"')[1].replace("$1", "x.sif.part").startswith(WHOLE.format(image="x.sif"))
+    heard = WHOLE.format(image="x.sif")
+    assert f"recipe: {layering.WHOLE.format('x.sif.part')}".startswith(heard)
+    assert said.split('"')[1].replace("$1", "x.sif.part").startswith(heard)

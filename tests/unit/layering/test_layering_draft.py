@@ -139,7 +139,8 @@ def test_a_build_that_fails_does_not_wait_for_what_is_copied_ahead(
             checks.append(1)
             if len(checks) > 5:
                 begun.set()
-                while not self._dropped:
+                end = time.monotonic() + 30
+                while not self._dropped and time.monotonic() < end:
                     time.sleep(0.001)
             super()._check()
 
