@@ -17,6 +17,7 @@ from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, planned
 from builder.cli.show import show_findings, use_color
 from builder.cli.words import read_words, words_argument
+from builder.execute.fetch import offline as without_servers
 from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
@@ -48,6 +49,7 @@ from builder.model.report import Report
     "--accept-licenses", is_flag=True, help="Accept the licences that an engine asks about (cotainr: Miniforge)."
 )
 @click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
+@click.option("--offline", is_flag=True, help="Use what `recipe fetch` or an earlier build got, and ask no server.")
 @click.option("--verify", is_flag=True, help="Build a second time and compare: exit code 8 where a byte differs.")
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
@@ -68,6 +70,7 @@ def command(
     tmpdir: Path | None,
     accept_licenses: bool,
     sign: bool,
+    offline: bool,
     verify: bool,
     jobs: int | None,
     here: bool,
@@ -88,6 +91,8 @@ def command(
     environment = dict(os.environ)
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
+    if offline:
+        environment |= without_servers()
     how = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke)
     asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
     wanted = Wanted(asked=asked, options=replace(how, sign=sign, verify=verify), here=here)

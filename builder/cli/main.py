@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("builder.cli.plan", "Write everything a build needs into a folder, and run nothing."),
     "check": ("builder.cli.check", "Say what becomes of an environment on one site, several or all."),
     "lock": ("builder.cli.lock", "Write down the exact files of an environment for sites."),
+    "fetch": ("builder.cli.fetch", "Download all that a build needs, for `build --offline`."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
     "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
     "run": ("builder.cli.run", "Run a command of yours in an image, as the site runs it."),

@@ -10,6 +10,7 @@ from builder.cli.batch import Asked, check_site
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
 from builder.execute.executor import choose_steps, execute, raise_for, verify
+from builder.execute.fetch import check_offline
 from builder.execute.folder import write_plan
 from builder.execute.image.current import current_report
 from builder.execute.image.sign import find_signer, is_signed
@@ -115,6 +116,7 @@ def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Call
 
 def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
+    check_offline(build.plan, wanted.options)
     if wanted.options.verify:
         from builder.execute.image.again import check_comparable
 

@@ -44,7 +44,7 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
         check_output(plan, output, force=options.force, kept=kept_image(plan, steps, folder))
         signer = find_signer(plan, environment=options.environment) if options.sign else None
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
-        with _prepared(work, signals=signals, signer=signer) as run:
+        with prepared(work, signals=signals, signer=signer) as run:
             return _carry_out(run, steps, again=options.verify)
 
 
@@ -59,7 +59,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
     signals, steps = Signals(), again_steps(plan)
     with signals.caught(), hold(folder):
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
-        with _prepared(work, signals=signals) as run:
+        with prepared(work, signals=signals) as run:
             progress.begin(title=f"{plan.target}: {output}", total=len(steps))
             try:
                 run.image = output
@@ -88,7 +88,7 @@ def lead(work: Work, *, signals: Signals, total: int) -> Lead:
 
     Raises StepError or SmokeError, with the report written, when one of them has failed, and Interrupted as `execute`.
     """
-    with _prepared(work, signals=signals) as run:
+    with prepared(work, signals=signals) as run:
         started = time.monotonic()
         work.progress.begin(title=f"{work.plan.target}: {work.output}", total=total)
         with _reported(run, started=started):
@@ -100,7 +100,7 @@ def lead(work: Work, *, signals: Signals, total: int) -> Lead:
 
 
 @contextmanager
-def _prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
+def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
     environment = work.options.environment
     programs = find_programs(work.steps, environment=environment)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .bases.facts import FIX, BaseFacts, learn, listed
 from .bases.fetch import base_image
@@ -20,6 +20,8 @@ from .image.assemble import assemble, complete
 from .image.draft import Draft, Layer
 from .image.sif import SifError, read_sif
 from .inside import Containers, whiteouts
+from .offline import FIX as FIX_OFFLINE
+from .offline import is_offline
 from .proof import prove
 from .spec import Spec
 from .squash.pack import Packer, find_packer
@@ -62,27 +64,47 @@ class Builder:
     draft: Draft = field(init=False)  # begun when the base image is there
     jobs: list[Future[object]] = field(default_factory=list)
 
-    def build(self, target: Path) -> None:
-        """Make the image; raises LayeringError and OSError."""
+    @property
+    def offline(self) -> bool:
+        """Whether no server may be asked."""
+        return is_offline(self.environment)
+
+    def begin(self) -> None:
+        """Have the base image here, and know it; raises LayeringError and OSError."""
         if self.spec.place == "conda":
             from .conda.client import find_client
 
             found = settings(self.environment, cache=self.cache)
-            self.client = find_client(work=self.work, cache=self.cache / "conda", environment=found)
-        runtime = self.containers.runtime
-        self.base = base_image(self.spec.base, store=self.store, runtime=runtime, work=self.work, packer=self.packer)
+            folder = self.cache / "conda"
+            self.client = find_client(work=self.work, cache=folder, environment=found, offline=self.offline)
+        self.base = base_image(
+            self.spec.base,
+            store=self.store,
+            runtime=self.containers.runtime,
+            work=self.work,
+            packer=self.packer,
+            offline=self.offline,
+        )
         self.facts = learn(self.base, store=self.store)
         if self.facts.machine != self.spec.machine:
             message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
             raise LayeringError(message, fix="use a base image for the site's processors")
         self.packer = self.packer.like(root_of(self.base))
-        self.draft = self.stack.enter_context(Draft(self.base, target))
-        self.draft.prepare(())
+
+    def gather(self) -> None:
+        """Layers of all that comes from somewhere else; raises LayeringError and OSError."""
         if self.spec.text("system.txt"):
-            self.inside("system", parts=("system",), files=("system.txt",))
+            self.inside("system", parts=("system",), files=("system.txt",), asks=True)
         if self.client:
             self.link(self.client)
         install(self)
+
+    def build(self, target: Path) -> None:
+        """Make the image; raises LayeringError and OSError."""
+        self.begin()
+        self.draft = self.stack.enter_context(Draft(self.base, target))
+        self.draft.prepare(())
+        self.gather()
         if (self.spec.folder / "root").is_dir():
             self.add("files", [tree_digest(self.spec.folder / "root")], self.own(own_files), keep_modes=True)
         if self.spec.text("run.sh"):
@@ -125,11 +147,12 @@ class Builder:
         """A layer that `fill` writes into a folder that stands for the root of the image."""
         self.take([self.made(title, inputs, fill, keep_modes=keep_modes)])
 
-    def take(self, layers: Iterable[Layer]) -> None:
+    def take(self, layers: Iterable[Layer | None]) -> None:
         """Add layers as they come: each is copied into the image while the next ones are made."""
         for layer in layers:
-            self.layers.append(layer)
-            self.draft.prepare(self.layers)
+            if layer is not None:
+                self.layers.append(layer)
+                self.draft.prepare(self.layers)
 
     def own(self, write: Callable[..., None]) -> Callable[[Path], None]:
         """A function of content.py as one that fills a folder."""
@@ -142,9 +165,9 @@ class Builder:
         fill: Callable[[Path], Sequence[Piece] | None],
         *,
         keep_modes: bool = False,
-    ) -> Layer:
-        """A layer from the cache, or made now."""
-        key = key_of([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
+    ) -> Layer | None:
+        """A layer from the cache, or made now; None where it is not wanted yet."""
+        key = self.key(title, inputs, keep_modes=keep_modes)
 
         def make(path: Path) -> None:
             tree = path.parent / "tree"
@@ -153,6 +176,10 @@ class Builder:
             self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces)
 
         return self.layer(title, key, make)
+
+    def key(self, title: str, inputs: Sequence[object], *, keep_modes: bool = False) -> str:
+        """The name of a layer: the digest of all that decides what is in it."""
+        return key_of([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
 
     def layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
         """An entry of the cache that stays until this build has ended."""
@@ -163,13 +190,15 @@ class Builder:
         say(f"layer {title}: {entry.size / 1e6:.1f} MB, {seconds}")
         return Layer(entry=entry, fresh=fresh)
 
-    def inside(self, title: str, *, parts: Sequence[str], files: Sequence[str]) -> None:
-        """A layer that a container has to make, in the image as it is so far."""
+    def inside(self, title: str, *, parts: Sequence[str], files: Sequence[str], asks: bool = False) -> None:
+        """A layer that a container has to make, in the image as it is so far; `asks` says that it needs servers."""
         below = [layer.entry.sha256 for layer in self.layers]
         texts = [self.spec.text(name) for name in (*files, "install.sh", "place")]
         key = key_of([FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts])
 
         def make(path: Path) -> None:
+            if asks and self.offline:
+                raise LayeringError(f"layer '{title}' was not fetched before, and no server is asked", fix=FIX_OFFLINE)
             image = self.base
             if self.layers:
                 image = path.parent / "so-far.sif"
@@ -197,28 +226,18 @@ class Builder:
             self.inside("conda-scripts", parts=("links",), files=())
 
 
+B = TypeVar("B", bound=Builder)
+
+
 def build(
     spec: Spec, target: Path, *, runtime: str, binds: Sequence[str], cache: Path, environment: Mapping[str, str]
 ) -> None:
     """Make the image of a plan at `target`; raises LayeringError."""
-    time = int(environment.get("SOURCE_DATE_EPOCH") or EPOCH)
     store = Store(cache)
     store.sweep()
+    containers = Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds))
     for _ in range(3):
-        with ExitStack() as stack:
-            stack.enter_context(store.downloads())
-            builder = Builder(
-                spec=spec,
-                store=store,
-                packer=find_packer(zstd=spec.zstd, time=time),
-                containers=Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds)),
-                environment=environment,
-                cache=cache,
-                work=stack.enter_context(store.work()),
-                time=time,
-                stack=stack,
-                beside=stack.enter_context(ThreadPoolExecutor()),
-            )
+        with opened(Builder, spec, store=store, containers=containers, environment=environment) as builder:
             try:
                 builder.build(target)
             except SifError as error:
@@ -235,6 +254,28 @@ def build(
         raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
     for entry in store.prune(limit_bytes(environment)):
         say(f"removed from the cache: {entry.title}")
+
+
+@contextmanager
+def opened(
+    kind: type[B], spec: Spec, *, store: Store, containers: Containers, environment: Mapping[str, str]
+) -> Iterator[B]:
+    """A build with a folder to work in; what it reads of the cache stays until it ends."""
+    time = int(environment.get("SOURCE_DATE_EPOCH") or EPOCH)
+    with ExitStack() as stack:
+        stack.enter_context(store.downloads())
+        yield kind(
+            spec=spec,
+            store=store,
+            packer=find_packer(zstd=spec.zstd, time=time),
+            containers=containers,
+            environment=environment,
+            cache=store.folder.parent,
+            work=stack.enter_context(store.work()),
+            time=time,
+            stack=stack,
+            beside=stack.enter_context(ThreadPoolExecutor()),
+        )
 
 
 def root_of(image: Path) -> Superblock:

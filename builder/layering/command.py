@@ -20,6 +20,9 @@ def main(arguments: Sequence[str]) -> int:
     build.add_argument("spec", type=Path, metavar="layers.json")
     build.add_argument("--output", type=Path, required=True)
     build.add_argument("--runtime", required=True, help="apptainer or singularity")
+    fetch = commands.add_parser("fetch", help="have all that the image of layers.json is made of in the cache")
+    fetch.add_argument("spec", type=Path, metavar="layers.json")
+    fetch.add_argument("--runtime", required=True, help="apptainer or singularity")
     when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
@@ -59,6 +62,17 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     return 0
 
 
+def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
+    from .fetch import fetch
+    from .spec import read_spec
+    from .store import cache_folder
+
+    spec = read_spec(chosen.spec)
+    os.umask(0o022)
+    fetch(spec, runtime=chosen.runtime, binds=binds, cache=cache_folder(os.environ), environment=os.environ)
+    return 0
+
+
 def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     from .image.settle import date_of, settle, time_for
 
@@ -79,7 +93,7 @@ def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"build": _build, "time": _time, "labels": _labels}
+COMMANDS = {"build": _build, "fetch": _fetch, "time": _time, "labels": _labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,14 +1,18 @@
-"""`recipe build --submit --verify` on the real Slurm: a second build as a job, judged with the others."""
+"""`recipe build --submit` on the real Slurm with --verify, a second build as a job, and with --offline."""
 
 from __future__ import annotations
 
 import json
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lock_room import LockRoom, served
 from recipe_program import Room, inside, report_of, run
 from test_jobs import SITE, numbers, until_gone
+from tiny_index import write_index
 
 from builder.layering.digest import sha256_of
 
@@ -110,3 +114,20 @@ def test_what_cannot_be_built_again_as_jobs_is_refused(bed: Room, base_sif: Path
     done = bed.recipe("build", "jobless", *command[2:]).expect(2)
     assert "step 'build-image' has no job on 'jobless', and a second build needs one" in done.err
     assert not (bed.folder / "x.plan").exists()
+
+
+def test_a_job_without_a_network_takes_what_was_fetched(rooms: Callable[[str], Room], base_sif: Path) -> None:
+    bed = LockRoom(rooms("jobs-offline").folder)
+    bed.site("bed", SITE)
+    env = bed.write("x.yml", "name: x\ndependencies: [{pip: [tool-stub]}]\n")
+    write_index(bed.folder / "index", (("tool-stub", "1.0", ()),))
+    gate = threading.Event()
+    gate.set()
+    with served(bed.folder / "index", gate=gate) as address:
+        index = {"UV_DEFAULT_INDEX": address, "NO_PROXY": "127.0.0.1"}
+        bed.recipe("fetch", "bed", env, "--base", base_sif, **index).expect(0)
+    command = ("build", "bed", env, "--base", base_sif, "-o", bed.folder / "x.sif", "--submit", "--no-smoke")
+    done = bed.recipe(*command, **index).expect(5)
+    assert "could not reach a server it needs" in done.err
+    bed.recipe(*command, "--offline", **index).expect(0)
+    assert inside(bed.folder / "x.sif", "python3", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"

@@ -113,14 +113,20 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 
 
-def write_source(folder: Path) -> str:
-    """Write a stand-in for flash-attn's source: a build that imports torch, as the real one does; return its folder."""
+def write_source(folder: Path, *, name: str = "flash-attn") -> str:
+    """Write a stand-in for flash-attn's source: a build that imports torch, as the real one does; return its folder.
+
+    By another name it is a package that wants nothing of torch.
+    """
     folder.mkdir(parents=True)
     build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-    head = "Metadata-Version: 2.1\nName: flash-attn\nVersion: 2.7.4\n"
-    with tarfile.open(folder / "flash_attn-2.7.4.tar.gz", "w:gz") as archive:
-        for name, text in (("pyproject.toml", build), ("backend.py", BACKEND), ("PKG-INFO", head)):
-            entry = tarfile.TarInfo(f"flash_attn-2.7.4/{name}")
+    head, backend, stem = f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.7.4\n", BACKEND, name.replace("-", "_")
+    if name != "flash-attn":
+        backend = backend.replace("flash-attn", name).replace("flash_attn", stem).replace("Requires-Dist: torch\\n", "")
+        backend = backend.replace("import torch\n", "").replace("{torch.__version__}", "nothing")
+    with tarfile.open(folder / f"{stem}-2.7.4.tar.gz", "w:gz") as archive:
+        for file, text in (("pyproject.toml", build), ("backend.py", backend), ("PKG-INFO", head)):
+            entry = tarfile.TarInfo(f"{stem}-2.7.4/{file}")
             entry.size = len(text.encode())
             archive.addfile(entry, io.BytesIO(text.encode()))
     return str(folder)

@@ -397,3 +397,15 @@ def test_a_plan_has_the_script_of_the_shape_that_is_asked_for(
     assert "#SBATCH --nodes=3" in script.read_text()
     assert run(["plan", "frontier", "env.yml", "-o", "kit", "--gpus", "99"]) == 2
     assert "has 8 devices, not 99" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("fetch", "lumi-g"), ("build", "lumi-g", "--offline")])
+def test_what_an_engine_downloads_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "plain.yml").write_text("name: plain\ndependencies: [python=3.12, numpy]\n")
+    answer = recipe(*words, "plain.yml")
+    assert answer.code == 2
+    assert answer.err.endswith(
+        "error: with the backend 'cotainr' packages are downloaded inside the engine, while it builds\n"
+        "  fix: choose --backend layers where the site has it, or build where there is a network and copy the image\n"
+    )
+    assert left(tmp_path) == ["plain.yml"]

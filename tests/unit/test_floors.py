@@ -28,6 +28,7 @@ ACROSS = {
     ("execute/contents/trees.py", "builder.layering.squash.listing"),
     ("execute/comparing/squashfs.py", "builder.layering.squash.listing"),
     ("execute/digest.py", "builder.layering.digest"),
+    ("execute/fetch.py", "builder.layering.offline"),
     ("execute/locking/pip.py", "builder.layering.wheels.stubs"),
 }
 CLICK = "cli"  # the only floor that knows the command line

@@ -108,6 +108,10 @@ def build_script(target: Target, *, image: str) -> str:
         *base_check(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "inside_build",
+        'if [ -n "${RECIPE_FETCH:-}" ]; then',
+        '    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"',
+        "    exit",
+        "fi",
         f'"$python" "${{layering[@]}}" build layers.json --runtime "$runtime" --output {image}.part '
         '-- "${build_binds[@]}"',
         call("put_in_place", f"{image}.part", image),

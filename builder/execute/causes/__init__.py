@@ -11,7 +11,7 @@ from builder.execute.causes.machine import MACHINE
 from builder.execute.causes.own import OWN
 from builder.execute.causes.packages import PACKAGES
 
-PROVEN_WRONG, SAID_BY_US = OWN[:2], OWN[2:]
+SURE, SAID_BY_US = OWN[:-1], OWN[-1:]
 
 # What our own scripts say in general terms comes last: an engine may have said why.
-CAUSES: tuple[Cause, ...] = PROVEN_WRONG + MACHINE + ENGINES + PACKAGES + SAID_BY_US
+CAUSES: tuple[Cause, ...] = SURE + MACHINE + ENGINES + PACKAGES + SAID_BY_US

@@ -16,6 +16,12 @@ OWN = (
         fix="find the package or command that installs another one in its log, and leave it out",
     ),
     cause(
+        "not-fetched",
+        r"recipe: error: (?P<what>.+ not fetched before, and no server is asked)",
+        message="{what}",
+        fix="fetch it where there is a network: `recipe fetch`, with the same RECIPE_CACHE_DIR; or leave out --offline",
+    ),
+    cause(
         "own-script",
         r"recipe: error: (?P<what>.+)",
         message="{what}",

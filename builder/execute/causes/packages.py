@@ -53,7 +53,8 @@ PACKAGES = (
         r"[Cc]onnection refused",
         r"Failed to connect to",
         message="this machine could not reach a server it needs",
-        fix="build where the internet can be reached (a login node or a workstation), or set https_proxy",
+        fix="build where the internet can be reached (a login node or a workstation), or set https_proxy; for layers "
+        "`recipe fetch` there and `recipe build --offline` here do",
     ),
     cause(
         "build-needs-module",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time as clock
+from contextlib import suppress
 from pathlib import Path
 
 from ..failure import LayeringError, say
@@ -23,6 +24,7 @@ from ..image.sif import (
     end_of,
     write_header,
 )
+from ..offline import FIX
 from ..programs import ask, clean_environment, follow
 from ..squash.pack import Packer
 from ..store import Store, key_of, remove
@@ -30,8 +32,8 @@ from ..store import Store, key_of, remove
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
 
-def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer: Packer) -> Path:
-    """A SIF of the base: the file that is named, or what is made of an image in a registry.
+def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer: Packer, offline: bool) -> Path:
+    """A SIF of the base: the file that is named, or what is made of an image in a registry; raises LayeringError.
 
     An image of a registry is kept by its digest. A tag may have moved since: the registry is asked where it points.
     """
@@ -42,14 +44,13 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
         return path
     from .registry import pinned  # most bases are files, and what speaks to registries takes its time to load
 
-    exact = reference if "@sha256:" in reference else pinned(reference)
     last = key_of(["reference", reference])
+    if offline:
+        return _of_last_time(reference, store=store, why="no server is asked")
+    exact = reference if "@sha256:" in reference else pinned(reference)
     if exact is None:
-        known = store.recall("known", last)
-        entry = store.look("bases", known) if isinstance(known, str) else None
-        if entry is not None:
-            say(f"the registry does not say where {reference} points: the image that it was before is used")
-            return entry.path
+        with suppress(LayeringError):
+            return _of_last_time(reference, store=store, why=f"the registry does not say where {reference} points")
         target = work / "moving.sif"
         _fetch(reference, target, runtime=runtime, packer=packer)
         return target
@@ -58,6 +59,17 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
         "bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime, packer=packer)
     )
     store.remember("known", last, key)
+    return entry.path
+
+
+def _of_last_time(reference: str, *, store: Store, why: str) -> Path:
+    """What was made of an image in a registry before; raises LayeringError where there is nothing."""
+    known = store.recall("known", key_of(["reference", reference]))
+    entry = store.look("bases", known) if isinstance(known, str) else None
+    if entry is None:
+        raise LayeringError(f"the base image {reference} was not fetched before, and {why}", fix=FIX)
+    if "@sha256:" not in reference:
+        say(f"{why}: the image that {reference} was before is used")
     return entry.path
 
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 from ..digest import sha256_of
 from ..failure import LayeringError, say
+from ..offline import FIX as FETCH
 from ..programs import ask, clean_environment, find_program
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -29,6 +30,7 @@ FIX = (
 OTHER = "is not the one that its channel or the lock names"
 AGAIN = "lock again with `recipe lock` if its channel has replaced it; if it has not, do not use it"
 TOKEN = re.compile(r"/t/[^/]+/")
+UNSEEN = re.compile(r"no server is asked|no usable repodata cache")  # py-rattler 0.28
 UNREACHABLE = re.compile(r"error sending request|dns error|[Cc]onnection refused|timed out|failed to lookup|50[0-9] ")
 
 
@@ -88,6 +90,7 @@ class CondaClient:
     environment: Mapping[str, str]
     work: Path
     cache: Path
+    offline: bool = False
 
     def solve(self, asked: Mapping[str, Any], *, virtual: Sequence[str]) -> tuple[CondaPackage, ...]:
         """The packages of an environment that no lock names; raises LayeringError."""
@@ -100,7 +103,7 @@ class CondaClient:
             "virtual": list(virtual),
             "platform": asked["platform"],
             "cache": str((self.work if secret else self.cache) / "repodata"),
-            "offline": False,
+            "offline": self.offline,
             "output": "",
         }
         return read_packages(self._call(request, what="the conda packages cannot be had together")["records"])
@@ -117,6 +120,7 @@ class CondaClient:
             "prefix": prefix,
             "platform": platform,
             "cache": str(self.cache / "packages"),
+            "offline": self.offline,
         }
         self._call(request, what="the conda packages cannot be installed")
 
@@ -136,6 +140,8 @@ class CondaClient:
                 raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
         if found["error"]:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")
+            if self.offline and UNSEEN.search(text):
+                raise LayeringError("conda packages were not fetched before, and no server is asked", fix=FETCH)
             raise _error(found["error"], text, what=what)
         return found
 
@@ -166,7 +172,7 @@ def _error(kind: str, text: str, *, what: str) -> LayeringError:
     return LayeringError(f"{what}: {text}", fix=fix)
 
 
-def find_client(*, work: Path, cache: Path, environment: Mapping[str, str]) -> CondaClient:
+def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offline: bool) -> CondaClient:
     """py-rattler of this Python, else one that uv fetches; raises LayeringError with what to do.
 
     `environment` are uv's variables.
@@ -176,13 +182,13 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str]) -> C
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
             say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
-        return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache)
+        return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
     uv = find_program("uv")
     if uv is not None:
         argv = [uv, "run", "--quiet", "--no-project", "--no-config", "--python", sys.executable]
         argv += ["--with", f"py-rattler=={RELEASE}.*", "python"]
         code, _, err = ask([*argv, "-c", question], env=clean_environment(environment))
         if code == 0:
-            return CondaClient(argv=tuple(argv), environment=environment, work=work, cache=cache)
+            return CondaClient(argv=tuple(argv), environment=environment, work=work, cache=cache, offline=offline)
         print(err.strip()[-2000:], flush=True)
     raise LayeringError(f"conda packages need py-rattler, which {sys.executable} has not", fix=FIX)

@@ -102,7 +102,7 @@ class CondaEnvironment:
         """Make the layers side by side, the large ones below the others, and add them to the build."""
         groups = groups_of(self.packages)
 
-        def made(title: str) -> Layer:
+        def made(title: str) -> Layer | None:
             inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
             return self.builder.made(title, inputs, lambda tree: self._fill(groups[title], tree))
 

@@ -108,7 +108,7 @@ async def _stage(request: Mapping[str, Any]) -> None:
         platform=Subdir(request["platform"]),
         execute_link_scripts=False,
         show_progress=False,
-        client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS),
+        client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, offline=request["offline"]),
     )
 
 
@@ -130,8 +130,11 @@ def _record(row: Mapping[str, Any]) -> RepoDataRecord:
     return RepoDataRecord(record, name, row["url"], f"{channel}/")
 
 
-def _client(alias: str) -> Client:
-    """The usual client; a user and password in the alias become a header, since addresses are kept in the cache."""
+def _client(alias: str, *, offline: bool = False) -> Client:
+    """The usual client; a user and password in the alias become a header, since addresses are kept in the cache.
+
+    With `offline` one that asks nobody.
+    """
     from rattler import Client
     from rattler.networking import (
         AddHeadersMiddleware,
@@ -148,6 +151,8 @@ def _client(alias: str) -> Client:
 
     def of_alias(host: str, path: str) -> dict[str, str] | None:
         del path
+        if offline:
+            raise ConnectionError("no server is asked")
         return headers if parts.username and host == parts.hostname else None
 
     first = (RetryMiddleware(3), AddHeadersMiddleware(of_alias))

@@ -50,7 +50,7 @@ def install(builder: Builder) -> None:
     parts = ("torch", "packages") if builder.conda else ("python", "torch", "packages")
     if spec.place == "base" or not facts.minor:
         if wanted:
-            builder.inside("packages", parts=parts, files=PACKAGES)
+            builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
         return
     if spec.python and spec.python != facts.minor:
         message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
@@ -73,7 +73,7 @@ def install(builder: Builder) -> None:
         del builder.layers[before:]
         sources = True
     if sources:
-        builder.inside("packages", parts=parts, files=PACKAGES)
+        builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
 
 
 Part = tuple[Group, ...]  # what goes into one layer
@@ -91,7 +91,7 @@ class Wheels:
         self.prefix = self.facts.real(stage.PREFIX)
         self._heavy = False  # a heavy package is being made
         self._numbers = count()  # groups are unpacked side by side
-        self._jobs: dict[Part, Future[Layer]] = {}
+        self._jobs: dict[Part, Future[Layer | None]] = {}
         self._wanted: frozenset[Part] | None = None
         self._known, self._lock = threading.Event(), threading.Lock()
 
@@ -113,7 +113,7 @@ class Wheels:
     def install(self, *, ask: bool) -> bool:
         """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
         started, folder = clock.monotonic(), self.builder.spec.folder
-        if ask:
+        if ask and not self.resolver.offline:
             self._pool.submit(self._guess, self.resolver.of_last_time(self.builder.work / "last-time"))
         groups, sources = resolve(folder, self.resolver) if ask else ((), False)
         say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
@@ -137,7 +137,7 @@ class Wheels:
         light = tuple(group for group in groups if group.title == LIGHT)
         return (*heavy, light) if last and (light or self.builder.conda is None) else tuple(heavy)
 
-    def _start(self, parts: Sequence[Part]) -> list[Future[Layer]]:
+    def _start(self, parts: Sequence[Part]) -> list[Future[Layer | None]]:
         with self._lock:
             for part in parts:
                 if part not in self._jobs:
@@ -159,7 +159,7 @@ class Wheels:
         self._known.wait()
         self._go_on(part)
 
-    def _layer(self, part: Part) -> Layer:
+    def _layer(self, part: Part) -> Layer | None:
         self._go_on(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..failure import LayeringError, say
+from ..offline import FIX, is_offline
 from ..programs import ask, clean_environment
 from .stubs import write_stubs
 
@@ -24,6 +25,8 @@ VERSION = re.compile(r"==\s*([^\s;\\]+)")
 NO_WHEEL = re.compile(
     r"no (?:usable |compatible )?wheels|source distribution|building .{0,80}disabled|no-build|only-binary"
 )
+# What uv says of what it did not download before (uv 0.9 to 0.13).
+UNSEEN = re.compile(r"not found in the cache|network (?:was|is) disabled|[Nn]etwork connectivity is disabled")
 SOURCE = re.compile(
     r"^(?:-e |--editable|git\+|hg\+|svn\+|\.|/)|@\s*(?:git|hg|svn)\+|\.(?:tar\.gz|zip|tar\.bz2)(?:[\s#]|$)"
 )
@@ -121,7 +124,7 @@ class Resolver:
         provided: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.uv, self.work = uv, work
-        self.last_time = False
+        self.last_time, self.offline = False, "UV_OFFLINE" in environment
         self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
         self.environment = environment
         self.stubs = work / "stubs"
@@ -161,6 +164,8 @@ class Resolver:
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
         if not self.last_time:
             print(err.strip()[-4000:], flush=True)
+        if self.offline and UNSEEN.search(err):
+            raise LayeringError("what the indexes have was not fetched before, and no server is asked", fix=FIX)
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package has no wheel for the image")
         raise LayeringError("the packages cannot be resolved", told=True)
@@ -281,6 +286,7 @@ def settings(environment: Mapping[str, str], *, cache: Path) -> dict[str, str]:
         "UV_NO_INDEX": first("UV_NO_INDEX", "PIP_NO_INDEX"),
         "SSL_CERT_FILE": first("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"),
         "UV_CACHE_DIR": first("UV_CACHE_DIR") or str(cache / "uv"),
+        "UV_OFFLINE": "1" if is_offline(environment) else first("UV_OFFLINE"),
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..failure import LayeringError
+from ..offline import FIX
 from ..programs import ask
-from .resolve import NO_WHEEL, Group, NeedsSourcesError, Resolver
+from .resolve import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
 DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
@@ -42,6 +43,8 @@ def install(
         code, _, err = ask(argv, env=env)
     if code:
         print(err.strip()[-4000:], flush=True)
+        if resolver.offline and UNSEEN.search(err):
+            raise LayeringError(f"wheels of '{group.title}' were not fetched before, and no server is asked", fix=FIX)
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package of the lock is no wheel")
         raise LayeringError(f"the wheels of layer '{group.title}' could not be unpacked", told=True)

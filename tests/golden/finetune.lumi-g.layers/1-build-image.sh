@@ -11,5 +11,9 @@ pick_python
 clear_binds
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 inside_build
+if [ -n "${RECIPE_FETCH:-}" ]; then
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    exit
+fi
 "$python" "${layering[@]}" build layers.json --runtime "$runtime" --output finetune-lumi-g.sif.part -- "${build_binds[@]}"
 put_in_place finetune-lumi-g.sif.part finetune-lumi-g.sif

@@ -15,5 +15,9 @@ default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 inside_build
+if [ -n "${RECIPE_FETCH:-}" ]; then
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    exit
+fi
 "$python" "${layering[@]}" build layers.json --runtime "$runtime" --output full-of-everything-frontier.sif.part -- "${build_binds[@]}"
 put_in_place full-of-everything-frontier.sif.part full-of-everything-frontier.sif

@@ -11,5 +11,9 @@ pick_python
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
 inside_build
+if [ -n "${RECIPE_FETCH:-}" ]; then
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    exit
+fi
 "$python" "${layering[@]}" build layers.json --runtime "$runtime" --output mnist-dawn.sif.part -- "${build_binds[@]}"
 put_in_place mnist-dawn.sif.part mnist-dawn.sif

@@ -234,6 +234,12 @@ KNOWN = [
     ("1-build.sh: line 7: cotainr: command not found", "no-program", "'cotainr'"),
     ("verify: error: torch 2.8.0 is not built for amd GPUs\nFATAL: failed", "not-as-planned", "not built for amd GPUs"),
     ("recipe: error: torch of the base image was replaced: 2.8.0a0 before, 2.9.0 now", "base-replaced", "2.9.0 now"),
+    (
+        "error: No solution found\n  cause: Because six==1.0 needs to be downloaded from a registry\n"
+        "recipe: error: wheels of 'torch' were not fetched before, and no server is asked",
+        "not-fetched",
+        "wheels of 'torch' were not fetched before",
+    ),
     ("recipe: error: the base image has no python3: add 'python=3.12'", "own-script", "has no python3"),
 ]
 

@@ -1,0 +1,161 @@
+"""`recipe fetch`, and then a build in a network of its own, in which there is nobody: real engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import compiled_channel
+import pytest
+from compiled_channel import MINOR
+from lock_room import LockRoom, served
+from recipe_program import Done, Room, inside, program, run
+from stand_ins.images import docker, stand_in_debian
+from tiny_index import write_index, write_source, write_wheel
+
+from builder.layering.store import Store, sha256_of
+
+pytestmark = pytest.mark.engines
+
+PACKAGES = (("tool-stub", "1.0", ("other-stub",)), ("other-stub", "1.0", ()))
+WHEELS = "name: demo\ndependencies:\n  - pip: [tool-stub]\n"
+CONDA = "name: demo\nchannels: [{channel}]\ndependencies: [python={minor}, greetpy, {{pip: [tool-stub]}}]\n"
+NOBODY = ("unshare", "--user", "--map-current-user", "--net")  # not even the loopback address answers
+NOT_FETCHED = "not fetched before, and no server is asked"
+
+
+class Served(LockRoom):
+    """A room whose index is a server."""
+
+    index = ""
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of `recipe`."""
+        return super().environment(**{"UV_DEFAULT_INDEX": self.index, "NO_PROXY": "127.0.0.1", **more})
+
+    def alone(self, *words: str | Path, **more: str) -> Done:
+        """Run `recipe` without a network."""
+        return run([*NOBODY, program(), *words], env=self.environment(**more), cwd=self.folder)
+
+    def kinds(self) -> set[str]:
+        """What the cache holds."""
+        return {entry.kind for entry in Store(self.folder / "cache").entries()}
+
+
+@pytest.fixture
+def room(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> Iterator[Served]:
+    room = Served(rooms(f"fetch/{request.node.name}").folder)
+    write_index(room.folder / "index", PACKAGES)
+    with served(room.folder / "index") as room.index:
+        yield room
+
+
+def words(room: Room, base: Path | str, *, image: str = "x.sif") -> tuple[str | Path, ...]:
+    return ("local", room.folder / "demo.yml", "--base", str(base), "-o", room.folder / image, "--no-smoke")
+
+
+def fetched(room: Served, base: Path | str, *more: str, **environment: str) -> Done:
+    return room.recipe("fetch", *words(room, base)[:4], *more, **environment)
+
+
+def test_wheels_are_fetched_and_compiled_and_no_layer_is_made(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    fetched(room, base_sif).expect(0)
+    assert room.kinds() == {"compiled"}
+    assert sorted(path.name for path in room.folder.glob("local*")) == []
+    assert room.left_behind() == []
+    room.alone("build", *words(room, base_sif), "--offline").expect(0)
+    assert inside(room.folder / "x.sif", "python", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"
+    room.recipe("build", *words(room, base_sif, image="online.sif"), "--force").expect(0)
+    assert sha256_of(room.folder / "online.sif") == sha256_of(room.folder / "x.sif")
+
+
+def test_without_it_an_offline_build_says_so_and_asks_nobody(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    done = room.recipe("build", *words(room, base_sif), "--offline").expect(5)
+    assert f"failed: what the indexes have was {NOT_FETCHED}" in done.err
+    assert "  fix: fetch it where there is a network: `recipe fetch`" in done.err
+    room.recipe("lock", *words(room, base_sif)[:4]).expect(0)
+    empty = {"UV_CACHE_DIR": str(room.folder / "empty")}
+    done = room.recipe("build", *words(room, base_sif), "--offline", "--locked", **empty).expect(5)
+    assert f"failed: wheels of 'packages' were {NOT_FETCHED}" in done.err
+    assert not (room.folder / "x.sif").exists()
+
+
+def test_what_a_lock_names_is_fetched(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    room.recipe("lock", *words(room, base_sif)[:4]).expect(0)
+    newer = write_wheel(room.folder / "index" / "tool-stub", "tool-stub", "2.0", (), origin="newer")
+    page = newer.with_name("index.html")
+    page.write_text(page.read_text().replace("</body>", f'<a href="{newer.name}">{newer.name}</a></body>'))
+    fetched(room, base_sif, "--locked").expect(0)
+    room.alone("build", *words(room, base_sif), "--offline", "--locked").expect(0)
+    made = json.loads((room.folder / "x.plan" / "made-of.json").read_text())
+    assert made["packages"] == ["other-stub==1.0", "tool-stub==1.0"]
+
+
+def test_conda_packages_and_the_wheels_on_them(room: Served, base_sif: Path) -> None:
+    compiled_channel.write(room.folder / "channel")
+    with served(room.folder / "channel") as channel:
+        room.write("demo.yml", CONDA.format(channel=channel, minor=MINOR))
+        done = room.recipe("build", *words(room, base_sif), "--offline").expect(5)
+        assert NOT_FETCHED in done.err
+        room.recipe("lock", *words(room, base_sif)[:4]).expect(0)
+        done = room.recipe("build", *words(room, base_sif), "--offline", "--locked").expect(5)
+        assert f"failed: conda packages were {NOT_FETCHED}" in done.err
+        (room.folder / "demo.lock.yml").unlink()
+        fetched(room, base_sif).expect(0)
+    assert room.kinds() == {"layers", "compiled"}
+    room.alone("build", *words(room, base_sif), "--offline").expect(0)
+    image = room.folder / "x.sif"
+    assert inside(image, "python", "-c", "import greetpy, tool_stub; print(tool_stub.__version__)") == "1.0\n"
+
+
+def test_sources_are_built_ahead(room: Served, base_sif: Path) -> None:
+    """A container builds them, on the layers of heavy wheels: these are made then."""
+    room.write("demo.yml", "name: demo\ndependencies:\n  - pip: [tool-stub, plain-source]\n")
+    settings = {"UV_FIND_LINKS": write_source(room.folder / "source", name="plain-source")}
+    done = fetched(room, base_sif, "-v", **settings).expect(0)
+    assert "packages: in a container" in done.err
+    assert room.kinds() == {"layers"}
+    room.alone("build", *words(room, base_sif), "--offline", **settings).expect(0)
+    assert "in a container" not in room.log(room.folder / "x.plan").replace("are installed inside the base image", "")
+    inside(room.folder / "x.sif", "python", "-c", "import tool_stub, plain_source")
+
+
+def test_a_base_image_of_a_registry(room: Served, docker_daemon: str, base_tar: Path, registry: str) -> None:
+    del docker_daemon
+    name = f"{registry}/{stand_in_debian(base_tar)}"
+    docker("tag", stand_in_debian(base_tar), name)
+    docker("push", "--quiet", name)
+    room.write("demo.yml", WHEELS)
+    plain = {"APPTAINER_NOHTTPS": "1"}
+    done = room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(5)
+    assert f"the base image docker://{name} was {NOT_FETCHED}" in done.err
+    fetched(room, f"docker://{name}", **plain).expect(0)
+    assert room.kinds() == {"bases", "compiled"}
+    room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(0)
+    assert "the image that docker://" in room.log(room.folder / "x.plan")
+    assert inside(room.folder / "x.sif", "python", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"
+
+
+def test_a_failure_keeps_its_log(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    done = room.alone("fetch", *words(room, base_sif)[:4]).expect(5)
+    assert "error: step 'fetch' failed: this machine could not reach a server it needs" in done.err
+    assert "fix: fetch where the internet can be reached" in done.err
+    assert (room.folder / "demo-local.fetch.log").stat().st_size
+    assert room.left_behind() == []
+
+
+def test_several_sites_and_one_that_cannot(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    room.site("other", "extends: local\ntitle: another machine\n")
+    done = room.recipe("fetch", "other", "local", "lumi-g", room.folder / "demo.yml", "--base", base_sif)
+    assert done.code == 2
+    names = ("other", "local", "lumi-g")
+    table = [line.split() for line in done.err.splitlines() if line.split()[:1] and line.split()[0] in names]
+    rows = {row[0]: row[1] for row in table}
+    assert rows == {"other": "fetched", "local": "fetched", "lumi-g": "refused"}
+    assert list(room.tmp.iterdir()) == []
