@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -44,10 +43,8 @@ def command(words: tuple[str, ...], verbose: int, quiet: bool, no_color: bool, *
 def _fetch(build: ImageBuild, *, progress: Progress) -> None:
     from builder.execute.fetch import fetch
 
-    log = Path(f"{Path(build.plan.image).stem}.fetch.log")
-    fetch(
-        build.plan, recipe_folder=build.home, log=log, options=Options(environment=dict(os.environ)), progress=progress
-    )
+    options = Options(environment=dict(os.environ))
+    fetch(build.plan, recipe_folder=build.home, options=options, progress=progress)
 
 
 def _fetch_several(named: Named, *, context: Context, progress: Progress, quiet: bool) -> None:

@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from builder.execute.cache import cache_of
 from builder.execute.executor import Work, prepared
 from builder.execute.folder import write_plan
 from builder.execute.hold import hold
+from builder.execute.names import LOGS
 from builder.execute.options import Options, Signals
 from builder.execute.progress import Progress
 from builder.layering.offline import VARIABLE as OFFLINE
@@ -45,8 +47,8 @@ def check_fetchable(plan: Plan) -> None:
     raise ConfigError(Finding(code="fetch-backend", message=message, fix=fix))
 
 
-def fetch(plan: Plan, *, recipe_folder: Path, log: Path, options: Options, progress: Progress) -> None:
-    """Have all that a plan's image is made of in the caches; `log` is written where that fails.
+def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progress) -> None:
+    """Have all that a plan's image is made of in the caches; where that fails, a log stays there too.
 
     Raises ConfigError for a backend that cannot, StepError, ToolError, and Interrupted as `execute`.
     """
@@ -71,9 +73,12 @@ def fetch(plan: Plan, *, recipe_folder: Path, log: Path, options: Options, progr
             finally:
                 progress.end()
             if not done:
+                log = run.carrier.log(work.steps[0])
+                kept = cache_of(options.environment)[0] / LOGS / f"{Path(plan.image).stem}.fetch.log"
                 with suppress(OSError):
-                    shutil.copyfile(run.carrier.log(work.steps[0]), log)
-                raise StepError(*(_at(finding, log) for finding in run.findings))
+                    kept.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(log, kept)
+                raise StepError(*(_kept(finding, log=log, kept=kept) for finding in run.findings))
 
 
 def fetch_step(plan: Plan) -> Step:
@@ -82,7 +87,7 @@ def fetch_step(plan: Plan) -> Step:
     return replace(step, name="fetch", why=f"fetch what {plan.image} is made of", produces=(), batch="")
 
 
-def _at(finding: Finding, log: Path) -> Finding:
+def _kept(finding: Finding, *, log: Path, kept: Path) -> Finding:
     """A finding that names the log where it stays, and speaks of fetching."""
-    fix = FIXES.get(finding.code, finding.fix).replace("build again", "fetch again")
-    return replace(finding, at=Place(file=str(log)), fix=fix)
+    fix = FIXES.get(finding.code, finding.fix).replace("build again", "fetch again").replace(str(log), str(kept))
+    return replace(finding, at=Place(file=str(kept)), fix=fix)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .build import Builder, opened
-from .failure import LayeringError, say
+from .build import forget
+from .builder import Builder, opened
+from .failure import AlteredError, LayeringError, say
 from .image.draft import Layer
 from .inside import Containers
 from .spec import Spec
@@ -73,13 +74,19 @@ def fetch(spec: Spec, *, runtime: str, binds: Sequence[str], cache: Path, enviro
     store = Store(cache)
     store.sweep()
     containers = Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds))
-    for whole in (False, True):
+    whole = False
+    for _ in range(4):
         with opened(Fetcher, spec, store=store, containers=containers, environment=environment) as fetcher:
             fetcher.whole = whole
             try:
                 fetcher.fetch()
             except _NeedsLayersError as reason:
                 say(str(reason))
+                whole = True
+            except AlteredError as error:
+                say(f"the cached file '{error.path}' is not what it was: it is made again")
+                forget(store, error.path)
             else:
                 say("everything is here")
                 return
+    raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")

@@ -145,7 +145,9 @@ def test_a_failure_keeps_its_log(room: Served, base_sif: Path) -> None:
     done = room.alone("fetch", *words(room, base_sif)[:4]).expect(5)
     assert "error: step 'fetch' failed: this machine could not reach a server it needs" in done.err
     assert "fix: fetch where the internet can be reached" in done.err
-    assert (room.folder / "demo-local.fetch.log").stat().st_size
+    log = room.folder / "cache" / "logs" / "demo-local.fetch.log"
+    assert f"at:  {log}" in done.err
+    assert "error sending request" in log.read_text()
     assert room.left_behind() == []
 
 

@@ -30,7 +30,7 @@ from ..wheels.resolve import normal
 from .client import CondaClient, CondaPackage, read_packages, virtual_packages
 
 if TYPE_CHECKING:
-    from ..build import Builder
+    from ..builder import Builder
     from ..image.draft import Layer
 
 # Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is

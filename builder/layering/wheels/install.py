@@ -22,7 +22,7 @@ from .kept import Owned, compile_kept
 from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
 
 if TYPE_CHECKING:
-    from ..build import Builder
+    from ..builder import Builder
     from ..image.draft import Layer
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
