@@ -1,8 +1,7 @@
 """Layers against flat builds: from nothing, one changed pin, nothing changed; and with a base ten times as large.
 
-Called by run.py. The same packages for all, downloads cached for all, but for numpy: it is new in every run, and
-fetched by the first that has a cache of its own. The ways are run in turn, and what counts is the ratio within one run
-of this program: machines are noisy.
+Called by run.py. The same packages for all, downloads cached for all; numpy is another version in every run. The ways
+are run in turn, and what counts is the ratio within one run of this program: machines are noisy.
 """
 
 from __future__ import annotations
@@ -46,6 +45,8 @@ base_images:
     glibc: "2.36"
     source: [own]
 """
+# Every version of numpy into the caches that the ways have of their own.
+DOWNLOAD = "{pip} download --quiet --no-deps --only-binary :all: --dest /tmp/there {more} {pin}"
 STAND_INS = Path(__file__).resolve().parents[1] / "tests" / "engines" / "stand_ins"
 SETTINGS = '. plan/engine.sh\npick_runtime apptainer singularity\nclear_binds\ntemporary_folder "" ""\ninside_build\n'
 TUNED = '--mksquashfs-args "-comp zstd -Xcompression-level 3"'
@@ -63,19 +64,58 @@ class Ground:
         own = {"RECIPE_CACHE_DIR": str(self.folder / "cache"), "UV_CACHE_DIR": str(self.folder / "uv")}
         return {**os.environ, **own}
 
-    def recipe(self, numpy: str, *more: str) -> float:
+    def write(self, numpy: str) -> list[str]:
+        """Write the environment file; what follows `recipe build` and `recipe fetch`."""
         file = self.folder / "environment.yml"
         file.write_text(RECIPE.format(numpy=numpy), encoding="utf-8")
-        words = ["recipe", "build", "local", str(file), "--base", str(self.base), "-o", str(self.folder / "out.sif")]
-        return seconds([*words, "--no-smoke", "-q", *more], cwd=self.folder, env=self.environment)
+        return ["local", str(file), "--base", str(self.base)]
+
+    def recipe(self, numpy: str, *more: str) -> float:
+        words = ["recipe", "build", *self.write(numpy), "-o", str(self.folder / "out.sif"), "--no-smoke", "-q", *more]
+        return seconds(words, cwd=self.folder, env=self.environment)
+
+    def fetch(self, numpy: str) -> float:
+        return seconds(["recipe", "fetch", *self.write(numpy), "-q"], cwd=self.folder, env=self.environment)
 
     def flat(self, numpy: str, options: str) -> float:
-        (self.folder / "flat.def").write_text(DEFINITION.format(base=self.base, numpy=numpy), encoding="utf-8")
-        line = f'"$runtime" build --force {options} "${{build_binds[@]}}" flat.sif flat.def\n'
+        return self._flat(DEFINITION.format(base=self.base, numpy=numpy), options, to="flat.sif")
+
+    def _flat(self, definition: str, options: str, *, to: str) -> float:
+        (self.folder / "flat.def").write_text(definition, encoding="utf-8")
+        line = f'"$runtime" build --force {options} "${{build_binds[@]}}" {to} flat.def\n'
         (self.folder / "flat.sh").write_text(f"set -euo pipefail\n{SETTINGS}{line}", encoding="utf-8")
         return seconds(["bash", "flat.sh"], cwd=self.folder, env=self.environment)
 
+    def download_flat(self, numpys: Sequence[str]) -> None:
+        """Have these versions in the cache that pip in an Apptainer build uses."""
+        head, install = DEFINITION.format(base=self.base, numpy="").rsplit("\n    ", 1)
+        pip = install.split()[0]
+        lines = [DOWNLOAD.format(pip=pip, more="--cache-dir /mnt/cache/pip", pin=f"numpy=={one}") for one in numpys]
+        self._flat("\n    ".join([head, *lines, "rm -r /tmp/there\n"]), "--sandbox", to="there")
+        shutil.rmtree(self.folder / "there")
+
+    def download_docker(self, numpys: Sequence[str]) -> None:
+        """Have these versions in the cache that pip in a Docker build uses."""
+        head, _, _ = DOCKERFILE.rpartition("    ")
+        more = "--cert /wheels/ca.pem"
+        lines = [DOWNLOAD.format(pip="/opt/env/bin/pip", more=more, pin=f"numpy=={one}") for one in numpys]
+        self._docker(f"{head}    {' && '.join(lines)}\n")
+
     def docker(self, numpy: str) -> float:
+        built = self._docker(DOCKERFILE.format(numpy=numpy))
+        steps = [
+            ["docker", "save", "recipe-bench", "--output", str(self.folder / "docker.tar")],
+            [
+                "apptainer",
+                "build",
+                "--force",
+                str(self.folder / "docker.sif"),
+                f"docker-archive://{self.folder}/docker.tar",
+            ],
+        ]
+        return built + sum(seconds(step, cwd=self.folder, env=self.environment) for step in steps)
+
+    def _docker(self, dockerfile: str) -> float:
         context = self.folder / "docker"
         (context / "wheels").mkdir(parents=True, exist_ok=True)
         for links in os.environ.get("PIP_FIND_LINKS", "").split():
@@ -87,19 +127,9 @@ class Ground:
         )
         if Path(certificate).is_file():
             shutil.copy(certificate, context / "wheels" / "ca.pem")
-        (context / "Dockerfile").write_text(DOCKERFILE.format(numpy=numpy), encoding="utf-8")
-        steps = [
-            ["docker", "build", "--quiet", "--network", "host", "--tag", "recipe-bench", str(context)],
-            ["docker", "save", "recipe-bench", "--output", str(self.folder / "docker.tar")],
-            [
-                "apptainer",
-                "build",
-                "--force",
-                str(self.folder / "docker.sif"),
-                f"docker-archive://{self.folder}/docker.tar",
-            ],
-        ]
-        return sum(seconds(step, cwd=self.folder, env={**self.environment, "DOCKER_BUILDKIT": "1"}) for step in steps)
+        (context / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+        words = ["docker", "build", "--quiet", "--network", "host", "--tag", "recipe-bench", str(context)]
+        return seconds(words, cwd=self.folder, env={**self.environment, "DOCKER_BUILDKIT": "1"})
 
     def cotainr(self, numpy: str) -> float:
         """The real cotainr by the script of a plan; of what it needs, Miniforge's installer is a stand-in."""
@@ -132,11 +162,9 @@ class Ground:
                     while file.read(1 << 20):
                         pass
 
-    def forget_layers(self, *, compiled: bool) -> None:
-        """Forget all that was made of downloads; what was compiled of wheels only where that is asked for."""
-        store = self.folder / "cache" / "layers-1"
-        for folder in (store,) if compiled else (store / "layers", store / "facts", store / "known"):
-            shutil.rmtree(folder, ignore_errors=True)
+    def forget_layers(self) -> None:
+        """Forget all that was made of downloads."""
+        shutil.rmtree(self.folder / "cache" / "layers-1", ignore_errors=True)
         for left in ("out.sif", "out.plan"):
             path = self.folder / left
             shutil.rmtree(path, ignore_errors=True)
@@ -189,11 +217,13 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
     seconds([*plan, "-o", str(ground.folder / "plan")], cwd=ground.folder, env=ground.environment)
     ways: dict[str, Callable[[str], float]] = {}
     if flat:
+        ground.download_flat(NUMPY[: runs + 1])
         ways["apptainer build, pip in %post"] = lambda numpy: ground.flat(numpy, "")
         ways["the same, zstd 3"] = lambda numpy: ground.flat(numpy, TUNED)
     if flat and os.environ.get("DOCKER_HOST") and os.environ.get("RECIPE_TEST_BASE_TAR"):
         load = ["docker", "import", os.environ["RECIPE_TEST_BASE_TAR"], "recipe-bench-base"]
         seconds(load, cwd=ground.folder, env=ground.environment)
+        ground.download_docker(NUMPY[: runs + 1])
         ways["docker build, save, convert"] = ground.docker
     if flat and os.environ.get("RECIPE_TEST_COTAINR"):
         ways["cotainr (stand-in for Miniforge)"] = ground.cotainr
@@ -211,10 +241,11 @@ def _compare(ground: Ground, *, runs: int, title: str, flat: bool = True) -> Non
         note(name, way())
 
     for numpy in NUMPY[1 : runs + 1]:
-        ground.forget_layers(compiled=True)
-        timed("layers, from nothing, nothing compiled", lambda: ground.recipe(NUMPY[0]))
-        ground.forget_layers(compiled=False)
-        timed("layers, from nothing, compiled before", lambda: ground.recipe(NUMPY[0]))
+        ground.forget_layers()
+        timed("layers, from nothing", lambda: ground.recipe(NUMPY[0]))
+        ground.forget_layers()
+        timed("layers, recipe fetch of what is there", lambda: ground.fetch(NUMPY[0]))
+        timed("layers, from nothing after recipe fetch", lambda: ground.recipe(NUMPY[0]))
         for name, way in ways.items():
             timed(name, lambda way=way, numpy=numpy: way(numpy))  # type: ignore[misc]
         timed("layers, one changed pin", lambda numpy=numpy: ground.recipe(numpy, "--force"))  # type: ignore[misc]
