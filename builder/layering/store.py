@@ -168,6 +168,8 @@ class Store:
                 entry.path.with_suffix(".json").unlink(missing_ok=True)
                 entry.path.unlink(missing_ok=True)
                 (self.folder / "locks" / f"{entry.kind}-{entry.key}").unlink(missing_ok=True)
+                for fact in (self.folder / "facts").glob(f"*{entry.sha256}.json"):
+                    fact.unlink(missing_ok=True)
             return ours
 
     def entries(self) -> list[Entry]:

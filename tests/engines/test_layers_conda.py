@@ -10,12 +10,13 @@ from pathlib import Path
 
 import compiled_channel
 import pytest
-from compiled_channel import MINOR, Tiny, write_channel, write_package
+from compiled_channel import MINOR, SMALL, Tiny, compiled, large, pure, python, write_channel, write_package
 from lock_room import PASSWORD, USER, LockRoom, served
 from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
+from builder.layering.conda.client import CondaPackage, find_client, read_packages
 from builder.layering.image.placed import layers_of
 from builder.layering.image.sif import PARTITION, read_sif, write_header
 from builder.layering.store import sha256_of
@@ -272,6 +273,35 @@ def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_si
     os.truncate(layer, layer.stat().st_size // 2)
     make(demo, base_sif, "--locked", "--force").expect(0)
     assert sha256_of(demo.folder / "x.sif") == right
+
+
+@pytest.mark.parametrize("needs", [("bulk",), ()])
+def test_files_of_the_same_name_are_those_of_an_environment_on_a_disk(
+    needs: tuple[str, ...], place: Callable[[str], LockRoom], base_sif: Path
+) -> None:
+    """Their packages would lie in different layers; py-rattler links them in one go on a disk to say what is right."""
+    room = place(f"same-name-{len(needs)}")
+    files = {"share/bulk/data.bin": "notes\n", "share/notes.txt": "notes\n"}
+    notes = Tiny(name="notes-on-bulk", build="h0", depends=needs, files=files)
+    packages = (python(), *compiled(room.folder / "c"), pure(), large(), notes, SMALL[0])
+    channel = write_channel(room.folder / "channel", packages)
+    write(room, channel.as_uri(), more="notes-on-bulk,")
+    room.recipe("lock", "local", room.folder / "demo.yml", "--base", base_sif).expect(0)
+    make(room, base_sif, "--locked").expect(0)
+    assert list(noted_layers(room)) == ["conda, together", "conda", "packages", "recipe"]
+    assert "lie in one layer: bulk, notes-on-bulk" in room.log(room.folder / "x.plan")
+    lock = room.read("local", env=room.folder / "demo.yml")
+    rows = [{name: getattr(package, name) for name in CondaPackage.__annotations__} for package in lock.conda]
+    client = find_client(work=room.tmp, cache=room.folder / "conda", environment={}, offline=False)
+    disk = room.folder / "disk"
+    client.stage(read_packages(rows), disk, prefix="/opt/env", platform="linux-64")
+    seen = inside(room.folder / "x.sif", "sh", "-c", "sha256sum </opt/env/share/bulk/data.bin").split()[0]
+    assert seen == sha256_of(disk / "share" / "bulk" / "data.bin")
+    assert inside(room.folder / "x.sif", "cat", "/opt/env/share/notes.txt") == "notes\n"
+    # It is known the next time: nothing is made twice.
+    shutil.rmtree(room.folder / "cache" / "layers-1" / "layers")
+    make(room, base_sif, "--locked", "--force").expect(0)
+    assert "layer conda bulk" not in room.log(room.folder / "x.plan")
 
 
 def test_what_a_package_wants_to_run_runs_inside(

@@ -10,24 +10,23 @@ import json
 import os
 import re
 import time as clock
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ..bases.facts import listed
 from ..failure import LayeringError, say
 from ..programs import find_program
 from ..squash.pack import processors
 from ..squash.pieces import Piece, below
-from ..store import Entry, Store, key_of, remove
+from ..store import key_of, remove
 from ..wheels import bytecode, stage
 from ..wheels.kept import Owned, compile_kept
-from ..wheels.resolve import normal
 from .client import CondaClient, CondaPackage, read_packages, virtual_packages
+from .found import Found, in_several, learn, owners
+from .groups import groups_of
 
 if TYPE_CHECKING:
     from ..builder import Builder
@@ -37,20 +36,12 @@ if TYPE_CHECKING:
 # always the same; empty folders here and the order of the records are decided by a race (0.28).
 LOST = "__clobbers__"
 COMPILED = 1  # of what is kept of a package; another number makes all of it anew
-LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
-MOST = 16  # of such layers: each asks py-rattler once
-# All others, where they are more than a second's work, lie in several layers: which one is decided by the name alone,
-# so that another version of one package, or one package more, packs an eighth of them.
-MANY, SHARES = 64_000_000, 8
 FLAT = "build with --backend apptainer"
 OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
 THREADED = re.compile(r"_cp\d+t$")
 # What of a package's own description goes into the image's record of it.
 KEPT = ("build", "build_number", "constrains", "license", "license_family", "name", "noarch", "subdir", "timestamp",
         "track_features", "version")  # fmt: skip
-SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")
-ACTIVATE = re.compile(r"/etc/conda/activate\.d/([^/]+\.sh)")
-DIST = re.compile(r"/lib/python3\.\d+/site-packages/([^/]+?)-([^-/]+)(?:-py3\.\d+)?\.(?:dist|egg)-info")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +58,6 @@ class OwnPython(bytecode.Compiler):
             return []
         python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
         return python.compile(folder, paths, prefix=prefix, workers=workers, out=out, nice=nice)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """What of a conda layer the rest of a build has to know, by its files."""
-
-    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normal name
-    scripts: tuple[str, ...] = ()  # packages that want to run something when they are installed
-    activate: tuple[str, ...] = ()
 
 
 class CondaEnvironment:
@@ -99,8 +81,32 @@ class CondaEnvironment:
         self._lock, self._ready = Lock(), ""
 
     def install(self) -> None:
-        """Make the layers side by side, the large ones below the others, and add them to the build."""
-        groups = groups_of(self.packages)
+        """Make the layers, and add them to the build.
+
+        Whose file is seen of several packages that have one of the same name py-rattler decides, as on a disk: they
+        have to lie in one layer. Which ones these are nobody knows before the packages are there.
+        """
+        store, before = self.builder.store, len(self.builder.layers)
+        key = f"conda-together-{key_of([package.inputs for package in self.packages])}"
+        together = store.recall("facts", key)
+        found = self._make(together if isinstance(together, list) else [])
+        if not isinstance(together, list):
+            together = self._of_the_same_name(self.builder.layers[before:], found)
+            store.remember("facts", key, together)
+            if together:
+                say(f"have files of the same name, and lie in one layer: {', '.join(together)}")
+                del self.builder.layers[before:]
+                found = self._make(together)
+        for one in found:
+            self.provided.update(one.provided)
+        activate = sorted(name for one in found for name in one.activate)
+        if activate:
+            say(f"not run when the image is entered: {', '.join(activate)}; what is needed goes to variables")
+        self.scripts = tuple(sorted(name for one in found for name in one.scripts))
+
+    def _make(self, together: Sequence[str]) -> list[Found]:
+        """Make the layers side by side, the large ones below the others."""
+        groups = groups_of(self.packages, together=together)
 
         def made(title: str) -> Layer | None:
             inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
@@ -109,16 +115,15 @@ class CondaEnvironment:
         before = len(self.builder.layers)
         with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
             self.builder.take(pool.map(made, groups))
-        scripts: list[str] = []
-        activate: list[str] = []
-        for layer in self.builder.layers[before:]:
-            found = learn(layer.entry, prefix=self.prefix, store=self.builder.store)
-            self.provided.update(found.provided)
-            scripts += found.scripts
-            activate += found.activate
-        if activate:
-            say(f"not run when the image is entered: {', '.join(sorted(activate))}; what is needed goes to variables")
-        self.scripts = tuple(sorted(scripts))
+        store, layers = self.builder.store, self.builder.layers[before:]
+        return [learn(layer.entry, prefix=self.prefix, store=store) for layer in layers]
+
+    def _of_the_same_name(self, layers: Sequence[Layer], found: Sequence[Found]) -> list[str]:
+        """The packages in different layers that have a file of the same name, or a file where another has a folder."""
+        paths, names = in_several(found), set[str]()
+        for layer, one in zip(layers, found, strict=True) if paths else ():
+            names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.builder.work)
+        return sorted(names)
 
     def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> list[Piece]:
         """Link some packages as they will lie in the image, and compile what is Python among them."""
@@ -215,21 +220,6 @@ def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
     return found
 
 
-def groups_of(packages: Sequence[CondaPackage]) -> dict[str, tuple[CondaPackage, ...]]:
-    """Packages by the title of their layer, the lowest first; Python goes with small ones, above all others."""
-    ordered = sorted(packages, key=lambda package: package.name)
-    large = sorted((one for one in ordered if one.name != "python"), key=lambda one: -one.size)
-    apart = {one.name for one in large[:MOST] if one.size >= LARGE}
-    shares = SHARES if sum(one.size for one in ordered if one.name not in apart) >= MANY else 1
-    rows: dict[str, list[CondaPackage]] = {}
-    for package in ordered:
-        share = 0 if package.name == "python" else zlib.crc32(package.name.encode()) % shares
-        title = f"conda {package.name}" if package.name in apart else f"conda, share {share}" if share else "conda"
-        rows.setdefault(title, []).append(package)
-    order = sorted(rows, key=lambda title: (title == "conda", title.startswith("conda,"), title))
-    return {title: tuple(rows[title]) for title in order}
-
-
 def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
     """A package with all that it needs."""
     known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
@@ -322,18 +312,3 @@ def _files(place: Path) -> Iterator[Path]:
     for root, _, names in os.walk(place):
         for name in names:
             yield Path(root, name)
-
-
-def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
-    """What is in a conda layer, kept by its sha256."""
-    known = store.recall("facts", f"conda-{entry.sha256}")
-    if not isinstance(known, dict):
-        folders, _, files = listed(entry.path, offset=0)
-        names = sorted(path.removeprefix(prefix) for path in {*folders, *files} if path.startswith(prefix))
-        known = {
-            "provided": {normal(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
-            "scripts": [found[1] for name in names if (found := SCRIPT.fullmatch(name))],
-            "activate": [found[1] for name in names if (found := ACTIVATE.fullmatch(name))],
-        }
-        store.remember("facts", f"conda-{entry.sha256}", known)
-    return Found(provided=known["provided"], scripts=tuple(known["scripts"]), activate=tuple(known["activate"]))

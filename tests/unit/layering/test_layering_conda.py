@@ -8,19 +8,9 @@ from pathlib import Path
 import pytest
 
 from builder.layering.conda.client import CondaPackage, _error, read_packages, virtual_packages
-from builder.layering.conda.environment import (
-    DIST,
-    LARGE,
-    MANY,
-    MOST,
-    SCRIPT,
-    SHARES,
-    _apart,
-    _python,
-    closure,
-    groups_of,
-    take_out,
-)
+from builder.layering.conda.environment import _apart, _python, closure, take_out
+from builder.layering.conda.found import DIST, SCRIPT, Found, in_several
+from builder.layering.conda.groups import LARGE, MANY, MOST, SHARES, groups_of
 from builder.layering.failure import LayeringError
 
 
@@ -62,6 +52,27 @@ def test_many_packages_lie_in_shares_that_stay_when_one_is_added() -> None:
     more = names(groups_of([*packages, package("new", size=1)]))
     assert sum(more[title] != groups[title] for title in groups) == 1
     assert len(groups_of(packages[:40])) == 1
+
+
+def test_packages_with_files_of_the_same_name_lie_in_a_layer_of_their_own() -> None:
+    packages = [package("python"), package("mkl", size=LARGE), package("blas"), package("zlib")]
+    groups = names(groups_of(packages, together=["mkl", "blas"]))
+    assert groups == {"conda, together": ["blas", "mkl"], "conda": ["python", "zlib"]}
+
+
+@pytest.mark.parametrize(
+    ("layers", "paths"),
+    [
+        ((("/a/b", "/c"), ("/a/d", "/e/f/g")), set()),
+        ((("/a/b", "/c"), ("/a/d", "/c")), {"/c"}),
+        ((("/a/b", "/c"), ("/c/d/e", "/f")), {"/c", "/c/d/e"}),
+        ((("/c/d/e",), ("/f", "/c"), ("/cd",)), {"/c", "/c/d/e"}),
+    ],
+)
+def test_files_of_the_same_name_and_files_that_are_folders_elsewhere(
+    layers: tuple[tuple[str, ...], ...], paths: set[str]
+) -> None:
+    assert in_several([Found(paths=one) for one in layers]) == paths
 
 
 def test_what_python_needs() -> None:
