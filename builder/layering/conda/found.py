@@ -52,7 +52,7 @@ def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
 
 
 def in_several(layers: Sequence[Found]) -> set[str]:
-    """Paths of files that lie in several layers, and of files that are a folder in another layer, with what is in it."""
+    """Paths of files that lie in several layers, and of files that are a folder elsewhere, with what is in it."""
     seen, twice = set[str](), set[str]()
     for found in layers:
         twice.update(seen.intersection(found.paths))
