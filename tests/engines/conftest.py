@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe_program import EXAMPLE, TINY, Built, Room, build, program, run
+from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, program, run
 from smoke_program import Smoke
 
 TORCH = "torch==2.13.0"
@@ -153,9 +154,18 @@ def docker_daemon() -> str:
 
 
 @pytest.fixture(scope="session")
-def digits(rooms: Callable[[str], Room], base_sif: Path) -> Built:
-    """The example recipe, with torch, built and trained in."""
-    return build(rooms("digits"), EXAMPLE, base_sif)
+def digits(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Iterator[Built]:
+    """The example recipe, with torch, built and trained in: once for all workers, who do not write there."""
+    with shared(tmp_path_factory, "digits") as folder:
+        room, said = Room(folder), folder / "said.json"
+        with folder.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not said.exists():
+                made = build(room, EXAMPLE, base_sif)
+                assert room.left_behind() == []
+                said.write_text(json.dumps(vars(made.done)), encoding="utf-8")
+        done = Done(**json.loads(said.read_text(encoding="utf-8")))
+        yield Built(room=room, recipe=EXAMPLE, image=folder / "x.sif", plan=folder / "x.plan", done=done)
 
 
 @pytest.fixture(scope="session")

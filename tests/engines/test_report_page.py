@@ -52,7 +52,7 @@ def pages(digits: Built, rooms: Callable[[str], Room]) -> dict[str, Path]:
     """A page of a real build, one that compares it with its smoke test run again, one of hostile results."""
     room = rooms("pages")
     again = room.folder / "again"
-    digits.room.recipe("smoke", "local", digits.image, "--workload", "ddp", "-o", again).expect(0)
+    room.recipe("smoke", "local", digits.image, "--workload", "ddp", "-o", again).expect(0)
     found = {name: room.folder / f"{name}.html" for name in ("one", "two", "hostile")}
     room.recipe("report", digits.image, "-o", found["one"]).expect(0)
     room.recipe("report", digits.plan, again, "-o", found["two"]).expect(0)
