@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, planned
 from builder.cli.show import show_findings, use_color
 from builder.cli.words import read_words, words_argument
+from builder.execute.fetch import check_offline
 from builder.execute.fetch import offline as without_servers
 from builder.execute.names import PROOF
 from builder.execute.options import Options
@@ -88,14 +88,16 @@ def command(
     --gpus the suite over so many is one job more. Several sites or files are built side by side.
     """
     named = read_words(words)
-    environment = dict(os.environ)
+    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
     if offline:
         environment |= without_servers()
-    how = Options(environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke)
+    how = Options(
+        environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign, verify=verify
+    )
     asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
-    wanted = Wanted(asked=asked, options=replace(how, sign=sign, verify=verify), here=here)
+    wanted = Wanted(asked=asked, options=how, here=here)
     context, shape = context_of(**options), (nodes, gpus)
     if not named.single:
         from builder.cli.several import Shown, build_several, plan_several
@@ -107,6 +109,7 @@ def command(
     build = planned(*load_inputs(named.sites[0], named.files[0]), context=context, shape=shape, output=output)
     if not quiet:
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
+    check_offline(build.plan, how)
     if dry_run:
         click.echo(describe(build.plan, image=build.image, folder=build.folder))
         return

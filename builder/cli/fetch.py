@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,10 +22,15 @@ from builder.model.target import Context
 
 @click.command("fetch")
 @words_argument
+@click.option(
+    "--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR", show_envvar=True
+)
 @locked_option
 @choices
 @verbosity
-def command(words: tuple[str, ...], verbose: int, quiet: bool, no_color: bool, **chosen: Any) -> None:
+def command(
+    words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, no_color: bool, **chosen: Any
+) -> None:
     """Get what images of ENV for SITE are made of: base image, conda and Python packages, downloaded and compiled.
 
     `recipe build --offline` then asks no server: fetch on a login node, build in a job on nodes without a network. Both
@@ -34,20 +40,22 @@ def command(words: tuple[str, ...], verbose: int, quiet: bool, no_color: bool, *
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=os.environ
     )
+    options = Options(environment=dict(os.environ), tmpdir=tmpdir)
     if named.single:
-        _fetch(planned(*load_inputs(named.sites[0], named.files[0]), context=context), progress=progress)
+        _fetch(
+            planned(*load_inputs(named.sites[0], named.files[0]), context=context), options=options, progress=progress
+        )
         return
-    _fetch_several(named, context=context, progress=progress, quiet=quiet)
+    _fetch_several(named, context=context, options=options, progress=progress, quiet=quiet)
 
 
-def _fetch(build: ImageBuild, *, progress: Progress) -> None:
+def _fetch(build: ImageBuild, *, options: Options, progress: Progress) -> None:
     from builder.execute.fetch import fetch
 
-    options = Options(environment=dict(os.environ))
     fetch(build.plan, recipe_folder=build.home, options=options, progress=progress)
 
 
-def _fetch_several(named: Named, *, context: Context, progress: Progress, quiet: bool) -> None:
+def _fetch_several(named: Named, *, context: Context, options: Options, progress: Progress, quiet: bool) -> None:
     """One after the other: they share what they download; one that fails stops no other."""
     from builder.cli.several import Ending, Shown, conclude, plan_several, refusal_of
 
@@ -57,7 +65,7 @@ def _fetch_several(named: Named, *, context: Context, progress: Progress, quiet:
         try:
             if isinstance(build, BuilderError):
                 raise build
-            _fetch(build, progress=progress)
+            _fetch(build, options=options, progress=progress)
         except BuilderError as error:
             endings.append(refusal_of(name, error, seconds=time.monotonic() - started))
         else:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import hashlib
+import os
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.cache import cache_of
+from builder.execute.cache import cache_of, open_cache
 from builder.execute.executor import Work, prepared
 from builder.execute.folder import write_plan
 from builder.execute.hold import hold
-from builder.execute.names import LOGS
 from builder.execute.options import Options, Signals
 from builder.execute.progress import Progress
+from builder.execute.tree import remove_tree
 from builder.layering.offline import VARIABLE as OFFLINE
 from builder.layering.offline import is_offline
-from builder.model.finding import ConfigError, Finding, Place, StepError
+from builder.model.finding import BuilderError, ConfigError, Finding, StepError
 from builder.model.plan import Plan, Step
+from builder.model.plan_json import to_json
 
 VARIABLE = "RECIPE_FETCH"
 BACKEND = "layers"
+PLACE = "fetch"  # folder of the cache for plans of which something was fetched, or was to be
+OLD = 86400.0  # seconds after which nobody reads the log of a fetch that failed
 FIXES = {
     "no-network": "fetch where the internet can be reached (a login node or a workstation), or set https_proxy",
 }
-
-
-def check_offline(plan: Plan, options: Options) -> None:
-    """Raise ConfigError where no server may be asked and the plan's engine would."""
-    if is_offline(options.environment):
-        check_fetchable(plan)
 
 
 def offline() -> dict[str, str]:
@@ -38,25 +36,31 @@ def offline() -> dict[str, str]:
     return {OFFLINE: "yes"}
 
 
-def check_fetchable(plan: Plan) -> None:
-    """Raise ConfigError where an engine downloads by itself while it builds."""
-    if plan.backend == BACKEND:
+def check_offline(plan: Plan, options: Options) -> None:
+    """Raise ConfigError where no server may be asked and the plan's engine would, or a second build has to."""
+    if not is_offline(options.environment):
         return
-    message = f"with the backend '{plan.backend}' packages are downloaded inside the engine, while it builds"
-    fix = f"choose --backend {BACKEND} where the site has it, or build where there is a network and copy the image"
-    raise ConfigError(Finding(code="fetch-backend", message=message, fix=fix))
+    if options.verify:
+        message = f"--verify with --offline ({OFFLINE}): a second build starts with nothing but downloads"
+        fix = "leave out one of them: what a container has installed, and base images, would have to be fetched again"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
+    _check(plan, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
 
 
 def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progress) -> None:
-    """Have all that a plan's image is made of in the caches; where that fails, a log stays there too.
+    """Have all that a plan's image is made of in the caches; where that fails, the plan stays there with its log.
 
     Raises ConfigError for a backend that cannot, StepError, ToolError, and Interrupted as `execute`.
     """
-    check_fetchable(plan)
+    _check(plan, what="")
+    open_cache(options.environment)
+    digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
+    folder = cache_of(options.environment)[0].resolve() / PLACE / f"{Path(plan.image).stem}-{digest[:12]}"
+    _sweep(folder.parent)
+    environment = {name: value for name, value in options.environment.items() if name != OFFLINE}
+    environment[VARIABLE] = "yes"
     signals = Signals()
-    environment = {**options.environment, VARIABLE: "yes"}
-    with tempfile.TemporaryDirectory(prefix="recipe-fetch-", dir=options.tmpdir) as place, signals.caught():
-        folder = Path(place).resolve() / "plan"
+    with signals.caught():
         write_plan(plan, folder, recipe_folder=recipe_folder)
         work = Work(
             plan=plan,
@@ -66,19 +70,16 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
             options=replace(options, environment=environment),
             progress=progress,
         )
-        with hold(folder), prepared(work, signals=signals) as run:
-            progress.begin(title=f"{plan.target}: {work.steps[0].why}", total=1)
-            try:
-                done = run.lead(work.steps)
-            finally:
-                progress.end()
-            if not done:
-                log = run.carrier.log(work.steps[0])
-                kept = cache_of(options.environment)[0] / LOGS / f"{Path(plan.image).stem}.fetch.log"
-                with suppress(OSError):
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(log, kept)
-                raise StepError(*(_kept(finding, log=log, kept=kept) for finding in run.findings))
+        with hold(folder):
+            with prepared(work, signals=signals) as run:
+                progress.begin(title=f"{plan.target}: {work.steps[0].why}", total=1)
+                try:
+                    done = run.lead(work.steps)
+                finally:
+                    progress.end()
+                if not done:
+                    raise StepError(*(_spoken(finding) for finding in run.findings))
+            remove_tree(folder)
 
 
 def fetch_step(plan: Plan) -> Step:
@@ -87,7 +88,24 @@ def fetch_step(plan: Plan) -> Step:
     return replace(step, name="fetch", why=f"fetch what {plan.image} is made of", produces=(), batch="")
 
 
-def _kept(finding: Finding, *, log: Path, kept: Path) -> Finding:
-    """A finding that names the log where it stays, and speaks of fetching."""
-    fix = FIXES.get(finding.code, finding.fix).replace("build again", "fetch again").replace(str(log), str(kept))
-    return replace(finding, at=Place(file=str(kept)), fix=fix)
+def _check(plan: Plan, *, what: str) -> None:
+    """Raise ConfigError where an engine downloads by itself while it builds."""
+    if plan.backend == BACKEND:
+        return
+    message = f"{what}with the backend '{plan.backend}' packages are downloaded inside the engine, while it builds"
+    fix = f"choose --backend {BACKEND} where the site has it, or build where there is a network and copy the image"
+    raise ConfigError(Finding(code="fetch-backend", message=message, fix=fix))
+
+
+def _sweep(place: Path) -> None:
+    """Remove what fetches that failed, or were killed, left long ago."""
+    with suppress(OSError):
+        for folder in place.iterdir():
+            if time.time() - folder.stat().st_mtime > OLD and os.access(folder, os.W_OK):
+                with suppress(BuilderError, OSError), hold(folder):
+                    remove_tree(folder)
+
+
+def _spoken(finding: Finding) -> Finding:
+    """A finding that speaks of fetching."""
+    return replace(finding, fix=FIXES.get(finding.code, finding.fix).replace("build again", "fetch again"))

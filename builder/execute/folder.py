@@ -46,7 +46,9 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
                 _update(plan, staging, folder=folder)
     except OSError as error:
         at = Place(file=str(error.filename or folder))
-        message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
+        # Of many files that could not be copied the first says why.
+        reason = str(error.args[0][0][2]) if isinstance(error, shutil.Error) else error.strerror or str(error)
+        message = f"the plan folder '{folder}' cannot be written: {reason.lower()}"
         fix = "choose another folder with -o, or give it the rights and the space"
         raise ConfigError(Finding(code="folder-unwritable", message=message, at=at, fix=fix)) from None
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +14,7 @@ import compiled_channel
 import pytest
 from compiled_channel import MINOR
 from lock_room import LockRoom, served
-from recipe_program import Done, Room, inside, program, run
+from recipe_program import LIMIT, Done, Room, inside, processes, program, run
 from stand_ins.images import docker, stand_in_debian
 from tiny_index import write_index, write_source, write_wheel
 
@@ -113,15 +117,18 @@ def test_conda_packages_and_the_wheels_on_them(room: Served, base_sif: Path) -> 
 
 
 def test_sources_are_built_ahead(room: Served, base_sif: Path) -> None:
-    """A container builds them, on the layers of heavy wheels: these are made then."""
-    room.write("demo.yml", "name: demo\ndependencies:\n  - pip: [tool-stub, plain-source]\n")
+    """A container builds them, on the layer of torch: this one is made then."""
+    room.write("demo.yml", "name: demo\ndependencies:\n  - pip: [tool-stub, torch==2.8.0, plain-source]\n")
+    write_index(room.folder / "index", [*PACKAGES, ("torch", "2.8.0+cpu", ())])
     settings = {"UV_FIND_LINKS": write_source(room.folder / "source", name="plain-source")}
     done = fetched(room, base_sif, "-v", **settings).expect(0)
-    assert "packages: in a container" in done.err
-    assert room.kinds() == {"layers"}
+    assert "in a container, on other layers: these are made too" in done.err
+    assert room.kinds() == {"layers", "compiled"}
     room.alone("build", *words(room, base_sif), "--offline", **settings).expect(0)
-    assert "in a container" not in room.log(room.folder / "x.plan").replace("are installed inside the base image", "")
-    inside(room.folder / "x.sif", "python", "-c", "import tool_stub, plain_source")
+    log = room.log(room.folder / "x.plan")
+    assert "layer packages: " in log
+    assert "packages: in a container" not in log
+    inside(room.folder / "x.sif", "python", "-c", "import tool_stub, plain_source, torch")
 
 
 def test_a_base_image_of_a_registry(room: Served, docker_daemon: str, base_tar: Path, registry: str) -> None:
@@ -145,10 +152,56 @@ def test_a_failure_keeps_its_log(room: Served, base_sif: Path) -> None:
     done = room.alone("fetch", *words(room, base_sif)[:4]).expect(5)
     assert "error: step 'fetch' failed: this machine could not reach a server it needs" in done.err
     assert "fix: fetch where the internet can be reached" in done.err
-    log = room.folder / "cache" / "logs" / "demo-local.fetch.log"
+    (log,) = (room.folder / "cache" / "fetch").glob("demo-local-*/logs/fetch.log")
     assert f"at:  {log}" in done.err
     assert "error sending request" in log.read_text()
+    # The next one that gets through leaves nothing; what is exported for builds is not meant for it.
+    fetched(room, base_sif, RECIPE_OFFLINE="yes").expect(0)
+    assert list((room.folder / "cache" / "fetch").iterdir()) == []
     assert room.left_behind() == []
+
+
+def test_a_fetch_that_was_killed_leaves_nothing_to_the_next(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    gate = threading.Event()
+    with served(room.folder / "index", gate=gate) as room.index:
+        process = room.start("fetch", *words(room, base_sif)[:4], "--tmpdir", room.tmp)
+        end = time.monotonic() + LIMIT
+        while not any("pip compile" in line for line in processes(str(room.folder / "cache"))):
+            assert time.monotonic() < end
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        gate.set()
+        assert room.left_behind() != []
+        done = fetched(room, base_sif, "-v", "--tmpdir", str(room.tmp)).expect(0)
+    assert "removed what an earlier build had left" in done.err
+    assert room.left_behind() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "words_of_it"),
+    [
+        (
+            {"RECIPE_CACHE_DIR": "/proc/nowhere"},
+            ("the cache folder '/proc/nowhere' cannot be used", "RECIPE_CACHE_DIR"),
+        ),
+        ({"RECIPE_TMPDIR": "/nowhere"}, ("no temporary folder can be made in '/nowhere'", "--tmpdir")),
+        ({"TMPDIR": "/nowhere"}, ("no temporary folder can be made in '/nowhere'", "--tmpdir")),
+    ],
+)
+def test_folders_that_cannot_be_used(
+    settings: dict[str, str], words_of_it: tuple[str, str], room: Served, base_sif: Path
+) -> None:
+    room.write("demo.yml", WHEELS)
+    done = fetched(room, base_sif, **settings).expect(4)
+    assert all(text in done.err for text in words_of_it)
+
+
+def test_a_build_is_no_fetch_whatever_is_exported(room: Served, base_sif: Path) -> None:
+    room.write("demo.yml", WHEELS)
+    room.recipe("build", *words(room, base_sif), RECIPE_FETCH="yes").expect(0)
 
 
 def test_several_sites_and_one_that_cannot(room: Served, base_sif: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import compiled_channel
 import pytest
-from compiled_channel import MINOR, SMALL, Tiny, compiled, large, pure, python, write_channel, write_package
+from compiled_channel import MINOR, Tiny, compiled, large, python, write_channel, write_package
 from lock_room import PASSWORD, USER, LockRoom, served
 from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
@@ -275,33 +275,72 @@ def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_si
     assert sha256_of(demo.folder / "x.sif") == right
 
 
-@pytest.mark.parametrize("needs", [("bulk",), ()])
+def named(name: str, *depends: str, x: bool = True, more: Mapping[str, str | bytes] | None = None) -> Tiny:
+    """A package with `share/x` and a module, or without."""
+    module = f"lib/python{MINOR}/site-packages/module_x.py"
+    files = {"share/x": name, module: f"WHO = '{name}'\n"} if x else {f"share/{name}": name}
+    return Tiny(name=name, build="h0", depends=depends, files={**files, **(more or {})})
+
+
+BIG = dict(large().files)
+SAME = {
+    "two": ({"aa", "bb"}, named("aa"), named("bb", more=BIG)),
+    "two that need": ({"aa", "bb"}, named("aa", "bb"), named("bb", more=BIG)),
+    "one more that loses in its own layer": ({"aa", "bb", "zz"}, named("aa"), named("bb"), named("zz", more=BIG)),
+    "a chain": ({"aa", "bb"}, named("aa", more=BIG), named("mm", "aa", x=False), named("bb", "mm")),
+    "somebody who needs one of them": ({"aa", "bb"}, named("aa"), named("bb"), named("a0", "bb", x=False)),
+    "somebody else": ({"aa", "bb"}, named("aa"), named("bb"), named("zz", "aa", x=False)),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
 def test_files_of_the_same_name_are_those_of_an_environment_on_a_disk(
-    needs: tuple[str, ...], place: Callable[[str], LockRoom], base_sif: Path
+    case: str, place: Callable[[str], LockRoom], base_sif: Path
 ) -> None:
-    """Their packages would lie in different layers; py-rattler links them in one go on a disk to say what is right."""
-    room = place(f"same-name-{len(needs)}")
-    files = {"share/bulk/data.bin": "notes\n", "share/notes.txt": "notes\n"}
-    notes = Tiny(name="notes-on-bulk", build="h0", depends=needs, files=files)
-    packages = (python(), *compiled(room.folder / "c"), pure(), large(), notes, SMALL[0])
-    channel = write_channel(room.folder / "channel", packages)
-    write(room, channel.as_uri(), more="notes-on-bulk,")
+    """py-rattler links the whole environment on a disk to say what is right."""
+    room = place(f"same-name-{list(SAME).index(case)}")
+    together, *packages = SAME[case]
+    channel = write_channel(room.folder / "channel", (python(), *compiled(room.folder / "c"), *packages))
+    names = ", ".join(package.name for package in packages)
+    room.write("demo.yml", f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, {names}]\n")
     room.recipe("lock", "local", room.folder / "demo.yml", "--base", base_sif).expect(0)
     make(room, base_sif, "--locked").expect(0)
-    assert list(noted_layers(room)) == ["conda, together", "conda", "packages", "recipe"]
-    assert "lie in one layer: bulk, notes-on-bulk" in room.log(room.folder / "x.plan")
+    image = room.folder / "x.sif"
     lock = room.read("local", env=room.folder / "demo.yml")
     rows = [{name: getattr(package, name) for name in CondaPackage.__annotations__} for package in lock.conda]
     client = find_client(work=room.tmp, cache=room.folder / "conda", environment={}, offline=False)
     disk = room.folder / "disk"
     client.stage(read_packages(rows), disk, prefix="/opt/env", platform="linux-64")
-    seen = inside(room.folder / "x.sif", "sh", "-c", "sha256sum </opt/env/share/bulk/data.bin").split()[0]
-    assert seen == sha256_of(disk / "share" / "bulk" / "data.bin")
-    assert inside(room.folder / "x.sif", "cat", "/opt/env/share/notes.txt") == "notes\n"
-    # It is known the next time: nothing is made twice.
+    right = (disk / "share" / "x").read_text()
+    assert inside(image, "cat", "/opt/env/share/x") == right
+    tag = f"cpython-{MINOR.replace('.', '')}"
+    compiled_module = f"/opt/env/lib/python{MINOR}/site-packages/__pycache__/module_x.{tag}.pyc"
+    assert inside(image, "python", "-c", "import module_x; print(module_x.WHO, module_x.__cached__)") == (
+        f"{right} {compiled_module}\n"
+    )
+    inside(image, "test", "-f", compiled_module)
+    told = room.log(room.folder / "x.plan").rpartition("lie in one layer: ")[2].splitlines()[0]
+    assert set(told.split(", ")) <= together
+    # It is known the next time, and the same is made of it: nothing is made twice.
+    digest = sha256_of(image)
     shutil.rmtree(room.folder / "cache" / "layers-1" / "layers")
     make(room, base_sif, "--locked", "--force").expect(0)
-    assert "layer conda bulk" not in room.log(room.folder / "x.plan")
+    assert "lie in one layer" not in room.log(room.folder / "x.plan")
+    assert sha256_of(image) == digest
+
+
+def test_what_is_kept_of_a_package_does_not_depend_on_where_it_lay_before(
+    place: Callable[[str], LockRoom], base_sif: Path
+) -> None:
+    rooms = place("kept-before"), place("kept-fresh")
+    packages = (python(), *compiled(rooms[0].folder / "c"), named("aa"), named("bb"))
+    channel = write_channel(rooms[0].folder / "channel", packages)
+    for room in rooms:
+        for names in ("aa, bb", "bb") if room is rooms[0] else ("bb",):
+            text = f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, {names}]\n"
+            room.write("demo.yml", text)
+            make(room, base_sif, "--force").expect(0)
+    assert sha256_of(rooms[0].folder / "x.sif") == sha256_of(rooms[1].folder / "x.sif")
 
 
 def test_what_a_package_wants_to_run_runs_inside(

@@ -79,9 +79,8 @@ def write_wheel(folder: Path, name: str, version: str, needs: Iterable[str], *, 
     }
     if name == "torch":
         texts |= {f"{stem}/__init__.py": f"from . import version\n__version__ = {version!r}\n"}
-        texts |= {
-            f"{stem}/version.py": BUILT_FOR.get(version.partition("+")[2].rstrip("0123456789."), "cuda = '12.8'\n")
-        }
+        built = BUILT_FOR.get(version.partition("+")[2].rstrip("0123456789."), "cuda = '12.8'\n")
+        texts |= {f"{stem}/version.py": f"__version__ = {version!r}\n{built}"}
     rows = []
     path = folder / f"{stem}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:

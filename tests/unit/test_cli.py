@@ -399,13 +399,29 @@ def test_a_plan_has_the_script_of_the_shape_that_is_asked_for(
     assert "has 8 devices, not 99" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [("fetch", "lumi-g"), ("build", "lumi-g", "--offline")])
-def test_what_an_engine_downloads_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], tmp_path: Path) -> None:
+CANNOT = (
+    "with the backend 'cotainr' packages are downloaded inside the engine, while it builds\n"
+    "  fix: choose --backend layers where the site has it, or build where there is a network and copy the image\n"
+)
+OFFLINE = "error: no server is to be asked (--offline, RECIPE_OFFLINE), and "
+VERIFY = (
+    "error: --verify with --offline (RECIPE_OFFLINE): a second build starts with nothing but downloads\n"
+    "  fix: leave out one of them: what a container has installed, and base images, would have to be fetched again\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("fetch", "lumi-g"), f"error: {CANNOT}"),
+        (("build", "lumi-g", "--offline"), OFFLINE + CANNOT),
+        (("build", "lumi-g", "--offline", "-n"), OFFLINE + CANNOT),
+        (("build", "local", "--offline", "--verify"), VERIFY),
+    ],
+)
+def test_what_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     (tmp_path / "plain.yml").write_text("name: plain\ndependencies: [python=3.12, numpy]\n")
     answer = recipe(*words, "plain.yml")
-    assert answer.code == 2
-    assert answer.err.endswith(
-        "error: with the backend 'cotainr' packages are downloaded inside the engine, while it builds\n"
-        "  fix: choose --backend layers where the site has it, or build where there is a network and copy the image\n"
-    )
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith(text)
     assert left(tmp_path) == ["plain.yml"]

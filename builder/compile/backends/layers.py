@@ -108,7 +108,7 @@ def build_script(target: Target, *, image: str) -> str:
         *base_check(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "inside_build",
-        'if [ -n "${RECIPE_FETCH:-}" ]; then',
+        'if [ "${RECIPE_FETCH:-}" = yes ]; then',
         '    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"',
         "    exit",
         "fi",

@@ -191,4 +191,6 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
         if code == 0:
             return CondaClient(argv=tuple(argv), environment=environment, work=work, cache=cache, offline=offline)
         print(err.strip()[-2000:], flush=True)
+        if offline:
+            raise LayeringError("py-rattler was not fetched before, and no server is asked", fix=FETCH)
     raise LayeringError(f"conda packages need py-rattler, which {sys.executable} has not", fix=FIX)

@@ -6,42 +6,36 @@ linked by itself, from its own packages alone, so that what it holds is decided 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..failure import LayeringError, say
 from ..programs import find_program
 from ..squash.pack import processors
 from ..squash.pieces import Piece, below
-from ..store import key_of, remove
+from ..store import key_of
 from ..wheels import bytecode, stage
 from ..wheels.kept import Owned, compile_kept
 from .client import CondaClient, CondaPackage, read_packages, virtual_packages
 from .found import Found, in_several, learn, owners
-from .groups import groups_of
+from .groups import TOGETHER, groups_of
+from .linked import FLAT, LOST, check_apart, meant, read_record, take_out, tidy, write_record
 
 if TYPE_CHECKING:
     from ..builder import Builder
     from ..image.draft import Layer
 
-# Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
-# always the same; empty folders here and the order of the records are decided by a race (0.28).
-LOST = "__clobbers__"
-COMPILED = 1  # of what is kept of a package; another number makes all of it anew
-FLAT = "build with --backend apptainer"
+COMPILED = 2  # of what is kept of a package; another number makes all of it anew
+LAYOUT = 2  # of which package lies in which layer; another number makes all of them anew
 OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
 THREADED = re.compile(r"_cp\d+t$")
-# What of a package's own description goes into the image's record of it.
-KEPT = ("build", "build_number", "constrains", "license", "license_family", "name", "noarch", "subdir", "timestamp",
-        "track_features", "version")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +52,14 @@ class OwnPython(bytecode.Compiler):
             return []
         python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
         return python.compile(folder, paths, prefix=prefix, workers=workers, out=out, nice=nice)
+
+
+class _SameNameError(LayeringError):
+    """Packages with files of the same name would lie in different layers, or among others than in the environment."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(f"packages have files of the same name: {', '.join(sorted(names))}", fix=FLAT)
+        self.names = frozenset(names)
 
 
 class CondaEnvironment:
@@ -83,20 +85,24 @@ class CondaEnvironment:
     def install(self) -> None:
         """Make the layers, and add them to the build.
 
-        Whose file is seen of several packages that have one of the same name py-rattler decides, as on a disk: they
-        have to lie in one layer. Which ones these are nobody knows before the packages are there.
+        Whose file is seen, of packages that have one of the same name, is py-rattler's to say, and depends on all
+        packages. Which these are nobody knows before they are there: they are found, and lie in a layer of their own.
         """
         store, before = self.builder.store, len(self.builder.layers)
-        key = f"conda-together-{key_of([package.inputs for package in self.packages])}"
-        together = store.recall("facts", key)
-        found = self._make(together if isinstance(together, list) else [])
-        if not isinstance(together, list):
-            together = self._of_the_same_name(self.builder.layers[before:], found)
-            store.remember("facts", key, together)
-            if together:
-                say(f"have files of the same name, and lie in one layer: {', '.join(together)}")
-                del self.builder.layers[before:]
+        key = f"conda-together-{key_of([LAYOUT, [package.inputs for package in self.packages]])}"
+        known = store.recall("facts", key)
+        together = {str(name) for name in known} if isinstance(known, list) else set[str]()
+        while True:
+            try:
                 found = self._make(together)
+                break
+            except _SameNameError as error:
+                if error.names <= together:
+                    raise
+                together |= error.names
+                say(f"have files of the same name, and lie in one layer: {', '.join(sorted(together))}")
+                del self.builder.layers[before:]
+        store.remember("facts", key, sorted(together))
         for one in found:
             self.provided.update(one.provided)
         activate = sorted(name for one in found for name in one.activate)
@@ -104,45 +110,63 @@ class CondaEnvironment:
             say(f"not run when the image is entered: {', '.join(activate)}; what is needed goes to variables")
         self.scripts = tuple(sorted(name for one in found for name in one.scripts))
 
-    def _make(self, together: Sequence[str]) -> list[Found]:
-        """Make the layers side by side, the large ones below the others."""
+    def _make(self, together: Collection[str]) -> list[Found]:
+        """Make the layers side by side, the large ones below the others.
+
+        Raises _SameNameError with all packages of which it was found that they have to lie with others.
+        """
         groups = groups_of(self.packages, together=together)
 
         def made(title: str) -> Layer | None:
-            inputs = [self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in groups[title]]]
-            return self.builder.made(title, inputs, lambda tree: self._fill(groups[title], tree))
+            group = groups[title]
+            pure = any(package.subdir == "noarch" for package in group)
+            # Pure Python packages are placed by the environment's Python: it is linked with them and taken out again.
+            among = self.packages if title == TOGETHER else (*group, self.python) if pure else group
+            inputs = [LAYOUT, self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in group]]
+            inputs += [[package.inputs for package in self.packages]] if title == TOGETHER else []
+            return self.builder.made(title, inputs, lambda tree: self._fill(group, tree, among=among))
 
-        before = len(self.builder.layers)
+        before, names = len(self.builder.layers), set[str]()
         with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
-            self.builder.take(pool.map(made, groups))
-        store, layers = self.builder.store, self.builder.layers[before:]
-        return [learn(layer.entry, prefix=self.prefix, store=store) for layer in layers]
-
-    def _of_the_same_name(self, layers: Sequence[Layer], found: Sequence[Found]) -> list[str]:
-        """The packages in different layers that have a file of the same name, or a file where another has a folder."""
-        paths, names = in_several(found), set[str]()
+            for job in [pool.submit(made, title) for title in groups]:
+                try:
+                    self.builder.take([job.result()])
+                except _SameNameError as error:
+                    names |= error.names
+        if names:
+            raise _SameNameError(names)
+        layers = self.builder.layers[before:]
+        found = [learn(layer.entry, prefix=self.prefix, store=self.builder.store) for layer in layers]
+        paths = in_several(found)
         for layer, one in zip(layers, found, strict=True) if paths else ():
             names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.builder.work)
-        return sorted(names)
+        if names:
+            raise _SameNameError(names)
+        return found
 
-    def _fill(self, packages: Sequence[CondaPackage], tree: Path) -> list[Piece]:
-        """Link some packages as they will lie in the image, and compile what is Python among them."""
+    def _fill(self, packages: Sequence[CondaPackage], tree: Path, *, among: Sequence[CondaPackage]) -> list[Piece]:
+        """Link some packages as they will lie in the image among others, and compile what is Python among them."""
         place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
         place.parent.mkdir(parents=True)
-        # Pure Python packages are placed by the environment's Python, which is linked with them and taken out again.
-        pure = any(package.subdir == "noarch" for package in packages)
-        beside = [self.python] if pure and self.python not in packages else []
-        self.client.stage([*packages, *beside], place, prefix=stage.PREFIX, platform=self.platform)
+        own = {package.name for package in packages}
+        staged = [package for number, package in enumerate(among) if package not in among[:number]]
+        self.client.stage(staged, place, prefix=stage.PREFIX, platform=self.platform)
         linked = clock.monotonic()
-        for package in beside:
-            take_out(package, place)
-        files = {package.name: _read(package, place)["files"] for package in packages}
-        _apart(files)
+        files = {package.name: read_record(package, place)["files"] for package in staged}
+        check_apart(files)
+        lost = {meant(path) for rows in files.values() for path in rows if path.startswith(LOST)}
+        shared = {name for name, rows in files.items() if lost and any(meant(path) in lost for path in rows)}
+        if shared and among is not self.packages:
+            raise _SameNameError(shared)
+        for package in staged:
+            if package.name not in own:
+                take_out(package, place)
+                del files[package.name]
         for package in packages:
-            _record(package, place)
-        _tidy(place, whole=self.python in packages)
+            write_record(package, place)
+        tidy(place, whole=self.python in packages)
         noted = clock.monotonic()
-        pieces = below(self.prefix, self._compiled(packages, files, place))
+        pieces = below(self.prefix, self._compiled(packages, files, place, shared=shared))
         seconds = (linked - started, noted - linked, clock.monotonic() - noted)
         say(
             "{} conda packages: linked in {:.1f} s, noted in {:.1f} s, compiled in {:.1f} s".format(
@@ -152,21 +176,27 @@ class CondaEnvironment:
         return pieces
 
     def _compiled(
-        self, packages: Sequence[CondaPackage], files: Mapping[str, Sequence[str]], place: Path
+        self,
+        packages: Sequence[CondaPackage],
+        files: Mapping[str, Sequence[str]],
+        place: Path,
+        *,
+        shared: Collection[str],
     ) -> list[Piece]:
-        """What is compiled of some packages, of which `files` are."""
+        """What is compiled of some packages, of which `files` are; nothing is kept of those that `shared` names.
+
+        They have files that are another package's in this environment, and would be their own in the next.
+        """
         paths = {*bytecode.sources(place, below="lib")}
-        owned = [
+        sure = [
             Owned(
                 key=key_of([COMPILED, self.compiler.inputs, self.minor, stage.PREFIX, package.inputs]),
                 title=f"{package.name} {package.version} {package.build}",
                 paths=tuple(path for path in files[package.name] if path in paths),
             )
             for package in packages
+            if package.name not in shared
         ]
-        # Of a file that several packages have, each has its own under another name.
-        lost = {_meant(path) for rows in files.values() for path in rows if path.startswith(LOST)}
-        sure = [replace(one, paths=tuple(path for path in one.paths if path not in lost)) for one in owned]
         out, nobodys = self.builder.work, paths.difference(*(one.paths for one in sure))
 
         def compiled(some: Sequence[str]) -> list[Piece]:
@@ -230,85 +260,3 @@ def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[Con
                 done[other.name] = other
                 todo.append(other)
     return [done[name] for name in sorted(done)]
-
-
-def _meta(package: CondaPackage, place: Path) -> Path:
-    return place / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
-
-
-def _read(package: CondaPackage, place: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(_meta(package, place).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        message = f"'{package.file_name}' is not the package that its channel says it is"
-        raise LayeringError(message, fix="ask whoever keeps the channel") from None
-    return found
-
-
-def _meant(path: str) -> str:
-    """Where a file would lie if no other package had it too."""
-    return re.sub(rf"^{LOST}/[^/]+/", "", path)
-
-
-def _apart(files: Mapping[str, Sequence[str]]) -> None:
-    """Refuse packages of which one has a file where another has a folder: which of them wins is left to chance."""
-    owners = {_meant(path): name for name, paths in files.items() for path in paths}
-    for path, name in sorted(owners.items()):
-        for folder in Path(path).parents:
-            other = owners.get(str(folder))
-            if other is not None:
-                message = f"'{folder}' is a folder of the package '{name}' and a file of '{other}'"
-                raise LayeringError(message, fix=f"leave out one of them, or {FLAT}")
-
-
-def take_out(package: CondaPackage, place: Path) -> None:
-    """Remove a package's files, and the folders that were only its own."""
-    files = _read(package, place)["files"]
-    for name in files:
-        (place / name).unlink(missing_ok=True)
-    for folder in sorted({parent for name in files for parent in Path(name).parents}, reverse=True):
-        path = place / folder
-        if folder.parts and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()
-    _meta(package, place).unlink()
-
-
-def _record(package: CondaPackage, place: Path) -> None:
-    """The image's record of a package: what conda and others read, without times and folders of this machine."""
-    noted = _read(package, place)
-    own = json.loads(Path(noted["extracted_package_dir"], "info", "index.json").read_text(encoding="utf-8"))
-    kept = {name: own[name] for name in KEPT if name in own}
-    paths = [row for row in noted["paths_data"]["paths"] if not row["_path"].startswith(f"{LOST}/")]
-    document = {
-        **kept,
-        "depends": list(package.depends),
-        "sha256": package.sha256,
-        "fn": package.file_name,
-        "url": package.address,
-        "channel": package.address.rsplit("/", 2)[0],
-        "requested_specs": [],
-        "files": sorted(name for name in noted["files"] if not name.startswith(f"{LOST}/")),
-        "paths_data": {**noted["paths_data"], "paths": sorted(paths, key=lambda row: str(row["_path"]))},
-    }
-    path = _meta(package, place)
-    path.unlink()
-    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _tidy(place: Path, *, whole: bool) -> None:
-    """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
-    remove(place / LOST)
-    history = place / "conda-meta" / "history"
-    for path in (history, place / "CACHEDIR.TAG"):
-        path.unlink(missing_ok=True)
-    if whole:
-        history.touch()  # conda and others take a folder with this file for an environment
-    for path in _files(place):
-        if path.suffix == ".a" or (path.suffix == ".pyc" and path.parent.name == "__pycache__"):
-            path.unlink()
-
-
-def _files(place: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(place):
-        for name in names:
-            yield Path(root, name)

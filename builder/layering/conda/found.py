@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..bases.facts import listed
+from ..digest import sha256_of
+from ..failure import AlteredError, LayeringError
 from ..programs import call, needed_program
 from ..store import Entry, Store
 from ..wheels.resolve import normal
@@ -33,7 +35,11 @@ def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
     """What is in a conda layer, kept by its sha256."""
     known = store.recall("facts", f"conda-2-{entry.sha256}")
     if not isinstance(known, dict):
-        folders, links, files = listed(entry.path, offset=0)
+        try:
+            folders, links, files = listed(entry.path, offset=0)
+        except LayeringError:
+            _check(entry)
+            raise
         paths = sorted(path.removeprefix(prefix) for path in {*links, *files} if path.startswith(prefix))
         names = [*(path.removeprefix(prefix) for path in sorted(folders) if path.startswith(prefix)), *paths]
         known = {
@@ -68,9 +74,10 @@ def in_several(layers: Sequence[Found]) -> set[str]:
 
 
 def owners(entry: Entry, found: Found, paths: set[str], *, prefix: str, work: Path) -> set[str]:
-    """The packages in a layer that have one of these files; raises LayeringError."""
+    """The packages in a layer that have one of these files; raises AlteredError and LayeringError."""
     if paths.isdisjoint(found.paths):
         return set()
+    _check(entry)
     place = work / f"meta-{entry.sha256}"
     records = [f"{prefix}{path}".lstrip("/") for path in found.paths if META.fullmatch(path)]
     program = needed_program("unsquashfs", fix="install squashfs-tools")
@@ -81,3 +88,8 @@ def owners(entry: Entry, found: Found, paths: set[str], *, prefix: str, work: Pa
         if not paths.isdisjoint(f"/{path}" for path in noted["files"]):
             names.add(str(noted["name"]))
     return names
+
+
+def _check(entry: Entry) -> None:
+    if sha256_of(entry.path) != entry.sha256:
+        raise AlteredError(str(entry.path))

@@ -11,7 +11,7 @@ pick_python
 clear_binds
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 inside_build
-if [ -n "${RECIPE_FETCH:-}" ]; then
+if [ "${RECIPE_FETCH:-}" = yes ]; then
     "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
     exit
 fi

@@ -15,7 +15,7 @@ default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 inside_build
-if [ -n "${RECIPE_FETCH:-}" ]; then
+if [ "${RECIPE_FETCH:-}" = yes ]; then
     "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
     exit
 fi

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from builder.layering.conda.client import CondaPackage, _error, read_packages, virtual_packages
-from builder.layering.conda.environment import _apart, _python, closure, take_out
+from builder.layering.conda.environment import _python, closure
 from builder.layering.conda.found import DIST, SCRIPT, Found, in_several
 from builder.layering.conda.groups import LARGE, MANY, MOST, SHARES, groups_of
+from builder.layering.conda.linked import check_apart, take_out
 from builder.layering.failure import LayeringError
 
 
@@ -140,9 +141,9 @@ def test_distributions_are_known_by_their_folders(path: str, found: tuple[str, s
 
 
 def test_a_file_where_another_package_has_a_folder_is_refused() -> None:
-    _apart({"one": ["share/x/a", "share/y"], "two": ["share/x/a", "share/x/b"]})
+    check_apart({"one": ["share/x/a", "share/y"], "two": ["share/x/a", "share/x/b"]})
     with pytest.raises(LayeringError, match="'share/x' is a folder of the package 'one' and a file of 'two'"):
-        _apart({"one": ["share/x/a"], "two": ["__clobbers__/two/share/x"]})
+        check_apart({"one": ["share/x/a"], "two": ["__clobbers__/two/share/x"]})
 
 
 def test_a_package_taken_out_leaves_what_is_not_its_own(tmp_path: Path) -> None:
