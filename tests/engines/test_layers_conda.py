@@ -85,7 +85,7 @@ def demo(place: Callable[[str], LockRoom], channel: Path, base_sif: Path) -> Loc
 
 
 def test_layers_are_the_default_and_nothing_ran_in_a_container(demo: LockRoom) -> None:
-    assert list(noted_layers(demo)) == ["conda bulk", "conda", "packages", "recipe"]
+    assert list(noted_layers(demo)) == ["conda, together", "conda bulk", "conda", "packages", "recipe"]
     log = demo.log(demo.folder / "x.plan")
     assert "in a container" not in log
     lock = demo.read("local", env=demo.folder / "demo.yml")
