@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import compiled_channel
@@ -275,21 +275,27 @@ def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_si
     assert sha256_of(demo.folder / "x.sif") == right
 
 
-def named(name: str, *depends: str, x: bool = True, more: Mapping[str, str | bytes] | None = None) -> Tiny:
-    """A package with `share/x` and a module, or without."""
+def named(name: str, *depends: str, x: bool = True, big: bool = False) -> Tiny:
+    """A package with `share/x` and a module, or without; a `big` one lies in a layer of its own."""
     module = f"lib/python{MINOR}/site-packages/module_x.py"
     files = {"share/x": name, module: f"WHO = '{name}'\n"} if x else {f"share/{name}": name}
-    return Tiny(name=name, build="h0", depends=depends, files={**files, **(more or {})})
+    return Tiny(name=name, build="h0", depends=depends, files={**files, **(large().files if big else {})})
 
 
-BIG = dict(large().files)
-SAME = {
-    "two": ({"aa", "bb"}, named("aa"), named("bb", more=BIG)),
-    "two that need": ({"aa", "bb"}, named("aa", "bb"), named("bb", more=BIG)),
-    "one more that loses in its own layer": ({"aa", "bb", "zz"}, named("aa"), named("bb"), named("zz", more=BIG)),
-    "a chain": ({"aa", "bb"}, named("aa", more=BIG), named("mm", "aa", x=False), named("bb", "mm")),
-    "somebody who needs one of them": ({"aa", "bb"}, named("aa"), named("bb"), named("a0", "bb", x=False)),
-    "somebody else": ({"aa", "bb"}, named("aa"), named("bb"), named("zz", "aa", x=False)),
+# Which packages may have to lie together, and all of them.
+SAME: dict[str, tuple[set[str], Callable[[], tuple[Tiny, ...]]]] = {
+    "two": ({"aa", "bb"}, lambda: (named("aa"), named("bb", big=True))),
+    "two that need": ({"aa", "bb"}, lambda: (named("aa", "bb"), named("bb", big=True))),
+    "one more that loses in its own layer": (
+        {"aa", "bb", "zz"},
+        lambda: (named("aa"), named("bb"), named("zz", big=True)),
+    ),
+    "a chain": ({"aa", "bb"}, lambda: (named("aa", big=True), named("mm", "aa", x=False), named("bb", "mm"))),
+    "somebody who needs one of them": (
+        {"aa", "bb"},
+        lambda: (named("aa"), named("bb"), named("a0", "bb", x=False)),
+    ),
+    "somebody else": ({"aa", "bb"}, lambda: (named("aa"), named("bb"), named("zz", "aa", x=False))),
 }
 
 
@@ -299,7 +305,7 @@ def test_files_of_the_same_name_are_those_of_an_environment_on_a_disk(
 ) -> None:
     """py-rattler links the whole environment on a disk to say what is right."""
     room = place(f"same-name-{list(SAME).index(case)}")
-    together, *packages = SAME[case]
+    together, packages = SAME[case][0], SAME[case][1]()
     channel = write_channel(room.folder / "channel", (python(), *compiled(room.folder / "c"), *packages))
     names = ", ".join(package.name for package in packages)
     room.write("demo.yml", f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, {names}]\n")
