@@ -13,11 +13,9 @@ import click
 from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, verbosity
 from builder.cli.login import here_option
-from builder.cli.one_build import Wanted, carry_out, planned
+from builder.cli.one_build import Wanted, carry_out, check_offline, planned
 from builder.cli.show import show_findings, use_color
 from builder.cli.words import read_words, words_argument
-from builder.execute.fetch import check_offline
-from builder.execute.fetch import offline as without_servers
 from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
@@ -92,7 +90,7 @@ def command(
     if accept_licenses:
         environment["RECIPE_ACCEPT_LICENSES"] = "yes"
     if offline:
-        environment |= without_servers()
+        environment["RECIPE_OFFLINE"] = "yes"
     how = Options(
         environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign, verify=verify
     )
@@ -109,8 +107,8 @@ def command(
     build = planned(*load_inputs(named.sites[0], named.files[0]), context=context, shape=shape, output=output)
     if not quiet:
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
-    check_offline(build.plan, how)
     if dry_run:
+        check_offline(build.plan, how)
         click.echo(describe(build.plan, image=build.image, folder=build.folder))
         return
     progress = choose_progress(

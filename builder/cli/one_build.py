@@ -10,7 +10,6 @@ from builder.cli.batch import Asked, check_site
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
 from builder.execute.executor import choose_steps, execute, raise_for, verify
-from builder.execute.fetch import check_offline
 from builder.execute.folder import write_plan
 from builder.execute.image.current import current_report
 from builder.execute.image.sign import find_signer, is_signed
@@ -137,6 +136,14 @@ def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     if lead:
         what = f"step '{lead[0]}', which has no job there,"
         check_here(build.site, here=wanted.here, what=what, jobs=False)
+
+
+def check_offline(plan: Plan, options: Options) -> None:
+    """Refuse what needs servers where none may be asked."""
+    if options.environment.get("RECIPE_OFFLINE"):  # few builds load what knows of it
+        from builder.execute import fetch
+
+        fetch.check_offline(plan, options)
 
 
 def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]) -> bool:

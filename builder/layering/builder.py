@@ -163,8 +163,8 @@ class Builder:
         fill: Callable[[Path], Sequence[Piece] | None],
         *,
         keep_modes: bool = False,
-    ) -> Layer | None:
-        """A layer from the cache, or made now; None where it is not wanted yet."""
+    ) -> Layer:
+        """A layer from the cache, or made now."""
         key = self.key(title, inputs, keep_modes=keep_modes)
 
         def make(path: Path) -> None:
@@ -174,6 +174,10 @@ class Builder:
             self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces)
 
         return self.layer(title, key, make)
+
+    def of_wheels(self, title: str, inputs: Sequence[object], fill: Callable[[Path], Sequence[Piece]]) -> Layer | None:
+        """A layer of what is downloaded and compiled; None where it is not wanted yet."""
+        return self.made(title, inputs, fill)
 
     def key(self, title: str, inputs: Sequence[object], *, keep_modes: bool = False) -> str:
         """The name of a layer: the digest of all that decides what is in it."""

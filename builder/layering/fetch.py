@@ -43,18 +43,10 @@ class Fetcher(Builder):
         """Add layers as they come; there is no image that they would be copied into."""
         self.layers += [layer for layer in layers if layer is not None]
 
-    def made(
-        self,
-        title: str,
-        inputs: Sequence[object],
-        fill: Callable[[Path], Sequence[Piece] | None],
-        *,
-        keep_modes: bool = False,
-    ) -> Layer | None:
-        """A layer where something has to go on from it, else only what goes into it."""
-        there = self.store.look("layers", self.key(title, inputs, keep_modes=keep_modes))
-        if self.whole or there is not None or title.split()[0].rstrip(",") == "conda":
-            return super().made(title, inputs, fill, keep_modes=keep_modes)
+    def of_wheels(self, title: str, inputs: Sequence[object], fill: Callable[[Path], Sequence[Piece]]) -> Layer | None:
+        """A layer where something has to go on from it or it is there, else only what goes into it."""
+        if self.whole or self.store.look("layers", self.key(title, inputs)) is not None:
+            return super().of_wheels(title, inputs, fill)
         tree = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.work))
         fill(tree)
         remove(tree)

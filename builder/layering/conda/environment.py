@@ -117,7 +117,7 @@ class CondaEnvironment:
         """
         groups = groups_of(self.packages, together=together)
 
-        def made(title: str) -> Layer | None:
+        def made(title: str) -> Layer:
             group = groups[title]
             pure = any(package.subdir == "noarch" for package in group)
             # Pure Python packages are placed by the environment's Python: it is linked with them and taken out again.
@@ -149,7 +149,7 @@ class CondaEnvironment:
         place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
         place.parent.mkdir(parents=True)
         own = {package.name for package in packages}
-        staged = [package for number, package in enumerate(among) if package not in among[:number]]
+        staged = [*dict.fromkeys(among)]
         self.client.stage(staged, place, prefix=stage.PREFIX, platform=self.platform)
         linked = clock.monotonic()
         files = {package.name: read_record(package, place)["files"] for package in staged}

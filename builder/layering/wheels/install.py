@@ -163,7 +163,7 @@ class Wheels:
         self._go_on(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:
-            return self.builder.made(title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True))
+            return self.builder.of_wheels(title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True))
 
         def fill(tree: Path) -> list[Piece]:
             pieces, place = self._filled(part, tree), tree / self.prefix.lstrip("/")
@@ -172,7 +172,7 @@ class Wheels:
                 stage.environment_files(place, python=self.facts.python, minor=self.facts.minor, system_packages=False)
             return pieces
 
-        return self.builder.made(title, [*self.inputs(part), self.facts.python], fill)
+        return self.builder.of_wheels(title, [*self.inputs(part), self.facts.python], fill)
 
     def _filled(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile what goes into one layer."""
