@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -82,7 +83,7 @@ def check_site(site: Site, *, asked: Asked) -> None:
     if site.scheduler.account == "required" and not asked.account:
         message = f"'{site.name}' wants to know the account that a job is charged to, and it is never guessed"
         form = site.scheduler.account_form or "NAME"
-        fix = f"give --account={form}, or set SBATCH_ACCOUNT"
+        fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"
         raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
 
 

@@ -128,7 +128,7 @@ def _mebibytes(size: str) -> float:
 def _account(site: Site, options: dict[str, str]) -> list[str]:
     if site.scheduler.account == "none" or "account" in options:
         return []
-    return [f"--account={site.scheduler.account_form or 'ACCOUNT'}"]
+    return [f"--account={shell.word(site.scheduler.account_form or 'ACCOUNT')}"]
 
 
 def _chain(site: Site, kits: Sequence[Kit], steps: Sequence[Step]) -> str:

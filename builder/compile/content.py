@@ -61,6 +61,13 @@ def variables(target: Target) -> dict[str, str]:
     return fixed | dict(target.recipe.variables) | dict(target.recipe.container.env)
 
 
+def carried(target: Target) -> dict[str, str]:
+    """Variables of the recipe that the image does not hold: the run scripts give them to it each time."""
+    if target.backend not in ("cotainr", "tykky"):
+        return {}
+    return {**target.recipe.variables, **target.recipe.container.env}
+
+
 def environment_script(target: Target) -> str:
     """The script that Apptainer and Singularity source when they enter the image."""
     lines = ["# Variables of the recipe, for exec, run and shell alike.", "# shellcheck shell=sh"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from builder.compile import shell
 from builder.compile.backends import BACKENDS
 from builder.compile.build import Build
 from builder.compile.content import expected
 from builder.compile.launch import run_files
 from builder.compile.render import render, verbatim
+from builder.compile.scripts import account_hint
 from builder.compile.smoke import smoke_copies, smoke_files, smoke_step, workloads
 from builder.compile.suite_job import suite_job
 from builder.model.finding import UnsupportedError, errors
@@ -68,7 +70,7 @@ def job_files(target: Target) -> tuple[File, ...]:
 def readme(target: Target, *, plan: Plan, build: Build) -> str:
     """A page for whoever finds the folder."""
     purposes = [name for name in ("gpu", "node", "nodes") if name in target.site.scheduler.jobs]
-    account = target.site.scheduler.account_form if target.site.scheduler.account != "none" else ""
+    submit = [*map(shell.word, target.site.scheduler.submit)]
     return render(
         "README.md.j2",
         plan=plan,
@@ -76,12 +78,6 @@ def readme(target: Target, *, plan: Plan, build: Build) -> str:
         target=target,
         purposes=purposes,
         workloads=workloads(target),
-        sbatch=" ".join(
-            [
-                "sbatch",
-                *target.site.scheduler.submit,
-                *([f"--account='{account}'"] if account and not target.context.account else []),
-            ]
-        ),
+        sbatch=" ".join(["sbatch", *submit, *(account_hint(target) if target.site.scheduler.account_form else [])]),
         files=[file.path for file in plan.files],
     )

@@ -152,10 +152,10 @@ def conda_cuda(target: Target) -> str:
 
 
 def account_hint(target: Target) -> list[str]:
-    """What the user still has to say: the account is never guessed."""
+    """What the user still has to say, as it is written into a shell: the account is never guessed."""
     if target.context.account or target.site.scheduler.account == "none":
         return []
-    return [f"--account={target.site.scheduler.account_form or 'ACCOUNT'}"]
+    return [f"--account={shell.word(target.site.scheduler.account_form or 'ACCOUNT')}"]
 
 
 def runtime_command(target: Target) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builder.compile.content import carried
 from builder.compile.scripts import build_job, step_script
 from builder.model.plan import File, Step
 from builder.model.target import Target
@@ -14,7 +15,8 @@ def inside_line(target: Target) -> str:
     if target.backend == "tykky":
         return 'inside() { in_image "$@"; }'
     # /mnt is in every image, whatever folder this is.
-    return 'inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }'
+    call = '"$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"'
+    return f"inside() {{ (image_variables && exec {call}); }}" if carried(target) else f"inside() {{ {call}; }}"
 
 
 def verify_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:

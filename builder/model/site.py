@@ -173,7 +173,7 @@ class Launch:
     unset: tuple[str, ...] = ()
     node_local_dirs: tuple[str, ...] = ()  # made by each rank before the program starts
     master_addr: Literal["first-host", "hostname-ip"] = "first-host"
-    master_port: str = "29500"  # `50000+job`: plus the job's number modulo 10000
+    master_port: str = "free"  # found when the job starts; `50000+job`: plus the job's number modulo 10000
     torchrun_refused: str = ""  # why torchrun must not be used, in words; empty where it may
     device_hierarchy: Literal["", "FLAT", "COMPOSITE"] = ""  # Intel: whether ranks take stacks or cards by default
     cache_not_under: tuple[str, ...] = ()  # shared file systems, where no rank may keep its kernel cache

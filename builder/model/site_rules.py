@@ -10,49 +10,45 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
-from builder.model.document import Listing, Table, Text, Value
-from builder.model.finding import Finding, Place, did_you_mean
-from builder.model.safe import CONTROL, VARIABLE, shown
-from builder.model.site import Job, Purpose, Site
+from packaging.version import Version
 
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-KEY = re.compile(r"[A-Za-z0-9_.-]+")
-MODULE = re.compile(r"purge|(?:use|load|unload) [A-Za-z0-9_.+/:-]+")
+from builder.model.document import Table
+from builder.model.finding import Finding, Place, did_you_mean
+from builder.model.safe import shown
+from builder.model.site import Job, Purpose, Site, Vendor
+from builder.model.site_options import option_faults, setting_faults
+from builder.model.site_texts import PORT, text_faults
+
 OPTION = re.compile(r"[a-z][a-z-]*")
-PLAIN = re.compile(r"[A-Za-z0-9_.,:+=@%/{}-]*")
 DATE = re.compile(r"20\d\d-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?")
-RELEASE = re.compile(r"\d+\.\d+")
-# ${NAME} is the one thing that a shell may expand in a site's value; $ and ` in any other form are refused.
-CHARACTER = r"[^$`\\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-EXPANDED = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"
-EXPANSION = re.compile(rf"(?:{CHARACTER}|{EXPANDED})*")
-BIND = re.compile(rf"(?=[/$])(?:(?!,){CHARACTER}|{EXPANDED})+")
-REFERENCE = re.compile(r"(?:(?:docker|oras|library)://[A-Za-z0-9]|/)[A-Za-z0-9_./:@+-]*")
+RELEASE = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")
 GPU_OPTION = re.compile(r"[a-z][a-z-]*=(?:[a-z0-9_]+:)*\{gpus\}|")
-PORT = re.compile(r"([1-9][0-9]{3,4})(\+job)?")
 SIZE = re.compile(r"[1-9][0-9]*[KMG]iB")
+NODES = re.compile(r"[1-9][0-9]{0,5}")
 FIGURE = re.compile(r"[0-9]{1,5}(?:\.[0-9]+)?")
 PATH = re.compile(r"(?:/[A-Za-z0-9_.+-]+)+")
+# The module of AMD has a build after a dash: 6.3.60300-2084815.
+DRIVERS: dict[Vendor, re.Pattern[str]] = {
+    "nvidia": re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"),
+    "amd": re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}(?:-[A-Za-z0-9.]+)?"),
+}
 CPU_MASK = re.compile(r"0x[0-9a-f]{1,64}")
-
-# Prose, never in generated code: told to people only.
-PROSE = ("title", "description", "sources", "storage", "unknown", "node", "hostnames")
-PROSE_KEYS = ("note", "source", "account_form", "unsure", "model", "fabric", "torchrun_refused")
-KEY_ITSELF = "(key)"
-SEVERAL_LINES = ("note", "storage", "what")
-EXPANDED_KEYS = ("tmpdir", "cachedir", "wrapper_path", "node_local_dirs", "proxy")
+NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}")
 
 
 def site_faults(site: Site, *, tree: Table, stem: str) -> Iterator[Finding]:
     """Give every fault of a decoded site; `stem` is the name of its file without the suffix."""
     yield from _source_faults(site)
-    yield from _value_faults(tree)
+    yield from text_faults(tree)
     yield from _shape_faults(site, stem=stem)
     yield from _node_faults(site)
     yield from _build_faults(site)
     yield from _gpu_faults(site)
     yield from _job_faults(site)
     yield from _launch_faults(site)
+    yield from _version_faults(site)
+    yield from option_faults(site)
+    yield from setting_faults(site)
 
 
 def _fault(code: str, message: str, key: str, fix: str) -> Finding:
@@ -87,63 +83,6 @@ def _sections(site: Site) -> Iterator[tuple[str, Any]]:
         if is_dataclass(value) and hasattr(value, "source"):
             yield field.name, value
     yield from ((f"base_images[{index}]", image) for index, image in enumerate(site.base_images))
-
-
-def _value_faults(tree: Table) -> Iterator[Finding]:
-    """No text of a site may become a command: each goes through the pattern of its place."""
-    for path, key, text in _texts(tree, (), ""):
-        rule = _rule(path)
-        if rule is None:
-            plain = text.raw.replace("\n", "") if path[-1] in SEVERAL_LINES else text.raw
-            if CONTROL.search(plain):
-                yield _fault("site-unsafe", f"'{key}' holds a control character", key, "remove it; write one line")
-        elif not rule[0].fullmatch(text.raw):
-            what = "as a key" if path[-1] == KEY_ITSELF else f"in '{key}'"
-            yield _fault("site-unsafe", f"'{shown(text.raw)}' is not allowed {what}", key, rule[1])
-
-
-def _rule(path: tuple[str, ...]) -> tuple[re.Pattern[str], str] | None:
-    """Give the pattern for a value's place and what to say when it does not fit; None: prose."""
-    last = path[-1]
-    if path[0] in PROSE or last in PROSE_KEYS:
-        return None
-    if last == KEY_ITSELF:
-        if _expanded(path[:-2]):
-            return VARIABLE, "write the name of an environment variable"
-        return KEY, "use letters, digits and _.- in keys"
-    if path[0] == "name":
-        return NAME, "use small letters, digits and '-'"
-    if any(word in path for word in ("modules", "run_modules", "backend_modules")):
-        return MODULE, "write 'use PATH', 'load NAME', 'unload NAME' or 'purge'"
-    if last == "reference":
-        return REFERENCE, "write docker://NAME:TAG or an absolute path"
-    if last in ("binds", "optional_binds"):
-        return BIND, "write an absolute path, with ${NAME} if need be; one path an item, no commas"
-    if _expanded(path):
-        return EXPANSION, "plain text and ${NAME} only; no $( ), quotes or backslashes"
-    if last == "master_port":
-        return PORT, "give a port from 1024 to 65535, or one to which the job's number is added: 10000+job"
-    if last == "unset":
-        return VARIABLE, "write the name of an environment variable"
-    return PLAIN, "letters, digits and _.,:+=@%/-{} only"
-
-
-def _expanded(path: tuple[str, ...]) -> bool:
-    return any(word.endswith("environment") or word in EXPANDED_KEYS for word in path)
-
-
-def _texts(value: Value, path: tuple[str, ...], key: str) -> Iterator[tuple[tuple[str, ...], str, Text]]:
-    """Every scalar with its path, without and with the places in lists, and every key as a scalar too."""
-    if isinstance(value, Text):
-        yield path, key, value
-    elif isinstance(value, Listing):
-        for index, item in enumerate(value.items):
-            yield from _texts(item, path, f"{key}[{index}]")
-    else:
-        for name, item in value.entries:
-            below = f"{key}.{name.raw}".lstrip(".")
-            yield (*path, name.raw, KEY_ITSELF), below, name
-            yield from _texts(item, (*path, name.raw), below)
 
 
 def _shape_faults(site: Site, *, stem: str) -> Iterator[Finding]:
@@ -199,6 +138,43 @@ def _gpu_faults(site: Site) -> Iterator[Finding]:
         yield _fault("site-rocm", "no ROCm release is given that the driver serves", "gpu", "add 'rocm:' to 'gpu'")
 
 
+def _version_faults(site: Site) -> Iterator[Finding]:
+    """What is compared is a version: the tables, the base images and the driver are asked by it."""
+    gpu = site.gpu
+    if gpu is not None and gpu.driver is not None and not is_driver(gpu.driver, vendor=gpu.vendor):
+        fix = "write it as the node says it, e.g. 535.86.10, or unknown"
+        yield _fault("site-version", f"'{shown(gpu.driver)}' is no version of a driver", "gpu.driver", fix)
+    if gpu is not None and gpu.cuda_native is not None and not RELEASE.fullmatch(gpu.cuda_native):
+        message = f"'{shown(gpu.cuda_native)}' is no CUDA release"
+        yield _fault("site-version", message, "gpu.cuda_native", 'write it as "12.4"')
+    for index, image in enumerate(site.base_images):
+        key = f"base_images[{index}]"
+        for name in ("python", "rocm", "cuda", "glibc"):
+            text = getattr(image, name)
+            if text is not None and not NUMBERS.fullmatch(text):
+                message = f"'{shown(text)}' is no version of {name}"
+                fix = "write numbers with dots between them, or unknown"
+                yield _fault("site-version", message, f"{key}.{name}", fix)
+        for name, text in image.provides.items():
+            if text != "unknown" and not _is_version(text):
+                message = f"'{shown(text)}' is no version of '{shown(name)}'"
+                fix = "write it as the image's own package list does, or unknown"
+                yield _fault("site-version", message, f"{key}.provides.{name}", fix)
+
+
+def is_driver(text: str, *, vendor: Vendor) -> bool:
+    """Say whether a text can be the version of a vendor's driver; what counts Intel's is not known."""
+    return vendor not in DRIVERS or DRIVERS[vendor].fullmatch(text) is not None
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except ValueError:  # of packaging, and of int() for thousands of digits
+        return False
+    return True
+
+
 def _job_faults(site: Site) -> Iterator[Finding]:
     scheduler = site.scheduler
     if not GPU_OPTION.fullmatch(scheduler.gpu_option):
@@ -245,7 +221,7 @@ def _shape_of_job(site: Site, *, job: Job, key: str) -> Iterator[Finding]:
 
 def _launch_faults(site: Site) -> Iterator[Finding]:
     port = PORT.fullmatch(site.launch.master_port)
-    if port is not None and not 1024 <= int(port[1]) <= (55536 if port[2] else 65535):
+    if port is not None and port[1] and not 1024 <= int(port[1]) <= (55536 if port[2] else 65535):
         most = "55536, to which up to 9999 is added" if port[2] else "65535"
         message = f"there is no free port {site.launch.master_port}"
         yield _fault("site-port", message, "launch.master_port", f"give 1024 to {most}")
@@ -274,7 +250,7 @@ def _expectation_faults(site: Site) -> Iterator[Finding]:
     launch = site.launch
     for nodes, sizes in launch.bandwidth.items():
         key = f"launch.bandwidth.{nodes}"
-        if not nodes.isdecimal() or int(nodes) < 1:
+        if not NODES.fullmatch(nodes):
             yield _fault("site-number", f"'{nodes}' is no number of nodes", key, 'write it as "2": {128MiB: "85"}')
         for size, figure in sizes.items():
             if not SIZE.fullmatch(size) or not FIGURE.fullmatch(figure) or not float(figure):

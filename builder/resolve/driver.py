@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from builder.model.finding import ConfigError, Finding
 from builder.model.site import Gpu, Site
+from builder.model.site_rules import is_driver
 from builder.model.stack.drivers import driver_table
 
 
@@ -31,13 +32,9 @@ def with_driver(site: Site, driver: str) -> Site:
 
 
 def _follow(gpu: Gpu, driver: str) -> Gpu:
-    try:
-        Version(driver.partition("-")[0])
-    except InvalidVersion:
+    if not is_driver(driver, vendor=gpu.vendor):
         message = f"'{driver}' is no version of a driver"
-        raise ConfigError(
-            Finding(code="driver", message=message, fix="write it as the node says it, e.g. 535.86.10")
-        ) from None
+        raise ConfigError(Finding(code="driver", message=message, fix="write it as the node says it, e.g. 535.86.10"))
     change = {"amd": _amd, "nvidia": _nvidia}.get(gpu.vendor)
     return change(gpu, driver) if change else replace(gpu, driver=driver)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import engine, needed
-from recipe_program import Built, Room
+from recipe_program import Built, Room, run
 from testbed import MODULES, SITES, TRAINING, WITNESS, Job, Kit, Rank, near_the_limit, saved
 
 pytestmark = pytest.mark.engines
@@ -190,8 +190,29 @@ def test_marenostrum_starts_torchrun_once_a_node(room: Room, digits: Built) -> N
         HF_DATASETS_OFFLINE="1",
         WANDB_MODE="offline",
         RUNTIME_STAND_IN="singularity/3.11.5",
-        TORCHELASTIC_RUN_ID=str(job.number),
+        TORCHELASTIC_RUN_ID=job.ranks[0].environment["PET_RDZV_ID"],
     )
+
+
+def test_security_10_torchrun_meets_under_an_id_that_ps_and_squeue_do_not_show(room: Room, digits: Built) -> None:
+    mn5 = Kit(room, "mn5-test", digits.image)
+    jobs = [mn5.witness("run/nodes.sbatch"), mn5.witness("run/nodes.sbatch", RECIPE_MASTER_PORT="23456")]
+    ids, ports = [], []
+    for job in jobs:
+        assert {rank.environment["WORLD_SIZE"] for rank in job.ranks} == {"4"}
+        (one,) = {rank.environment["TORCHELASTIC_RUN_ID"] for rank in job.ranks}  # all ranks agree
+        (endpoint,) = {rank.environment["PET_RDZV_ENDPOINT"] for rank in job.ranks}
+        assert re.fullmatch("[0-9a-f]{32}", one)
+        seen = [line for rank in job.ranks for line in rank.command_lines]
+        assert any("torch.distributed.run" in line and "--rdzv_backend c10d" in line for line in seen)
+        assert not [line for line in seen if one in line]
+        assert one not in run(["scontrol", "show", "job", str(job.number)]).out + job.log
+        assert not [path for path in mn5.folder.rglob("*.json") if "seen" not in path.parts and one in path.read_text()]
+        ids.append(one)
+        ports.append(int(endpoint.rpartition(":")[2]))
+    assert ids[0] != ids[1]
+    assert 10000 <= ports[0] < 30000
+    assert ports[1] == 23456
 
 
 # What each of the two ranks sees of its devices, and the cards that Slurm gives the job.

@@ -54,7 +54,7 @@ def test_two_nodes_of_two_ranks_pass_from_a_kit_that_is_read_only(read_only: Kit
     assert json.loads(record.read_text())["exit_code"] == 0
     assert set(verdict["workloads"]) == {"probe", "ddp", "pi", "allreduce", "startup"}
     ranks = json.loads((here / "out" / "nodes" / "probe.json").read_text())["ranks"]
-    assert [rank["variables"]["RECIPE_TEST_MARK"] for rank in ranks] == ["of the site"] * 4
+    assert [rank["variables"]["SITE_TEST_MARK"] for rank in ranks] == ["of the site"] * 4
 
 
 def test_an_image_without_torch_fails(room: Room, base_sif: Path) -> None:

@@ -114,7 +114,7 @@ SITES = {
         launch:
           launcher: srun
           master_port: "10000+job"
-          environment: {RECIPE_TEST_MARK: "of the site"}
+          environment: {SITE_TEST_MARK: "of the site"}
           source: [own]
         """,
 }
@@ -146,6 +146,7 @@ class Rank:
     environment: dict[str, str]
     cores: list[int]
     arguments: list[str]
+    command_lines: list[str]
     folder: str
     host: str
     mounted: bool

@@ -17,6 +17,7 @@ from builder.model.finding import ConfigError
 from builder.model.site import Job, Purpose
 from builder.model.target import Context
 
+FREE_PORT = "${RECIPE_MASTER_PORT:-$(free_port)}"
 SLURM = [path.stem for path in sorted(BUNDLED.glob("*.yaml")) if path.stem != "local"]
 # GCD -> the cores next to it: LUMI user guide, distribution and binding.
 LUMI_CORES = {
@@ -122,15 +123,29 @@ def test_lines_of_the_launchers() -> None:
     [
         ("lumi-g", 2, None, "$((10000 + SLURM_JOB_ID % 10000))"),
         ("dawn", 2, None, "$((50000 + SLURM_JOB_ID % 10000))"),
-        ("mn5", 2, None, "6000"),
-        ("mn5", 1, 2, "$((10000 + SLURM_JOB_ID % 10000))"),  # another job may be on the node
+        ("mn5", 2, None, FREE_PORT),
+        ("mn5", 1, 2, FREE_PORT),  # another job may be on the node
         ("frontier", 1, 2, "3442"),  # whole nodes, whatever is asked for
-        ("mn5-gpp", 1, None, "6000"),
-        ("mn5-gpp", None, None, "$((10000 + SLURM_JOB_ID % 10000))"),
+        ("mn5-gpp", 1, None, FREE_PORT),
+        ("mn5-gpp", None, None, FREE_PORT),
+        ("lumi-c", 2, None, "29500"),
+        ("lumi-c", None, None, "$((10000 + SLURM_JOB_ID % 10000))"),
     ],
 )
 def test_two_jobs_of_a_node_do_not_meet(site: str, nodes: int | None, devices: int | None, port: str) -> None:
     assert f"\nMASTER_PORT={port}\n" in script_of(site, nodes=nodes, devices=devices)
+    assert ("free_port() {" in job_script(bare_target(site))) == (port == FREE_PORT)
+
+
+def test_security_10_the_rendezvous_of_torchrun_is_drawn_by_chance_and_on_no_command_line() -> None:
+    job, rank = script_of("mn5", nodes=2, devices=None), rank_script(bare_target("mn5"))
+    assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
+    assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job
+    assert job.index("MASTER_PORT=") < job.index("PET_RDZV_ENDPOINT=") < job.index("launch() {")
+    command = rank[rank.index("torch.distributed.run") :]
+    assert "--rdzv_backend c10d" in command
+    for word in ("rdzv_id", "rdzv-id", "rdzv_endpoint", "PET_", "SLURM_JOB_ID", "MASTER_"):
+        assert word not in command
 
 
 @pytest.mark.parametrize("name", SLURM)

@@ -23,9 +23,11 @@ def findings(target: Target) -> tuple[Finding, ...]:
     own = {**recipe.variables, **recipe.container.env}
     if own:
         line = recipe.lines.get("container.env") or recipe.lines.get("variables")
-        message = "a cotainr image carries no variables of its own: the run scripts set them"
+        message = "a cotainr image carries no variables of its own: the run scripts give them to it"
         at = Place(file=recipe.file, line=line)
-        fix = f"with other ways to start the image, export {', '.join(sorted(own))} yourself"
+        fix = (
+            f"with other ways to start the image, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
+        )
         found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
     if any(line.editable for line in recipe.pip):
         message = "an editable install has no place in an image"

@@ -21,8 +21,8 @@ def findings(target: Target) -> tuple[Finding, ...]:
     own = {**target.recipe.variables, **target.recipe.container.env}
     if own:
         line = target.recipe.lines.get("container.env") or target.recipe.lines.get("variables")
-        message = "the wrappers of tykky carry no variables of the recipe: the run scripts set them"
-        fix = f"with other ways to start them, export {', '.join(sorted(own))} yourself"
+        message = "the wrappers of tykky carry no variables of the recipe: the run scripts give them to the container"
+        fix = f"with other ways to start them, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
         at = Place(file=target.recipe.file, line=line)
         found.append(Finding(code="tykky-env", message=message, at=at, fix=fix, level="note"))
     if target.site.build.wrapper_path == "":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.content import image_name, variables
+from builder.compile.content import carried, image_name
 from builder.compile.scripts import runtime_command
 from builder.model.plan import Expanding, Word
 from builder.model.target import Target
 
 # Packages of the user's home are no part of an image; nor is the Python that a module of the host has set up.
 ALONE = {"PYTHONNOUSERSITE": "1"}
+_CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
+# The wrappers of tykky make PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
+_WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.argv[2], sys.argv[2:])'
 
 
 def container_script(target: Target) -> str:
@@ -28,15 +31,17 @@ def container_script(target: Target) -> str:
         *_options(target),
         'if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi',
         'if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi',
+        *_variables(target),
         "",
         "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
         "in_image() {",
-        '    "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"',
+        f"    {_CALL}" if not carried(target) else f"    (image_variables && exec {_CALL})",
         "}",
         "",
         "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
         "exec_image() {",
-        '    exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"',
+        *(["    image_variables"] if carried(target) else []),
+        f"    exec {_CALL}",
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -53,8 +58,37 @@ def _options(target: Target) -> list[str]:
         lines += [f"    {shell.word(Expanding(bind))} \\" for bind in runtime.optional_binds]
         lines[-1] = lines[-1].removesuffix(" \\")
         lines += ["do", '    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi', "done"]
-    # A cotainr image carries no variables of its own.
-    return lines + shell.export(variables(target) if target.backend == "cotainr" else ALONE)
+    return lines + shell.export(ALONE)
+
+
+def _variables(target: Target) -> list[str]:
+    """`image_variables`: what an image without variables of its own is given each time it is entered.
+
+    The names that the runtime takes for those of the image are set around one call and obeyed by nothing on the way;
+    `--env` would split values at commas, and it and `--env-file` evaluate them (seen with Apptainer 1.4.5).
+    """
+    names = carried(target)
+    if not names:
+        return []
+    return [
+        "",
+        "# image_variable NAME VALUE: inside the image only; what the user has set there wins",
+        "image_variable() {",
+        "    local apptainer=APPTAINERENV_$1 singularity=SINGULARITYENV_$1",
+        '    if [ -z "${!apptainer+set}${!singularity+set}" ]; then export "$apptainer=$2" "$singularity=$2"; fi',
+        "}",
+        "",
+        "# image_variables: those of the recipe, as they stand, for the call that follows in the same shell",
+        "image_variables() {",
+        "    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
+        *(f"    image_variable {name} {shell.word(value)}" for name, value in names.items() if name != _late(target)),
+        "}",
+    ]
+
+
+def _late(target: Target) -> str:
+    """The one variable that tykky's wrappers set themselves: it is set behind them."""
+    return "PATH" if target.backend == "tykky" else ""
 
 
 def _tykky(target: Target) -> str:
@@ -63,17 +97,27 @@ def _tykky(target: Target) -> str:
         "# shellcheck shell=bash",
         f'image=${{RECIPE_IMAGE:-"$PWD/{image_name(target)}"}}',
         'export PATH="$image/bin:$PATH"',
-        *shell.export(variables(target)),
+        *shell.export(ALONE),
+        *_variables(target),
         "",
         "# in_image COMMAND...: the wrappers of the installation enter its container by themselves",
         "in_image() {",
-        '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
+        '    (exec_image "$@")' if carried(target) else '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
         "}",
         "",
         "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
         "exec_image() {",
         '    cd -- "${RECIPE_WORKDIR:-.}" || exit',
-        '    exec "$@"',
+        *(["    image_variables"] if carried(target) else []),
+        f'    exec {_behind_the_wrapper(target)}"$@"',
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _behind_the_wrapper(target: Target) -> str:
+    """Words before a command that set the recipe's PATH in the container, where it has one."""
+    path = carried(target).get(_late(target))
+    if path is None:
+        return ""
+    return f'"$image/bin/python3" -IS -c {shell.word(_WITH_PATH)} {shell.word(path)} '

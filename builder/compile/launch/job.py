@@ -9,8 +9,26 @@ from builder.model.site import Job
 from builder.model.target import Target
 
 FROM_JOB = "+job"
+FREE = "free"
 # Below the ports that the kernel gives away by itself (32768 and up), above those of services.
 PORT_BASE = 10000
+_FREE_PORT = [
+    "",
+    "# free_port: a port of the first node on which nothing listens, drawn by chance; ranks meet there",
+    "free_port() {",
+    "    local port",
+    "    for _ in {1..20}; do",
+    f"        port=$(({PORT_BASE} + $(od -An -N2 -tu2 /dev/urandom) % 20000))",
+    "        # shellcheck disable=SC2016",
+    '        if ! timeout 2 bash -c \'exec 3<>"/dev/tcp/$0/$1"\' "$MASTER_ADDR" "$port" 2>/dev/null; then',
+    "            printf '%s\\n' \"$port\"",
+    "            return 0",
+    "        fi",
+    "    done",
+    '    fail "no free port was found on $MASTER_ADDR: name one by RECIPE_MASTER_PORT"',
+    "}",
+    "",
+]
 
 
 def job_script(target: Target) -> str:
@@ -33,6 +51,7 @@ def job_script(target: Target) -> str:
         if launch.master_addr == "first-host"
         else "MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)",
         "export MASTER_ADDR",
+        *(_FREE_PORT if launch.master_port == FREE else []),
         *proxy_lines(target),
         *shell.export(launch.environment, expand=True),
     ]
@@ -47,7 +66,12 @@ def job_script(target: Target) -> str:
 
 
 def port_lines(target: Target, job: Job) -> list[str]:
-    """The port where ranks meet: from the job's number where the site says so, or where two jobs may share a node."""
+    """The port where ranks meet: found free, unless the site has one.
+
+    Its own comes from the job's number where it says so, or where two jobs may share a node.
+    """
+    if target.site.launch.master_port == FREE:
+        return ["MASTER_PORT=${RECIPE_MASTER_PORT:-$(free_port)}", "export MASTER_PORT"]
     fixed, plus, _ = target.site.launch.master_port.partition(FROM_JOB)
     if plus or not is_whole(target, job):
         base = int(fixed) if plus else PORT_BASE

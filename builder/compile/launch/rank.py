@@ -58,9 +58,8 @@ def _one_process(target: Target) -> list[str]:
 def _torchrun_lines() -> list[str]:
     """One task a node; torchrun starts the node's ranks. The node's number is late: srun knows it, the job does not."""
     return [
-        "# RECIPE_RANKS: ranks of a node, set by the job script",
+        "# RECIPE_RANKS: ranks of a node; PET_RDZV_*: where and by which id they meet; set by the job script",
         "exec_image python3 -m torch.distributed.run \\",
         '    --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \\',
-        '    --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" \\',
-        '    --max_restarts 0 --tee 3 --no-python "$@"',
+        '    --rdzv_backend c10d --max_restarts 0 --tee 3 --no-python "$@"',
     ]

@@ -10,6 +10,7 @@ from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value
 from builder.model.recipe import Container
 from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
+from builder.model.variables import reserved_in_image
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
@@ -60,21 +61,17 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
     return Table(entries=tuple(entries), line=value.line)
 
 
-# Assigning to one of these ends a bash script (bash manual, "Bash Variables").
-READ_ONLY = frozenset({"BASHOPTS", "BASHPID", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
-
-
 def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
-    """Note names that no shell takes and values that are more than one line."""
+    """Note names that no shell takes or that are obeyed somewhere, and values that are more than one line."""
     for name, item in value.entries if isinstance(value, Table) else ():
         place = f"{key}.{shown(name.raw)}"
         if not VARIABLE.fullmatch(name.raw):
             message = f"'{shown(name.raw)}' is not a name that a variable can have"
             fix = "use letters, digits and _, no digit first"
             decoder.fault("variable-name", message, line=name.line, key=place, fix=fix)
-        elif name.raw in READ_ONLY:
-            message = f"'{name.raw}' belongs to the shell: it cannot be set"
-            decoder.fault("variable-name", message, line=name.line, key=place, fix="choose another name")
+        elif (owner := reserved_in_image(name.raw)) is not None:
+            message = f"'{name.raw}' cannot be a variable of an image: {owner.why}"
+            decoder.fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
         if isinstance(item, Text):
             _check_line(item, decoder=decoder, key=place)
 
