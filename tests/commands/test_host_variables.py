@@ -27,9 +27,9 @@ WITNESS = r"""#!/usr/bin/env bash
 """
 # Made anew by each run, or where the run itself lies.
 OWN = (
-    "PWD", "OLDPWD", "_", "SHLVL", "STAND_IN_LOG", "HOME", "RECIPE_TMPDIR", "TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR",
-    "CW_BUILD_TMPDIR", "MASTER_PORT", "PET_RDZV_ID", "PET_RDZV_ENDPOINT", "RECIPE_STOP", "APPTAINERENV_SOURCE_DATE_EPOCH",
-    "RECIPE_RESULTS", "SINGULARITY_BIND", "PATH",
+    "PWD", "OLDPWD", "_", "SHLVL", "STAND_IN_LOG", "HOME", "RECIPE_TMPDIR", "TMPDIR", "APPTAINER_TMPDIR",
+    "SINGULARITY_TMPDIR", "CW_BUILD_TMPDIR", "MASTER_PORT", "PET_RDZV_ID", "PET_RDZV_ENDPOINT", "RECIPE_STOP",
+    "APPTAINERENV_SOURCE_DATE_EPOCH", "RECIPE_RESULTS", "SINGULARITY_BIND", "PATH",
 )  # fmt: skip
 INSIDE = ("APPTAINERENV_", "SINGULARITYENV_")
 
@@ -75,9 +75,7 @@ class Call:
 
     def inside(self, prefix: str) -> dict[str, str]:
         """What the runtime gives to the image."""
-        return {
-            name.removeprefix(prefix): value for name, value in self.environment.items() if name.startswith(prefix)
-        }
+        return {name.removeprefix(prefix): value for name, value in self.environment.items() if name.startswith(prefix)}
 
 
 def calls(plan: Plan, folder: Path, *, programs: Path) -> list[Call]:

@@ -141,7 +141,7 @@ def test_security_10_the_rendezvous_of_torchrun_is_drawn_by_chance_and_on_no_com
     job, rank = script_of("mn5", nodes=2, devices=None), rank_script(bare_target("mn5"))
     assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
     assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job
-    assert job.index("MASTER_PORT=") < job.index("PET_RDZV_ENDPOINT=") < job.index("launch() {")
+    assert job.index("MASTER_PORT=") < job.index("launch() {") < job.index("PET_RDZV_ENDPOINT=") < job.index("    srun")
     command = rank[rank.index("torch.distributed.run") :]
     assert "--rdzv_backend c10d" in command
     for word in ("rdzv_id", "rdzv-id", "rdzv_endpoint", "PET_", "SLURM_JOB_ID", "MASTER_"):

@@ -15,7 +15,7 @@ RANK = ["bash", "run/rank.sh"]
 # torchrun takes its options from PET_* too (torch/distributed/argparse_util.py, torch 1.9 to 2.14), which no other user
 # of the machine can see.
 _RENDEZVOUS = [
-    "# Who knows this id can run programs as you, by the port where torchrun meets: it is in no command line.",
+    "# Who knows this id can run programs as you, by the port where torchrun meets: a new one each time, in no command.",
     "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')",
     "PET_RDZV_ENDPOINT=$MASTER_ADDR:$MASTER_PORT",
     "export PET_RDZV_ID PET_RDZV_ENDPOINT",
@@ -43,7 +43,7 @@ def _srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
 def _srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     del purpose
     words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options, *_cores(job)]
-    return [f"export RECIPE_RANKS={ranks_per_node(target, job)}", *_RENDEZVOUS], _call(words)
+    return [f"export RECIPE_RANKS={ranks_per_node(target, job)}"], [*_RENDEZVOUS, *_call(words)]
 
 
 def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
