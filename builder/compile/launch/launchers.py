@@ -15,7 +15,7 @@ RANK = ["bash", "run/rank.sh"]
 # torchrun takes its options from PET_* too (torch/distributed/argparse_util.py, torch 1.9 to 2.14), which no other user
 # of the machine can see.
 _RENDEZVOUS = [
-    "# Who knows this id can run programs as you, by the port where torchrun meets: a new one each time, in no command.",
+    "# Who knows this id can run programs as you, by the port where torchrun meets: each launch draws one.",
     "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')",
     "PET_RDZV_ENDPOINT=$MASTER_ADDR:$MASTER_PORT",
     "export PET_RDZV_ID PET_RDZV_ENDPOINT",
