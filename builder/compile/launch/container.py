@@ -79,6 +79,7 @@ def _variables(target: Target) -> list[str]:
         "}",
         "",
         "# image_variables: those of the recipe, as they stand, for the call that follows in the same shell",
+        "# shellcheck disable=SC2016",
         "image_variables() {",
         "    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
         *(f"    image_variable {name} {shell.word(value)}" for name, value in names.items() if name != _late(target)),
