@@ -33,7 +33,7 @@ def base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, st
         return "", str(error)
 
 
-def login_of(host: str, *, environment: Mapping[str, str], own: bool) -> Login | None:
+def login_of(host: str, *, environment: Mapping[str, str], own: bool = True) -> Login | None:
     """The login for a registry, as Docker itself finds it; None where there is none."""
     found = from_variables(host, environment=environment, own=own)
     if found is not None:
