@@ -177,7 +177,7 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
     if not plain or not HEX.fullmatch(word("sha256")):
         raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
-    if in_addresses(url):
+    if "?" in url or in_addresses(url):
         raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
     depends = entry.get("depends")
     return CondaPackage(

@@ -15,10 +15,16 @@ from pathlib import Path
 import pytest
 from registry_stand_ins import DIGEST, Reply, StandIn, certificate, found, leads_to, serving, wants
 
+from builder.compile.plan import compile_plan
+from builder.compile.render import verbatim
 from builder.execute.locking.registry import login_of as program_login
 from builder.layering.bases import registry as client
 from builder.layering.bases.login import login_of as plan_login
 from builder.layering.bases.registry import Login, RegistryError, registry_digest
+from builder.model.catalog import load_site
+from builder.model.reading.load import load_recipe
+from builder.model.target import Context
+from builder.resolve.target import resolve
 
 NAME, WORD = "reader", "S3CRETpass"
 BASIC = "Basic " + base64.b64encode(f"{NAME}:{WORD}".encode()).decode()
@@ -316,3 +322,54 @@ def test_security_07_the_docker_sdk_is_loaded_when_a_registry_wants_a_login() ->
     text += "assert 'builder.layering.bases.registry' in sys.modules; print('docker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "host", "who", "kept"),
+    [
+        ("", "a.example", "site", True),
+        ("", "a.example", "recipe", False),
+        ("a.example", "a.example", "recipe", True),
+        ("b.example", "a.example", "recipe", False),
+        ("b.example", "a.example", "site", False),
+    ],
+)
+@pytest.mark.parametrize("engine", ["APPTAINER", "SINGULARITY"])
+def test_security_07_a_build_script_keeps_the_login_for_one_registry(
+    names: str, host: str, who: str, kept: bool, engine: str, tmp_path: Path
+) -> None:
+    (tmp_path / "engine.sh").write_text(verbatim("engine.sh"), encoding="utf-8")
+    text = f'set -eu; . ./engine.sh; login_for {host} {who}; echo "now ${{{engine}_DOCKER_PASSWORD:-none}}"'
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "RECIPE_REGISTRY": names,
+        f"{engine}_DOCKER_USERNAME": NAME,
+        f"{engine}_DOCKER_PASSWORD": WORD,
+    }
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == f"now {WORD if kept else 'none'}"
+    assert kept or f"is not shown to {host}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("base", "option", "words"),
+    [
+        ("docker://evil.example/x:1", "", "evil.example recipe"),
+        ("docker://docker.io/library/debian:12", "", "docker.io site"),
+        ("docker://evil.example/x:1", "docker://mine.example/x:1", "mine.example site"),
+        ("", "", "docker.io site"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_security_07_a_plan_says_who_chose_the_registry(
+    base: str, option: str, words: str, backend: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "env.yml"
+    chosen = f"container: {{base: '{base}'}}\n" if base else ""
+    path.write_text(f"dependencies: [python=3.12]\n{chosen}", encoding="utf-8")
+    context = Context(backend=backend, base=option, tool="recipe")
+    plan = compile_plan(resolve(load_recipe(path), load_site("local"), context=context))
+    (script,) = (file.text for file in plan.files if file.path == "1-build-image.sh")
+    assert f"login_for {words}\n" in script

@@ -6,7 +6,6 @@ A `!` line also brings back what is left out by itself. https://git-scm.com/docs
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -96,7 +95,7 @@ def _is_key(path: Path) -> bool:
 def source_fault(source: str, *, folder: Path) -> str:
     """What is wrong with copying a file or folder that a recipe names itself, "" for nothing."""
     left, home = Left(folder), folder.resolve()
-    for path in (Path(os.path.normpath(home / source)), (folder / source).resolve()):
+    for path in (home / source, (home / source).resolve()):
         own = [part for part in (path, *path.parents) if part.name and part != home and part not in home.parents]
         top = home if path.is_relative_to(home) else Path("/")
         if any(left.why(part, top=top) == "secret" for part in own):
@@ -124,17 +123,16 @@ def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Itera
 
 
 def _left_out(top: Path, *, left: Left) -> Iterator[str]:
-    seen = 0
-    for root, folders, names in os.walk(top):
-        kept = []
-        for name in (*folders, *names):
-            path = Path(root, name)
+    folders, seen = [top], 0
+    while folders and seen < MANY:
+        try:
+            inside = sorted(folders.pop().iterdir())
+        except OSError:
+            continue  # whoever copies it says so
+        seen += len(inside)
+        for path in inside:
             why = left.why(path, top=top)
             if why == "secret":
                 yield path.relative_to(top).as_posix()
-            elif not why and name in folders:
-                kept.append(name)
-        folders[:] = kept
-        seen += len(folders) + len(names)
-        if seen > MANY:
-            return
+            elif not why and path.is_dir() and not path.is_symlink():
+                folders.append(path)
