@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 from builder.compile import shell
 from builder.compile.render import verbatim
+from builder.layering.bases.reference import registry_of
 from builder.model.document import to_yaml
 from builder.model.lock import CondaPackage, commits, requirements
 from builder.model.plan import Copy, File
@@ -27,6 +28,13 @@ def base_reference(target: Target) -> str:
     # Apptainer takes a tag or a digest, not both (containers/image).
     host, slash, last = name.rpartition("/")
     return f"{scheme}{separator}{host}{slash}{last.partition(':')[0]}@{lock.base.digest}"
+
+
+def base_registry(target: Target) -> tuple[str, bool]:
+    """The host of the base image's registry, and whether site or user name it (and not the recipe alone)."""
+    host = registry_of(target.base.reference)
+    chosen = target.recipe.container.base and not target.context.base
+    return host, not chosen or host in {registry_of(image.reference) for image in target.site.base_images}
 
 
 def base_digest(target: Target) -> str:

@@ -76,7 +76,7 @@ def _component(ref: str, packages: list[Package]) -> dict[str, Any]:
 def purl(package: Package, *, distribution: str = "") -> str:
     """The address of a package as other tools write it; `distribution` is the image's, as in "debian 12"."""
     vendor, _, release = distribution.partition(" ")
-    name, namespace = package.name, ""
+    name, namespace, number = package.name, "", package.version
     more: list[tuple[str, str]] = []
     if package.kind == "pip":
         kind, name = "pypi", name.lower().replace("_", "-")
@@ -86,8 +86,13 @@ def purl(package: Package, *, distribution: str = "") -> str:
     else:
         kind, namespace = package.kind, vendor or "unknown"
         more = [("arch", package.arch), ("distro", f"{vendor}-{release}" if vendor and release else "")]
+    if (
+        kind == "rpm" and ":" in number
+    ):  # https://github.com/package-url/purl-spec/blob/main/types-doc/rpm-definition.md
+        epoch, _, number = number.partition(":")
+        more.append(("epoch", epoch))
     path = "/".join(_quoted(part) for part in (kind, namespace, name) if part)
-    version = f"@{_quoted(package.version)}" if package.version else ""
+    version = f"@{_quoted(number)}" if number else ""
     return f"pkg:{path}{version}{_query(more)}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from builder.compile import shell
+from builder.compile.content import base_registry
 from builder.compile.estimate import sized
 from builder.model.plan import File, Word
 from builder.model.site import Job
@@ -22,6 +23,12 @@ NOTICE = 120  # seconds before the time limit at which a job is told; Slurm does
 def proxy_lines(target: Target) -> list[str]:
     """The site's proxy for a build on its nodes, where the user's environment names none."""
     return [shell.command(["default_proxy", name, value]) for name, value in target.site.network.proxy.items()]
+
+
+def login_lines(target: Target) -> list[str]:
+    """The login in the engine's variables is kept for the registry that it belongs to."""
+    host, own = base_registry(target)
+    return [shell.command(["login_for", host, "site" if own else "recipe"])] if host else []
 
 
 def step_script(target: Target, *, title: str, modules: Iterable[str], lines: Iterable[str]) -> str:

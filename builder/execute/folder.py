@@ -18,6 +18,7 @@ from builder.execute.tree import remove_tree, removed_afterwards
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Copy, Plan
 from builder.model.plan_json import from_json, to_json
+from builder.model.reading.own_files import Left
 
 OLD_STAGING = 3600.0  # seconds after which nobody writes there any more
 RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN)
@@ -108,7 +109,9 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
     for copy in plan.copies:
         target = staging / copy.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(_source(copy, recipe_folder=recipe_folder), target, skip={folder, staging}, bundled=copy.bundled)
+        source = _source(copy, recipe_folder=recipe_folder)
+        own = None if copy.bundled else Left(recipe_folder)
+        _copy(source, target, skip={folder, staging}, own=own)
     (staging / PLAN_FILE).write_text(to_json(plan), encoding="utf-8", newline="")
 
 
@@ -123,8 +126,11 @@ def _source(copy: Copy, *, recipe_folder: Path) -> Path:
     return source
 
 
-def _copy(source: Path, target: Path, *, skip: set[Path], bundled: bool) -> None:
-    """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out."""
+def _copy(source: Path, target: Path, *, skip: set[Path], own: Left | None) -> None:
+    """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out.
+
+    `own` says what else is left out of a recipe's folders; None for what comes with the program.
+    """
     if source.is_file():
         shutil.copy(source, target)
         return
@@ -133,9 +139,11 @@ def _copy(source: Path, target: Path, *, skip: set[Path], bundled: bool) -> None
 
     def ignored(at: str, names: list[str]) -> Iterable[str]:
         inside = [Path(at, name) for name in names]
+        left = {path for path in inside if (own.why(path, top=source) if own else path.name == "__pycache__")}
         for path in inside:
-            _check_entry(path, top=source)
-        return [path.name for path in inside if path in skip or (bundled and path.name == "__pycache__")]
+            if path not in left:
+                _check_entry(path, top=source)
+        return [path.name for path in inside if path in skip or path in left]
 
     shutil.copytree(source, target, symlinks=True, ignore=ignored)
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
-HIDDEN = "***"
+from builder.model.secrets import HIDDEN, QUERY, SHAPE
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
 # Names that speak of a secret and hold none: an identifier, or where the secret is kept.
 _HARMLESS_NAME = re.compile(r"(_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$", re.IGNORECASE)
-_URL_USER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/@]+)@")
-_URL_PASSWORD = re.compile(r"(?<=://)[^\s/@:]*:[^\s/@]+(?=@)")
+# Before the host, which begins behind the last @ where a password holds one; a port is no password.
+_USER = r"[^\s/@:]*:(?!\d{1,5}(?:[/?#]|$))"
+_URL_USER = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://({_USER}.*|[^\s/@]+)@")
+_URL_PASSWORD = re.compile(rf"(?<=://){_USER}[^\s'\"<>]*(?=@(?!sha256:))")
+_URL_TOKEN = re.compile(r"(://[^\s'\"]*?/t/)([^/?#\s'\"]+)")
+_LOGIN = re.compile(r"((?:Basic|Bearer)\s+)[A-Za-z0-9._~+/=-]{8,}")
 
 _SHORTEST = 4  # a shorter value would blank out ordinary words
 _SHORTEST_USER = 8  # `git` in ssh://git@host is no secret; a token in its place is long
 
 
 class Mask:
-    """Replace the secrets of an environment, and passwords in any URL, by ***."""
+    """Replace the secrets of an environment, passwords and tokens in any URL, and known shapes of tokens by ***."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         values = sorted(set(_secrets(environment)), key=lambda value: (-len(value), value))
@@ -28,20 +32,36 @@ class Mask:
     def __call__(self, text: str) -> str:
         if self._known is not None:
             text = self._known.sub(HIDDEN, text)
-        return _URL_PASSWORD.sub(HIDDEN, text) if "://" in text and "@" in text else text
+        if "://" in text:
+            text = _URL_TOKEN.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(HIDDEN, text) if "@" in text else text)
+        if "?" in text or "&" in text:
+            text = QUERY.sub(rf"\1={HIDDEN}", text)
+        return SHAPE.sub(HIDDEN, _LOGIN.sub(rf"\1{HIDDEN}", text) if "uthorization" in text else text)
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
             # A key may have several lines, and output comes line by line.
-            yield from (line for part in value.splitlines() if len(line := part.strip()) >= _SHORTEST)
-        for found in _URL_USER.finditer(value):
-            yield from _of_url(found.group(1))
+            for part in value.splitlines():
+                yield from _forms(part.strip(), shortest=_SHORTEST)
+        for word in [value] if value.count("://") == 1 else value.split():
+            for found in _URL_USER.finditer(word):
+                yield from _of_url(found.group(1))
+            for found in (*_URL_TOKEN.finditer(word), *QUERY.finditer(word)):
+                yield from _forms(found[2], shortest=_SHORTEST)
 
 
 def _of_url(user: str) -> Iterator[str]:
     name, colon, password = user.partition(":")
-    forms = {user, unquote(user), password, unquote(password)} if colon else {name, unquote(name)}
-    shortest = _SHORTEST if colon else _SHORTEST_USER
+    if colon:
+        yield from (*_forms(user, shortest=_SHORTEST), *_forms(password, shortest=_SHORTEST))
+    else:
+        yield from _forms(name, shortest=_SHORTEST_USER)
+
+
+def _forms(secret: str, *, shortest: int) -> Iterator[str]:
+    """A secret as it is, and as it stands in an address."""
+    plain = unquote(secret)
+    forms = {secret, plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}
     yield from (form for form in forms if len(form) >= shortest)

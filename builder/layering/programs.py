@@ -15,9 +15,9 @@ from .failure import LayeringError
 MORE = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
-def find_program(name: str) -> str | None:
+def find_program(name: str, *, path: str | None = None) -> str | None:
     """The path of a program, also of one that only administrators have on PATH."""
-    return shutil.which(name) or shutil.which(name, path=MORE)
+    return shutil.which(name, path=path) or shutil.which(name, path=MORE)
 
 
 def needed_program(name: str, *, fix: str) -> str:
@@ -35,20 +35,25 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "LC_ALL": "C.UTF-8", **(more or {})}
 
 
-def ask(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
-    """Run a program to its end; its exit code and what it said."""
+def ask(
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, text: str = "", seconds: float | None = None
+) -> tuple[int, str, str]:
+    """Run a program that reads `text` to its end; its exit code and what it said; raises LayeringError."""
     try:
         done = subprocess.run(
             [str(word) for word in argv],
             env=dict(env) if env is not None else clean_environment(),
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",
             check=False,
+            timeout=seconds,
         )
     except OSError as error:
         raise LayeringError(f"'{argv[0]}' cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise LayeringError(f"'{argv[0]}' has not ended after {seconds:.0f} s") from None
     return done.returncode, done.stdout, done.stderr
 
 

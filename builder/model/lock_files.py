@@ -18,7 +18,8 @@ from builder.model.document import Listing, Table, Text, Value, parse_yaml, read
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
 from builder.model.pylock import read_pylock
-from builder.model.safe import TOKEN, URL, USER, is_there
+from builder.model.safe import URL, is_there
+from builder.model.secrets import in_addresses
 
 SCHEMA = "1"
 PIXI, PYLOCK = "pixi.lock", "pylock.toml"
@@ -176,7 +177,7 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
     if not plain or not HEX.fullmatch(word("sha256")):
         raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
-    if USER.search(url) or TOKEN.search(url):
+    if "?" in url or in_addresses(url):
         raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
     depends = entry.get("depends")
     return CondaPackage(

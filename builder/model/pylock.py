@@ -10,7 +10,8 @@ from typing import Any
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import PipFile
-from builder.model.safe import URL, USER
+from builder.model.safe import URL
+from builder.model.secrets import in_addresses
 
 try:
     import tomllib
@@ -58,7 +59,7 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
         url = f"git+{url.removeprefix('git+')}@{vcs.get('commit-id', '')}{subdirectory}"
     if not URL.fullmatch(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
-    if USER.search(url) and not url.startswith("git+ssh://"):
+    if in_addresses(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock has credentials in it"))
     if not vcs and not HEX.fullmatch(sha256):
         raise ConfigError(_fault(file, f"the lock has no sha256 for '{name}'"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from builder.model.finding import Finding
 from builder.model.site import Vendor
 
 PythonMode = Literal["auto", "base", "env"]
@@ -101,6 +102,7 @@ class Recipe:
     variables: Mapping[str, str] = field(default_factory=dict)
     container: Container = Container()
     lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
+    warnings: tuple[Finding, ...] = ()  # what the file and its folder give to think about, on every site
 
     def wants(self, vendor: Vendor) -> bool:
         """Whether the recipe is meant for GPUs of a vendor; without `container.gpu` it is meant for any."""

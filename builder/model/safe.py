@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.secrets import hidden, host_in, in_addresses
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
@@ -24,7 +25,7 @@ def refusal(code: str, message: str, *, at: Place, fix: str) -> ConfigError:
 
 def shown(text: str, *, limit: int = 60) -> str:
     """Return a text as it can stand in a message: one line, cut, control characters escaped, credentials left out."""
-    text = USER.sub("//***@", text)
+    text = hidden(text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
@@ -37,8 +38,22 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def refuse_secrets(text: str, *, at: Place) -> None:
+    """Raise ConfigError for a text whose addresses hold a password or a token; no part of it is repeated."""
+    found = in_addresses(text)
+    if not found and "trusted-host" in text and "@" in text:
+        found = "a login"
+    if found:
+        what = found if found.startswith(("a port", "a fragment")) else "credentials"
+        end = "and they would end up in the image" if what == "credentials" else "which may be a part of a password"
+        message = f"the address of '{host_in(text)}' has {what} in it, {end}"
+        fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
+        raise refusal("url-secret", message, at=at, fix=fix)
+
+
 def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
     """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
+    refuse_secrets(url, at=at)
     if "$" in url:
         message = f"the address '{shown(url)}' holds a variable, and a recipe is read as it stands"
         fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
@@ -54,10 +69,5 @@ def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
     if scheme not in schemes:
         message = f"the address '{shown(url)}' begins with '{scheme}:'"
         raise refusal("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
-    user_is_secret = parts.username is not None and not scheme.endswith("ssh")
-    if parts.password is not None or user_is_secret or TOKEN.search(parts.path + "/"):
-        message = f"the address of '{parts.hostname}' has credentials in it, and they would end up in the image"
-        fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
-        raise refusal("url-secret", message, at=at, fix=fix)
     if not parts.hostname and scheme != "file":
         raise refusal("url-form", f"the address '{shown(url)}' names no host", at=at, fix="write https://HOST/...")

@@ -29,7 +29,11 @@ def test_purls_are_those_of_their_standard(package: Package) -> None:
     found = purl(package, distribution="debian 12")
     parsed = PackageURL.from_string(found)
     assert "x1b" in package.name or parsed.to_string() == found
-    assert (parsed.version or "") == package.version
+    version = parsed.version or ""
+    if "epoch" in parsed.qualifiers:  # of rpm it is no part of the version
+        assert package.kind == "rpm"
+        version = f"{parsed.qualifiers['epoch']}:{version}"
+    assert version == package.version
 
 
 def test_the_same_packages_in_another_order_give_the_same_bytes() -> None:
@@ -126,3 +130,16 @@ def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
     report = Report(target="x", status="smoke-failed", image=str(tmp_path / "x.sif.failed"), steps=())
     assert write_papers(None, report, sbom="{}") == ""  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "expected"),
+    [
+        ("rpm", "2:8.2.2637-20.el9", "pkg:rpm/rocky/vim@8.2.2637-20.el9?arch=x86_64&distro=rocky-9&epoch=2"),
+        ("rpm", "8.2-20.el9", "pkg:rpm/rocky/vim@8.2-20.el9?arch=x86_64&distro=rocky-9"),
+        ("deb", "2:9.0-1", "pkg:deb/rocky/vim@2:9.0-1?arch=x86_64&distro=rocky-9"),
+    ],
+)
+def test_security_21_the_epoch_of_an_rpm_is_a_qualifier(kind: str, version: str, expected: str) -> None:
+    package = Package(kind=kind, name="vim", version=version, arch="x86_64")  # type: ignore[arg-type]
+    assert purl(package, distribution="rocky 9") == expected

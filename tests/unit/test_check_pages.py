@@ -35,7 +35,7 @@ WITHOUT_EXAMPLE = {
 def codes() -> set[str]:
     """Every code in the source; a backend's name stands for itself and for every key that it cannot serve."""
     found: set[str] = set()
-    for folder in ("resolve", "compile"):
+    for folder in ("resolve", "compile", "model/reading"):
         for path in sorted((ROOT / "builder" / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":

@@ -16,10 +16,11 @@ ONE_DOOR = {
     "subprocess": "execute/process.py",
     "yaml": "model/document.py",
     "jinja2": "compile/render.py",
+    "docker": "execute/locking/registry.py",
 }
 # The verdict on a workload's numbers is passed in the image and here, by one and the same code.
 # The cache is the program's that travels with plans: shown and checked here by its own code.
-# So is what knows the format of a SIF, and how uv is told of packages that are there.
+# So is what knows the format of a SIF, how uv is told of packages that are there, and what speaks to registries.
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
     ("execute/cache.py", "builder.layering.store"),
@@ -30,6 +31,8 @@ ACROSS = {
     ("execute/digest.py", "builder.layering.digest"),
     ("execute/fetch.py", "builder.layering.offline"),
     ("execute/locking/pip.py", "builder.layering.wheels.stubs"),
+    ("execute/locking/registry.py", "builder.layering.bases"),
+    ("compile/content.py", "builder.layering.bases.reference"),
 }
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {

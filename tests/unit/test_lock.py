@@ -12,11 +12,11 @@ import pytest
 
 from builder.compile.plan import compile_plan
 from builder.execute.locking.conda import without_credentials
-from builder.execute.locking.registry import parts_of
 from builder.execute.locking.site import Locked
 from builder.execute.locking.verify import verify_local
 from builder.execute.locking.wheels import best_wheel
 from builder.execute.locking.write import write_locks
+from builder.layering.bases.reference import parts_of
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, StepError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.compile.build import Build, size_gib
 from builder.compile.content import FOLDER, base_check, base_reference, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
-from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
+from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
@@ -83,6 +83,7 @@ def build_script(target: Target, *, image: str) -> str:
     lines = [
         call("pick_runtime", *runtime_command(target)),
         *proxy_lines(target),
+        *login_lines(target),
         "clear_binds",
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         *base_check(target),

@@ -6,7 +6,7 @@ from builder.compile import shell
 from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import base_check, base_reference, environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, conda_cuda, proxy_lines, step_script
+from builder.compile.scripts import build_job, call, conda_cuda, login_lines, proxy_lines, step_script
 from builder.compile.verify import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
@@ -78,6 +78,7 @@ def build_script(target: Target, *, image: str) -> str:
         '    fail "licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"',
         "fi",
         *proxy_lines(target),
+        *login_lines(target),
         call("pick_runtime", "singularity", "apptainer"),
         "clear_binds",
         conda_cuda(target),

@@ -7,7 +7,7 @@ import json
 from builder.compile.build import Build, size_gib
 from builder.compile.content import FOLDER, base_check, base_reference, expected, image_copies, image_files, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, proxy_lines, runtime_command, step_script
+from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding, Place
 from builder.model.lock import SUBDIRS
 from builder.model.plan import Copy, Expanding, File, Step
@@ -104,6 +104,7 @@ def build_script(target: Target, *, image: str) -> str:
         call("pick_runtime", *runtime_command(target)),
         "pick_python",
         *proxy_lines(target),
+        *login_lines(target),
         "clear_binds",
         *base_check(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),

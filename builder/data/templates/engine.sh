@@ -52,6 +52,17 @@ default_proxy() {
     if [ -z "${!1:-}" ]; then export "$1=$2"; fi
 }
 
+# login_for HOST site|recipe: the login in the engines' variables names no host. It is for the registry of the site's or
+# the user's base image, or for the one that RECIPE_REGISTRY names; one that a recipe chooses does not see it.
+login_for() {
+    local host=${RECIPE_REGISTRY:-}
+    if [ "$host" = "$1" ] || [ "$host:$2" = :site ]; then return 0; fi
+    if [ -n "${APPTAINER_DOCKER_PASSWORD:-}${SINGULARITY_DOCKER_PASSWORD:-}" ]; then
+        echo "recipe: note: the login in the environment is not shown to $1: set RECIPE_REGISTRY=$1 where it is for it"
+    fi
+    unset APPTAINER_DOCKER_USERNAME APPTAINER_DOCKER_PASSWORD SINGULARITY_DOCKER_USERNAME SINGULARITY_DOCKER_PASSWORD
+}
+
 # Binds that are meant for running break a build: their targets are not in the image yet.
 clear_binds() {
     unset SINGULARITY_BIND SINGULARITY_BINDPATH APPTAINER_BIND APPTAINER_BINDPATH \

@@ -34,6 +34,17 @@ target_python() {
     esac
 }
 
+# apt-get reads a name that it does not know as a regular expression where it holds a dot or a plus, and one that ends
+# in a plus as the name before it (man apt-get, "install"). One that it knows (g++, python3.11) is that package.
+known_to_apt() {
+    while IFS= read -r package; do
+        name=${package%%=*}
+        case "$name" in *[.+]*) ;; *) continue ;; esac
+        apt-cache --all-names pkgnames "$name" | grep -Fxq -e "$name" ||
+            fail "there is no package '$name' for the base image: look for its name with 'apt-cache search'"
+    done <"$here/system.txt"
+}
+
 system() {
     has system.txt || return 0
     say "distribution packages"
@@ -41,6 +52,7 @@ system() {
         # Without a range of sub-ids apt's own unprivileged user does not exist in the build.
         export DEBIAN_FRONTEND=noninteractive
         apt-get -o APT::Sandbox::User=root update -qq
+        known_to_apt
         xargs apt-get -o APT::Sandbox::User=root install -y -qq --no-install-recommends <"$here/system.txt"
         rm -rf /var/lib/apt/lists/*
     elif command -v dnf >/dev/null; then

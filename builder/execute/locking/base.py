@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.execute.asking import capture, which
 from builder.execute.digest import sha256_of
 from builder.execute.locking.provided import plain
-from builder.execute.locking.registry import registry_digest
+from builder.execute.locking.registry import base_digest
 from builder.execute.locking.session import Session
 from builder.model.lock import BaseLock
 from builder.model.site import BaseImage
@@ -29,13 +29,18 @@ END
 """
 
 
-def lock_base(image: BaseImage, *, name: str, packages: bool, runtimes: tuple[str, ...], session: Session) -> BaseLock:
-    """Find the digest; ask a local image for what its site's file does not say, and for its `packages`."""
+def lock_base(
+    image: BaseImage, *, own: bool, name: str, packages: bool, runtimes: tuple[str, ...], session: Session
+) -> BaseLock:
+    """Find the digest; ask a local image for what its site's file does not say, and for its `packages`.
+
+    `own` says that the site or the user names its registry, and not the recipe.
+    """
     glibc, python = image.glibc or "", image.python or ""
-    own = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
+    known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
     if "://" in image.reference:
-        digest, why = registry_digest(image.reference, session=session)
-        return BaseLock(reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=plain(own))
+        digest, why = base_digest(image.reference, own=own, session=session)
+        return BaseLock(reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=plain(known))
     path = Path(image.reference)
     if not path.is_absolute():
         return BaseLock(reference=name, why="it is no image that has a name", python=python, glibc=glibc)
@@ -43,7 +48,7 @@ def lock_base(image: BaseImage, *, name: str, packages: bool, runtimes: tuple[st
         size, digest = path.stat().st_size, f"sha256:{sha256_of(path)}"
     except OSError as error:
         why = f"it cannot be read on this machine: {(error.strerror or str(error)).lower()}"
-        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=plain(own))
+        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=plain(known))
     answer = {} if glibc and python and not packages else _ask(path, runtimes=runtimes, session=session)
     return BaseLock(
         reference=name,
@@ -51,7 +56,7 @@ def lock_base(image: BaseImage, *, name: str, packages: bool, runtimes: tuple[st
         size=size,
         python=_text(answer, "python") or python,
         glibc=_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
-        provides=plain({**own, **_packages(answer)}) if packages else {},
+        provides=plain({**known, **_packages(answer)}) if packages else {},
     )
 
 

@@ -98,6 +98,7 @@ def _error(kind: str, text: str, *, at: Place) -> Exception:
 
 def without_credentials(text: str) -> str:
     """Take users, passwords and tokens out of every address."""
+    text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
     return TOKEN.sub("/", USER.sub("//", text))
 
 

@@ -22,6 +22,7 @@ from builder.model.finding import Finding, Place, StepError, UnsupportedError
 from builder.model.lock import Asked, PipFile
 from builder.model.pylock import TORCH_FAMILY, parse_pylock
 from builder.model.safe import USER
+from builder.model.secrets import stripped
 
 # What uv 0.13.8 takes as --python-platform (uv pip compile --help).
 GLIBCS = (17, 28, *range(31, 41))
@@ -171,8 +172,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
     if vcs := package.get("vcs"):
         part = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
         address = str(vcs["url"])
-        plain = address if address.startswith("ssh://") else USER.sub("//", address)
-        url = f"git+{plain}@{vcs['commit-id']}{part}"
+        url = f"git+{stripped(address)}@{vcs['commit-id']}{part}"
         return PipFile(name=name, version=version, kind="vcs", url=url, torch=torch, direct=True)
     if "directory" in package:
         message = f"'{name}' is a folder of this machine: a lock can only name files that do not change"
@@ -187,7 +187,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
         )
         fix = "use another version, another Python, or a base image with a newer glibc"
         raise UnsupportedError(Finding(code="lock-no-file", message=message, at=at, fix=fix))
-    url = USER.sub("//", _address(source))
+    url = stripped(_address(source))
     path = local_path(url)
     size = int(source.get("size", 0)) or (path.stat().st_size if path and path.is_file() else 0)
     sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (sha256_of(path) if path else "")

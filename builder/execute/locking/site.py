@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.compile.content import base_registry
 from builder.execute.locking.base import keeps_torch, lock_base
 from builder.execute.locking.conda import lock_conda, virtual_packages
 from builder.execute.locking.pip import Interpreter, lock_pip
@@ -36,7 +37,14 @@ def lock_site(target: Target, *, session: Session) -> Locked:
     """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason why it cannot be."""
     asked, at = asked_of(target), Place(file=target.recipe.file)
     runtimes = (target.site.runtime.command, "apptainer", "singularity")
-    base = lock_base(target.base, name=asked.base, packages=asked.place == "base", runtimes=runtimes, session=session)
+    base = lock_base(
+        target.base,
+        own=base_registry(target)[1],
+        name=asked.base,
+        packages=asked.place == "base",
+        runtimes=runtimes,
+        session=session,
+    )
     glibc = base.glibc or USUAL_GLIBC
     virtual = virtual_packages(asked, glibc=glibc) if asked.place == "conda" else ()
     text = ""

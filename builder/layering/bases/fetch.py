@@ -28,6 +28,7 @@ from ..offline import FIX
 from ..programs import ask, clean_environment, follow
 from ..squash.pack import Packer
 from ..store import Store, key_of, remove
+from .reference import HUB, HUB_SERVER, parts_of
 
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
@@ -42,12 +43,10 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
         if not path.is_file():
             raise LayeringError(f"the base image '{reference}' is not there", fix="give another one by --base")
         return path
-    from .registry import pinned  # most bases are files, and what speaks to registries takes its time to load
-
     last = key_of(["reference", reference])
     if offline:
         return _of_last_time(reference, store=store, why="no server is asked")
-    exact = reference if "@sha256:" in reference else pinned(reference)
+    exact = reference if "@sha256:" in reference else _pinned(reference)
     if exact is None:
         with suppress(LayeringError):
             return _of_last_time(reference, store=store, why=f"the registry does not say where {reference} points")
@@ -60,6 +59,23 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
     )
     store.remember("known", last, key)
     return entry.path
+
+
+def _pinned(reference: str) -> str | None:
+    """The reference with the digest that its tag stands for now; None where the registry does not say."""
+    if not reference.startswith("docker://"):
+        return None
+    # Most bases are files, and what speaks to registries takes its time to load.
+    from .login import login_of
+    from .registry import RegistryError, registry_digest
+
+    try:
+        digest = registry_digest(reference, logins=lambda host: login_of(host, environment=os.environ))
+    except RegistryError as error:
+        say(f"{reference}: {error}")
+        return None
+    host, name, _ = parts_of(reference)
+    return f"docker://{HUB if host == HUB_SERVER else host}/{name}@{digest}"
 
 
 def _of_last_time(reference: str, *, store: Store, why: str) -> Path:

@@ -1,94 +1,256 @@
-"""What a registry says of an image: the digest that a tag stands for now."""
+"""The one client for registries: the digest that an image's name stands for now. Nothing else is downloaded.
+
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+https://distribution.github.io/distribution/spec/auth/token/
+
+A login is given to the registry that it belongs to, and to the server of tokens that belongs to that registry. It goes
+over TLS, and over plain HTTP only to this machine itself. No redirect carries it to another server.
+"""
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import http.client
 import json
 import os
 import re
+import ssl
+import threading
+import time
 import urllib.error
-import urllib.parse
 import urllib.request
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urljoin, urlsplit
 
-TIMEOUT = 15.0  # seconds to wait for a registry
-MANIFESTS = (
-    "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
-    "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
+from .reference import DIGEST, HUB, HUB_SERVER, parts_of
+
+Login = tuple[str, str]  # name and password; the name TOKEN stands before a token that a password was exchanged for
+Logins = Callable[[str], "Login | None"]  # asked for a host, and only once its registry has said that it wants a login
+
+TOKEN = "<token>"  # https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
+SECONDS = 20.0  # to wait for one answer to begin or to go on
+LONGEST = 60.0  # seconds for everything that is asked about one image
+ANSWER = 4 * 1024 * 1024  # bytes: what a registry takes for a manifest, and what is read of any answer
+REDIRECTS = 5
+MANIFESTS = ", ".join(
+    (
+        "application/vnd.oci.image.index.v1+json",
+        "application/vnd.docker.distribution.manifest.list.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.docker.distribution.manifest.v2+json",
+    )
 )
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-REFERENCE = re.compile(r"docker://(?:(?P<host>[^/]+[.:][^/]*|localhost)/)?(?P<name>[^:@]+)(?::(?P<tag>[^@]+))?")
+LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
+PORTS = {"https": 443, "http": 80}
+# What a server of tokens is called beside a registry: auth.docker.io, gitlab.example.org for registry.example.org.
+TOKEN_SERVERS = ("auth", "authn", "gitlab", "login", "sso", "token", "tokens")
+SUFFIX = re.compile(r"(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}|[^.]*")  # not one owner's: co.uk, com
 
 
-def pinned(reference: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The reference with the digest that its tag stands for now; None where the registry does not say."""
-    found = REFERENCE.fullmatch(reference)
-    if found is None:
-        return None
-    host, name, tag = found["host"] or "docker.io", found["name"], found["tag"] or "latest"
-    if host == "docker.io" and "/" not in name:
-        name = f"library/{name}"
-    plain = any(environment.get(f"{engine}_NOHTTPS") for engine in ("APPTAINER", "SINGULARITY"))
-    server = "registry-1.docker.io" if host == "docker.io" else host
-    address = f"{'http' if plain else 'https'}://{server}/v2/{name}/manifests/{urllib.parse.quote(tag)}"
-    digest = _ask(address, host=host, environment=environment)
-    return f"docker://{host}/{name}@{digest}" if digest else None
+class RegistryError(Exception):
+    """A registry that does not tell, in words that are the same each time and hold nothing of its answer."""
 
 
-def _ask(address: str, *, host: str, environment: Mapping[str, str]) -> str | None:
-    headers = {"Accept": MANIFESTS}
-    for _ in range(2):
-        request = urllib.request.Request(address, headers=headers, method="HEAD")
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a server has said, and where the last redirect has led."""
+
+    status: int
+    headers: Message
+    body: bytes
+    address: str
+
+
+def registry_digest(reference: str, *, logins: Logins, environment: Mapping[str, str] = os.environ) -> str:
+    """The digest of the manifest that a name stands for; raises RegistryError."""
+    outcome: list[str | Exception] = []
+
+    def ask() -> None:
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                digest = answer.headers.get("Docker-Content-Digest") or ""
-                return digest if DIGEST.fullmatch(digest) else None
+            outcome.append(_Registry(reference, logins=logins, environment=environment).digest())
+        except RegistryError as error:
+            outcome.append(error)
+        except (OSError, ValueError, http.client.HTTPException):
+            outcome.append(RegistryError("the registry could not be reached"))
+        except Exception as error:  # of the callback; raised below, where somebody sees it
+            outcome.append(error)
+
+    # A server that sends one byte now and then keeps every single wait short.
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(LONGEST)
+    found = outcome[0] if outcome else RegistryError("the registry took too long to answer")
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+class _Registry:
+    """One image of one registry; `scheme` is http for a registry of this machine that knows no TLS."""
+
+    def __init__(self, reference: str, *, logins: Logins, environment: Mapping[str, str]) -> None:
+        self.host, self.name, self.tag = parts_of(reference)
+        self.logins = logins
+        bundle = environment.get("SSL_CERT_FILE") or environment.get("REQUESTS_CA_BUNDLE") or None
+        tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))
+        # This machine is asked directly: no proxy sees what is for it alone.
+        proxies = [urllib.request.ProxyHandler({})] if self._is_own() else []
+        self.opener = urllib.request.build_opener(tls, _NoRedirect, *proxies)
+        self.scheme = "https"
+
+    def _is_own(self) -> bool:
+        return LOOPBACK.fullmatch(_split(f"https://{self.host}").hostname or "") is not None
+
+    def digest(self) -> str:
+        """Ask for the head of the manifest, and for the manifest where that says nothing."""
+        answer = self._manifest("HEAD")
+        digest = answer.headers.get("Docker-Content-Digest") or ""
+        own = _origin(answer.address) == _origin(self._address())
+        if answer.status == 200 and own and DIGEST.fullmatch(digest):
+            return digest
+        if answer.status not in (200, 404, 405):
+            raise RegistryError(f"the registry answered {answer.status}")
+        answer = self._manifest("GET")
+        if answer.status != 200:
+            raise RegistryError(f"the registry answered {answer.status}")
+        named = answer.headers.get("Docker-Content-Digest") or ""
+        found = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
+        if not answer.body or (named and named != found):
+            raise RegistryError("the registry names another digest than that of what it sends")
+        return found
+
+    def _address(self) -> str:
+        return f"{self.scheme}://{self.host}/v2/{self.name}/manifests/{quote(self.tag)}"
+
+    def _manifest(self, method: str) -> Answer:
+        try:
+            answer = self._ask(self._address(), method=method)
+        except (urllib.error.URLError, ssl.SSLError) as error:
+            reason = getattr(error, "reason", error)
+            plain = isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLCertVerificationError)
+            if self.scheme == "http" or not (plain and self._is_own()):
+                raise
+            self.scheme = "http"
+            answer = self._ask(self._address(), method=method)
+        if answer.status != 401:
+            return answer
+        if _origin(answer.address) != _origin(self._address()):
+            raise RegistryError("the registry leads to another server, and that wants a login")
+        return self._ask(self._address(), method=method, authorization=self._authorization(answer))
+
+    def _authorization(self, answer: Answer) -> str:
+        """What the registry wants to see; raises RegistryError where there is nothing to show."""
+        asked = [line.partition(" ") for line in answer.headers.get_all("WWW-Authenticate") or ()]
+        kinds = {kind.lower(): dict(re.findall(r'(\w+)="([^"]*)"', rest)) for kind, _, rest in asked}
+        login = self.logins(HUB if self.host == HUB_SERVER else self.host)
+        if "bearer" in kinds:
+            return f"Bearer {self._token(kinds['bearer'], login=login)}"
+        if "basic" in kinds and login and login[0] != TOKEN:
+            return _basic(login)
+        raise RegistryError(f"the registry answered 401{'' if login else ', and there is no login for it'}")
+
+    def _token(self, words: Mapping[str, str], *, login: Login | None) -> str:
+        """A token to read this image, from the server that the registry names."""
+        realm = words.get("realm", "")
+        parts = _split(realm)
+        same = _origin(realm) == _origin(self._address())
+        if parts.scheme != "https" and not (same and self._is_own()):
+            raise RegistryError("the registry names a server of tokens without TLS")
+        trusted = same or _belongs(parts, host=self.host)
+        # The scope is ours: a registry could ask for a token that opens more than this image.
+        query = {name: value for name, value in parse_qsl(parts.query) if name != "scope"}
+        query |= {"service": words["service"]} if "service" in words else {}
+        query["scope"] = f"repository:{self.name}:pull"
+        address = parts._replace(query="", fragment="").geturl()
+        shown, data = login if trusted else None, b""
+        if shown and shown[0] == TOKEN:
+            form = {**query, "grant_type": "refresh_token", "client_id": "recipe", "refresh_token": shown[1]}
+            shown, data = None, urlencode(form).encode()
+        else:
+            address = f"{address}?{urlencode(query)}"
+        answer = self._ask(address, data=data, authorization=_basic(shown) if shown else "")
+        try:
+            document = json.loads(answer.body)
+            token = document.get("token") or document.get("access_token")
+        except (ValueError, AttributeError, RecursionError):
+            token = None
+        if answer.status == 200 and isinstance(token, str) and re.fullmatch(r"[\x21-\x7e]+", token):
+            return token
+        if login and not trusted:
+            raise RegistryError("the registry wants its login on a server that does not belong to it")
+        raise RegistryError(f"the registry answered 401{'' if login else ', and there is no login for it'}")
+
+    def _ask(self, address: str, *, method: str = "GET", authorization: str = "", data: bytes = b"") -> Answer:
+        """One question; redirects are followed without what was meant for the first server."""
+        for _ in range(REDIRECTS + 1):
+            request = urllib.request.Request(address, data=data or None, method="POST" if data else method)
+            request.add_header("Accept", MANIFESTS if "/manifests/" in address else "application/json")
+            if authorization:
+                request.add_unredirected_header("Authorization", authorization)
+            answer = self._open(request)
+            to = answer.headers.get("Location") or ""
+            if answer.status not in (301, 302, 303, 307, 308) or not to or data:
+                return answer
+            following = urljoin(address, to)
+            if _origin(following) != _origin(address):
+                if _split(following).scheme != "https":
+                    raise RegistryError("the registry leads to a server without TLS")
+                authorization = ""
+            address = following
+        raise RegistryError("the registry leads from one server to the next without an end")
+
+    def _open(self, request: urllib.request.Request) -> Answer:
+        try:
+            with self.opener.open(request, timeout=SECONDS) as got:
+                return Answer(status=got.status, headers=got.headers, body=_read(got), address=request.full_url)
         except urllib.error.HTTPError as error:
-            challenge = error.headers.get("WWW-Authenticate") or ""
-            if error.code != 401 or "Authorization" in headers:
-                return None
-            headers["Authorization"] = _authorization(challenge, login=_login(host, environment))
-            if not headers["Authorization"]:
-                return None
-        except (OSError, ValueError):
-            return None
-    return None
+            with error:
+                return Answer(status=error.code, headers=error.headers, body=b"", address=request.full_url)
 
 
-def _authorization(challenge: str, *, login: str) -> str:
-    kind, _, rest = challenge.partition(" ")
-    if kind.lower() == "basic":
-        return f"Basic {login}" if login else ""
-    words = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-    realm = words.pop("realm", "")
-    if not realm.startswith(("https://", "http://")):
-        return ""
-    request = urllib.request.Request(f"{realm}?{urllib.parse.urlencode(words)}")
-    if login:
-        request.add_header("Authorization", f"Basic {login}")
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            document = json.load(answer)
-    except (OSError, ValueError):
-        return ""
-    token = document.get("token") or document.get("access_token")
-    return f"Bearer {token}" if isinstance(token, str) else ""
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would carry the login to wherever it is led."""
+
+    def redirect_request(self, *_arguments: object, **_options: object) -> None:
+        return None
 
 
-def _login(host: str, environment: Mapping[str, str]) -> str:
-    """Name and password for a registry, where the engines keep them; never printed, never stored."""
-    for engine in ("APPTAINER", "SINGULARITY"):
-        name, word = (environment.get(f"{engine}_DOCKER_{part}") for part in ("USERNAME", "PASSWORD"))
-        if name and word:
-            return base64.b64encode(f"{name}:{word}".encode()).decode()
-    home = Path(environment.get("HOME", "/"))
-    for file in (home / ".apptainer/docker-config.json", home / ".docker/config.json"):
-        try:
-            known = json.loads(file.read_text(encoding="utf-8")).get("auths", {})
-            for key in (host, f"https://{host}", "https://index.docker.io/v1/" if host == "docker.io" else host):
-                if isinstance(known.get(key, {}).get("auth"), str):
-                    return str(known[key]["auth"])
-        except (OSError, ValueError, AttributeError):
-            continue
-    return ""
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    until, parts, size = time.monotonic() + LONGEST, [], 0
+    while part := answer.read1(1 << 16):
+        parts.append(part)
+        size += len(part)
+        if size > ANSWER or time.monotonic() > until:
+            raise RegistryError("the registry answers with more than a manifest can be")
+    return b"".join(parts)
+
+
+def _basic(login: Login) -> str:
+    return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
+
+
+def _split(address: str) -> SplitResult:
+    """The parts of an address; raises ValueError for one with a login in it, or that cannot be read."""
+    parts = urlsplit(address)
+    if parts.username is not None or (parts.port or 1) < 1:
+        raise ValueError("not a plain address")
+    return parts
+
+
+def _origin(address: str) -> tuple[str, str, int | None]:
+    parts = _split(address)
+    return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or PORTS.get(parts.scheme)
+
+
+def _belongs(realm: SplitResult, *, host: str) -> bool:
+    """Whether a server of tokens is a registry's own: the same name, one below it, or a usual one beside it."""
+    own = _split(f"https://{host}")
+    name, other = own.hostname or "", (realm.hostname or "").rstrip(".")
+    if realm.port not in (None, 443, own.port) or not re.search(r"[a-z]", name) or LOOPBACK.fullmatch(name):
+        return False
+    domain = name.partition(".")[2]
+    beside = (domain, *(f"{word}.{domain}" for word in TOKEN_SERVERS)) if not SUFFIX.fullmatch(domain) else ()
+    return other == name or other.endswith(f".{name}") or other in beside

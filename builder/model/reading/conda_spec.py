@@ -9,7 +9,7 @@ import re
 
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.recipe import CondaSpec
-from builder.model.safe import check_url, refusal, shown
+from builder.model.safe import check_url, refusal, refuse_secrets, shown
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
@@ -29,6 +29,7 @@ def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
 
     conda reads `numpy 1.26` and `numpy=1.26=BUILD` as exactly that version: both give `==1.26`. `1.*` gives `=1.*`.
     """
+    refuse_secrets(text, at=at)  # before anything of it is shown
     if len(text) > LENGTH_LIMIT:
         message = f"'{shown(text)}' is longer than {LENGTH_LIMIT} characters"
         raise refusal("conda-long", message, at=at, fix=EXAMPLE)
@@ -62,6 +63,7 @@ def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
 
 def check_channel(channel: str, *, at: Place) -> None:
     """Raise ConfigError when a channel is neither a name (`conda-forge`, `pytorch/label/nightly`) nor a clean URL."""
+    refuse_secrets(channel, at=at)
     if "://" in channel:
         check_url(channel, at=at, schemes=("https", "http", "file"))
     elif not CHANNEL.fullmatch(channel):

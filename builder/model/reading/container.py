@@ -8,6 +8,7 @@ from pathlib import Path
 
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value
+from builder.model.reading.own_files import IGNORE, source_fault
 from builder.model.recipe import Container
 from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
 from builder.model.variables import reserved_in_image
@@ -15,7 +16,8 @@ from builder.model.variables import reserved_in_image
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
 IMAGE_FILE = re.compile(r"(?:/|\./|\.\./)[A-Za-z0-9._/+@,=-]+|(?!-)[A-Za-z0-9._/+@,=-]+\.sif")
-SYSTEM = re.compile(r"[a-z0-9][a-z0-9+.-]*(?:=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?")
+# apt-get removes what is named with a "-" behind it (man apt-get, "install").
+SYSTEM = re.compile(r"[a-z0-9](?:[a-z0-9+.-]*[a-z0-9+])?(?:=[A-Za-z0-9](?:[A-Za-z0-9.+:~-]*[A-Za-z0-9.~])?)?")
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 VERSION = re.compile(r"(?:python\s*)?[=<>~!]*\s*[0-9]+(?:\.[0-9*]+)*")
@@ -159,6 +161,9 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
         return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
     if not is_there(folder / source):
         return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
+    fault = source_fault(source, folder=folder)
+    if fault:
+        return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} beside the recipe"
     return None
 
 

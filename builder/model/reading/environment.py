@@ -13,8 +13,10 @@ from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.reading.conda_spec import check_channel, join_conda, parse_conda_spec
 from builder.model.reading.container import as_text, check_variables, read_container
 from builder.model.reading.formats import refuse_other_tables
+from builder.model.reading.own_files import file_warnings
 from builder.model.reading.pip_requirement import join_requirements, missing_hashes
 from builder.model.reading.requirements import RequirementsReader
+from builder.model.reading.secrets import check_secrets, odd_addresses
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.safe import refusal, shown
 
@@ -58,6 +60,7 @@ class Environment:
         text = read_text(self.path, what="recipe", name=self.file)
         tree = self._tree(text)
         self._check_keys(tree)
+        check_secrets(tree, decoder=self.decoder)
         name = self._name(tree.get("name"))
         channels = self._channels(tree.get("channels"))
         conda, pip = self._dependencies(tree)
@@ -82,6 +85,10 @@ class Environment:
             variables=variables,
             container=container,
             lines=dict(_lines(tree, "")),
+            warnings=(
+                *odd_addresses(pip, self.reader.options(), file=self.file),
+                *file_warnings(container.files, folder=self.path.parent, file=self.file),
+            ),
         )
 
     def _note(self, error: ConfigError) -> None:

@@ -13,6 +13,7 @@ from builder.model.reading.environment import Environment, digest_of, in_order, 
 from builder.model.reading.formats import PIP_SUFFIXES, refuse_other_formats
 from builder.model.reading.pip_requirement import join_requirements, missing_hashes
 from builder.model.reading.requirements import RequirementsReader
+from builder.model.reading.secrets import odd_addresses
 from builder.model.recipe import Recipe
 from builder.model.safe import refusal
 
@@ -48,4 +49,5 @@ def _requirements_recipe(path: Path, *, file: str) -> Recipe:
         kind="pip",
         pip=requirements,
         pip_options=options,
+        warnings=tuple(odd_addresses(requirements, options, file=file)),
     )

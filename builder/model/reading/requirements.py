@@ -15,7 +15,7 @@ from builder.model.document import read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.reading.pip_requirement import NAME, check_exists, check_path, location, parse_requirement
 from builder.model.recipe import PipOptions, PipRequirement
-from builder.model.safe import CONTROL, check_url, is_there, refusal, shown
+from builder.model.safe import CONTROL, check_url, is_there, refusal, refuse_secrets, shown
 
 FLAGS = ("no-index", "pre", "prefer-binary", "require-hashes")
 VALUED = (
@@ -69,6 +69,7 @@ def logical_lines(text: str, *, first: int = 1) -> Iterator[tuple[int, str]]:
 
 def parse_line(text: str, *, at: Place) -> PipRequirement | tuple[Option, ...]:
     """Read one logical line; raises ConfigError."""
+    refuse_secrets(text, at=at)  # before anything of it is shown
     if len(text) > LINE_LIMIT:
         message = f"'{shown(text)}' is longer than {LINE_LIMIT} characters"
         raise refusal("pip-long", message, at=at, fix="write one package a line")

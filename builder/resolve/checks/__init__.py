@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (
 def findings_of(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Run every check over a target."""
     found = [finding for check in CHECKS for finding in check(target)]
-    return (*found, *_why_fresh(target, obstacles=obstacles))
+    return (*target.recipe.warnings, *found, *_why_fresh(target, obstacles=obstacles))
 
 
 def _why_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Finding]:

@@ -1,0 +1,166 @@
+"""What looks like a password or a token: in an address, by the name of a variable, by its own shape.
+
+A recipe is kept in every image that is made of it, so it is no place for one. What is found is never repeated.
+Shapes: https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+
+HIDDEN = "***"
+SHAPE = re.compile(
+    r"(?<![A-Za-z0-9_])(?:"
+    r"hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|sk-(?:proj-|ant-\w+-|or-)?[A-Za-z0-9_]{20,}"
+    r"|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|dckr_pat_[\w-]{16,}|nvapi-[\w-]{16,}|AIza[\w-]{35}|hvs\.[\w-]{20,}"
+    r"|ya29\.[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
+    r")|-----BEGIN [A-Z ]*PRIVATE KEY"
+)
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+KEY = r"(?:token|auth|authorization|key|apikey|sig|signature|password|passwd|pwd|pass|secret|credentials?|jwt|keyid)"
+QUERY_KEY = re.compile(rf"(?:.*[-_.])?{KEY}|.*(?:token|secret|password|signature|apikey|keyid)", re.IGNORECASE)
+FRAGMENT = re.compile(r"(?:(?:egg|subdirectory|sha\d+|md5)=[^&]*(?:&|$))*|[0-9a-f]{32}|(?:sha256:)?[0-9a-f]{64}")
+PORT = re.compile(r"\d{1,5}(?=[/?#\s,;\])]|$)")
+SOURCES, AT = ("git", "hg", "svn", "bzr"), re.compile(r"\d+/(?:[^@\s]*/[^@\s]*|[^@\s]*\.git)@")  # PORT/REPOSITORY@TAG
+PATH_TOKEN = re.compile(r"/t/[^/?#\s]+")  # anaconda.org keeps the token of a private channel in the path
+ACCOUNT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+VARIABLE = re.compile(r"[$%{<]")  # begins a reference, which is no secret itself
+
+LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
+QUERY = re.compile(
+    rf"(?<=[?&;])((?:[\w.-]*[-_.])?{KEY}|[\w.-]*(?:token|signature|secret))=([^&#\s'\"]+)", re.IGNORECASE
+)
+
+STRONG = re.compile(r"(?:.*[_.-])?(?:PASS|PWD|PASSPHRASE|SECRETS?|CREDENTIALS?)|.*(?:PASSWORD|PASSWD)|SSHPASS", re.I)
+NAME = re.compile(r"(?:.*[_.-])?(?:TOKEN|APIKEY)|.+[_.-](?:API|ACCESS)?KEY(?:_ID)?", re.IGNORECASE)
+PLAIN = re.compile(
+    r"|true|false|yes|no|on|off|none|null|[-+]?[0-9]{1,6}(?:\.[0-9]+)?|(?:\.{0,2}|~)/.*|file:.*|<.*>|\[.*\]",
+    re.I | re.S,
+)
+WORD = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
+ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|)]+)")
+OPTION = re.compile(r"--([a-z-]*(?:password|token|api-key|secret|secret-key))(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s-]\S*)")
+HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(?![$%{<])[\w.~+/=-]{6,}", re.IGNORECASE)
+
+
+def hidden(text: str) -> str:
+    """The text without what looks like a secret; rather too little of it than too much."""
+    if "//" in text:
+        text = LOGIN.sub(f"//{HIDDEN}@", text)
+        text = PATH_TOKEN.sub(f"/t/{HIDDEN}", text)
+    if "=" in text:
+        text = QUERY.sub(rf"\1={HIDDEN}", text)
+    return SHAPE.sub(HIDDEN, text)
+
+
+def stripped(address: str) -> str:
+    """An address of a file without user, token and signature: what it holds is known by its hash."""
+    address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
+    address = PATH_TOKEN.sub("", address)
+    return re.split(r"[?#]", address, maxsplit=1)[0] if in_addresses(address) else address
+
+
+def looks_random(text: str, *, least: int) -> bool:
+    """Whether a word was drawn by a machine: letters of both cases and digits, in pieces that are too short to read."""
+    if len(text) < least or not re.fullmatch(r"[A-Za-z0-9]+", text):
+        return False
+    pieces = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", text)
+    kinds = [any(map(kind, text)) for kind in (str.isupper, str.islower, str.isdigit)]
+    return all(kinds) and len(text) < 3 * len(pieces)
+
+
+def in_addresses(text: str, *, words: bool = False) -> str:
+    """What kind of secret the addresses of a text hold, "" for none.
+
+    The text is one address with what belongs to it, in which even a blank may be part of a password; with `words` it
+    is a command, and an address ends where its word does.
+    """
+    starts = list(ADDRESS.finditer(text))
+    for at, match in enumerate(starts):
+        rest = text[match.end() : starts[at + 1].start() if at + 1 < len(starts) else None]
+        rest = re.split(r"[\s'\"`;|<>]", rest, maxsplit=1)[0] if words else rest
+        found = _user(rest, scheme=match[1].lower()) or _behind(rest, strict=not words)
+        if found:
+            return found
+    return "a token" if SHAPE.search(text) else ""
+
+
+def _user(rest: str, *, scheme: str) -> str:
+    """What stands before the host, which begins behind the last @ where a password holds one."""
+    if scheme in ("docker", "oras", "library"):  # NAME:TAG@DIGEST
+        return ""
+    user, colon, behind = re.sub(r"^\[[0-9a-fA-F:.]+\]", "host", rest).partition(":")
+    if colon and behind and not VARIABLE.match(behind) and not re.search(r"[/@?#\s]", user):
+        port = PORT.match(behind)
+        if port is None:
+            return "a password" if "@" in behind else "a port that is no number"
+        if "@" in re.split(r"\s", behind, maxsplit=1)[0] and not (scheme.startswith(SOURCES) and AT.match(behind)):
+            return "a password"
+    name, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
+    if not at or VARIABLE.match(name):
+        return ""
+    if not scheme.endswith("ssh"):
+        return "a user"
+    known = ACCOUNT.fullmatch(name) and not SHAPE.search(name) and not (len(name) > 15 and re.search(r"\d", name))
+    return "" if known else "a token in the place of the user"
+
+
+def _behind(rest: str, *, strict: bool) -> str:
+    """What stands in path, query and fragment."""
+    body, _, fragment = rest.partition("#")
+    path, _, query = body.partition("?")
+    if PATH_TOKEN.search(path):
+        return "a token in its path"
+    for pair in re.split(r"[&;]", query.split(" ")[0]):
+        name, _, value = pair.partition("=")
+        secret = QUERY_KEY.fullmatch(unquote(name)) and value and not VARIABLE.match(value)
+        if secret or any(looks_random(unquote(word), least=6 if word is name else 16) for word in (name, value)):
+            return "a token in its query"
+    fragment = re.split(r"[\s\]]", fragment, maxsplit=1)[0]
+    pairs = [pair.partition("=") for pair in fragment.split("&")]
+    if any(QUERY_KEY.fullmatch(unquote(name)) and value for name, _, value in pairs):
+        return "a token in its fragment"
+    return "a fragment that no installer reads" if strict and not FRAGMENT.fullmatch(fragment) else ""
+
+
+def host_in(text: str) -> str:
+    """The host of an address with a secret, for a message: what stands behind the last @, else behind ://."""
+    found = re.match(r".*@([A-Za-z0-9.-]+)", text, re.DOTALL) or re.search(r"://([A-Za-z0-9.-]+)", text)
+    return found[1] if found else "an index"
+
+
+def odd_parts(address: str) -> Iterator[str]:
+    """The parts of an address's path that look drawn by a machine: some indexes keep a token there."""
+    path = re.split(r"[?#]", address.partition("://")[2], maxsplit=1)[0]
+    yield from (part for part in path.split("/")[1:] if looks_random(part, least=10))
+
+
+def in_variable(name: str, value: str) -> bool:
+    """Whether a variable or label holds a secret, by its name and by what it is set to."""
+    if PLAIN.fullmatch(value.strip()) or VARIABLE.match(value.strip()):
+        return False
+    return bool(STRONG.fullmatch(name)) or bool(NAME.fullmatch(name) and not WORD.fullmatch(value.strip()))
+
+
+def in_value(name: str, value: str) -> str:
+    """What kind of secret a variable or a label holds, "" for none."""
+    if in_variable(name, value):
+        return "a value whose name says that it is a secret"
+    return in_addresses(value, words=True)
+
+
+def in_command(text: str) -> str:
+    """What kind of secret a shell command holds, "" for none."""
+    if HEADER.search(text):
+        return "a login"
+    for match in (*ASSIGNED.finditer(text), *OPTION.finditer(text)):
+        name, value = match[1], match[2].strip("'\"")
+        exported = name.isupper() or re.fullmatch(r"(?=.*\d)[\w.~+/=@!-]{6,}", value)
+        if exported and in_variable(name, value):
+            return "a value whose name says that it is a secret"
+    if re.search(r"--trusted-host[= ]\S*@", text):
+        return "a login"
+    return in_addresses(text, words=True)
