@@ -10,7 +10,7 @@ from typing import Any
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import PipFile
-from builder.model.safe import URL, USER
+from builder.model.safe import URL, USER, misleads
 
 try:
     import tomllib
@@ -56,7 +56,7 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
     if vcs:
         subdirectory = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
         url = f"git+{url.removeprefix('git+')}@{vcs.get('commit-id', '')}{subdirectory}"
-    if not URL.fullmatch(url):
+    if not URL.fullmatch(url) or misleads(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
     if USER.search(url) and not url.startswith("git+ssh://"):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock has credentials in it"))

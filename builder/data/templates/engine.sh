@@ -174,16 +174,28 @@ places() {
     done
 }
 
-# locked_packages: copies of locked conda packages of this machine's own channels, for the build to see.
+# locked_packages: copies of locked conda packages of this machine's own channels, for the build to see. Nothing is
+# copied before its sha256 was compared, nothing goes outside the inputs, and a link in the way is replaced.
 locked_packages() {
-    local digest target source found
+    local digest target source
     [ -f image/conda-local.txt ] || return 0
     while IFS=$'\t' read -r digest target source; do
+        case "$target" in
+            /* | */*/* | ../* | */.. | *[!A-Za-z0-9._+!%/-]*) fail "image/conda-local.txt names no file of a channel: $target" ;;
+        esac
+        case "$source" in /*) ;; *) fail "image/conda-local.txt names no file of this machine: $source" ;; esac
+        same_package "$source" "$digest" "$source"
         mkdir -p "$inputs/conda/${target%/*}"
-        cp -- "$source" "$inputs/conda/$target" || fail "the locked package $source cannot be read"
-        found=$(sha256sum <"$inputs/conda/$target")
-        [ "${found%% *}" = "$digest" ] || fail "the package $source is not the one that was locked: it has changed since"
+        cp --remove-destination -- "$source" "$inputs/conda/$target" || fail "the locked package $source cannot be read"
+        same_package "$inputs/conda/$target" "$digest" "$source" # it may have changed meanwhile
     done <image/conda-local.txt
+}
+
+# same_package FILE SHA256 NAME: stops where a file is not the package that was locked.
+same_package() {
+    local found
+    found=$(sha256sum <"$1") || fail "the locked package $3 cannot be read"
+    [ "${found%% *}" = "$2" ] || fail "the package $3 is not the one that was locked: it has changed since"
 }
 
 # same_file PATH SIZE SHA256: stops where a base image is not the one that was locked.
