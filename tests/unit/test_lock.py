@@ -356,7 +356,7 @@ def test_a_plan_installs_exactly_what_is_locked(folder: Folder) -> None:
 def test_docker_copies_the_files_of_a_lock(folder: Folder) -> None:
     folder.lock()
     dockerfile = texts(folder.plan(backend="docker"))["Dockerfile"]
-    assert f"FROM docker.io/library/python@sha256:{'d' * 64}\n" in dockerfile
+    assert f"FROM docker.io/library/python@sha256:{'d' * 64} AS filled\n" in dockerfile
     assert "COPY image/conda-explicit.txt /opt/recipe/build/" in dockerfile
     assert "image/lock " in dockerfile
 

@@ -59,6 +59,7 @@ clear_binds() {
 }
 
 remove_work() {
+    if [ -n "${offering:-}" ]; then kill "$offering" 2>/dev/null || true; fi
     # What is not whole stays under no name; this runs in the plan folder.
     if ! rm -rf "${work:?}" inputs.recipe ./*.part ./*.part.sif 2>/dev/null; then
         chmod -R u+rwX "$work" 2>/dev/null || true
@@ -143,7 +144,13 @@ settle() {
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
 setting() {
     [ -n "$2" ] || return 0
+    local bare
+    bare=$(sed -E 's#://[^/ ,]*@#://#g' <<<"$2")
+    # What is downloaded by others than uv, distribution packages and conda's, has to get through.
+    case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"
+    printf 'export %s=%q\n' "$1" "$bare" >>"$plain"
+    if [ "$bare" != "$2" ]; then logins=yes; fi
     all_settings+=("$1=$2")
 }
 
@@ -159,7 +166,7 @@ local_folder() {
     if [ "${copy_inputs:-no}" = yes ]; then
         cp -rl "$path/." "$inputs/$folders/" 2>/dev/null || cp -r "$path/." "$inputs/$folders/"
     else
-        build_binds+=(--bind "$path:/mnt/$folders")
+        build_binds+=(--bind "$path:/mnt/$folders:ro")
     fi
     folders=$((folders + 1))
 }
@@ -223,9 +230,11 @@ package_settings() {
     folders=0
     inputs=${inputs:-$work/inputs}
     settings=$work/settings
+    plain=$work/plain
     all_settings=()
+    logins=no
     mkdir -p "$inputs"
-    (umask 077 && : >"$settings")
+    (umask 077 && : >"$settings" && : >"$plain")
     locked_packages
     certificate=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
     if [ -n "$certificate" ] && [ -f "$certificate" ]; then
@@ -247,18 +256,39 @@ package_settings() {
     done
 }
 
-# inside_build: binds and variables for a build by Apptainer or Singularity; downloads are kept between builds.
+# inside_build: binds and variables for a build by Apptainer or Singularity. Nothing in there can write what another
+# build reads: uv has a cache of its own, and what was downloaded before is read-only. It sees no login (offer_wheels).
 inside_build() {
-    local cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
+    cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
     package_settings
-    if ! mkdir -p "$cache/uv" "$inputs/cache" 2>/dev/null; then
-        cache=$work
-        mkdir -p "$cache/uv" "$inputs/cache"
-    fi
-    build_binds=(--bind "$inputs:/mnt" --bind "$cache/uv:/mnt/cache" "${build_binds[@]}")
-    cp "$settings" "$inputs/settings"
+    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$work/uv" "$work/given"
+    mkdir -m 1777 "$work/tmp" "$work/vartmp"
+    mkfifo "$work/given/ask" "$work/given/answer"
+    # An engine shows its own /tmp, where the caches and the work of others may lie.
+    build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
+    build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
+    if mkdir -p "$cache/uv" 2>/dev/null; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
+    cp "$plain" "$inputs/settings"
+    if [ "$logins" = yes ]; then mkdir -m 700 "$work/given.private" && mv "$settings" "$work/given.private/settings"; fi
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"
     if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then export "${flavour}ENV_SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"; fi
+}
+
+# offer_wheels: this machine's uv downloads what the build asks for, when it has its Python; it ends with this script.
+offer_wheels() {
+    local name word="" alive said
+    mkfifo "$work/alive"
+    for name in "${pythons[@]}"; do
+        python=$(command -v "${name:-none}") || continue
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        exec {said}< <(exec "$python" "${layering[@]}" offer image --given "$work/given" <"$work/alive")
+        offering=$!
+        exec {alive}>"$work/alive"
+        if read -r word <&"$said"; then return 0; fi # it says that it is there, or ends
+        exec {alive}>&-
+    done
+    rm -f "$work/given/ask"
+    if [ "$logins" = yes ]; then echo "recipe: note: without Python 3.10 here the build gets no login of an index"; fi
 }
 
 # through_environment: the same for a program that enters containers by itself (cotainr) and takes no binds.
