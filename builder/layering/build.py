@@ -21,7 +21,7 @@ def build(
     *,
     runtime: str,
     binds: Sequence[str],
-    given: Path,
+    given: Path | None,
     cache: Path,
     environment: Mapping[str, str],
 ) -> None:

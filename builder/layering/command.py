@@ -26,7 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     wheels = commands.add_parser("offer", help="download the wheels that a build in a container asks for")
     wheels.add_argument("folder", type=Path, metavar="image")
     for one in (build, fetch, wheels):
-        one.add_argument("--given", type=Path, required=True, help="the folder with the pipes to the container")
+        one.add_argument(
+            "--given", type=Path, required=one is wheels, help="the folder with the pipes to the container"
+        )
     when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")

@@ -62,7 +62,7 @@ class Fetcher(Builder):
 
 
 def fetch(
-    spec: Spec, *, runtime: str, binds: Sequence[str], given: Path, cache: Path, environment: Mapping[str, str]
+    spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
 ) -> None:
     """Have all that a plan's image is made of in the caches; raises LayeringError."""
     store = Store(cache)

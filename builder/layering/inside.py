@@ -35,7 +35,7 @@ class Containers:
     runtime: str
     folder: Path  # the plan's image/
     binds: tuple[str, ...]  # words: --bind A:B ...
-    given: Path  # the folder with the pipes to the container, /mnt/given there
+    given: Path | None  # the folder with the pipes to the container, /mnt/given there
     cache: Path
     environment: Mapping[str, str]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 from compiled_channel import MINOR, Tiny, compiled, pure, python, write_channel
 from lock_room import PASSWORD, USER, served
-from recipe_program import Done, Room, inside
-from tiny_index import write_index
+from recipe_program import Done, Room, inside, run
+from tiny_index import write_index, write_wheel
 
 from builder.layering.failure import LayeringError
 from builder.layering.wheels import bytecode
@@ -104,6 +105,32 @@ def test_security_04_a_recipe_cannot_poison_the_next(
         assert PASSWORD.encode() not in raw
 
 
+def test_security_04_docker_keeps_the_caches_of_recipes_apart(
+    room: Room, base_tar: Path, docker_daemon: str, tmp_path: Path
+) -> None:
+    """BuildKit's caches are those of the machine: one that code can write is named by all of that code."""
+    del docker_daemon
+    name = f"isolation-test:{tmp_path.parent.name}"
+    run(["docker", "import", base_tar, name]).expect(0)
+    wheels = room.folder / "wheels"
+    wheels.mkdir()
+    wheel = write_wheel(wheels, "tool-stub", "1.0", (), origin="docker")
+    text = POISON.replace("VERIFY", "true").replace("name: poison", f"name: poison-{tmp_path.parent.name}")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    room.write("poison.yml", text)
+    room.write("requirements.txt", f"--require-hashes\ntool-stub==1.0 --hash=sha256:{digest}\n")
+    try:
+        for env in ("poison.yml", "requirements.txt"):
+            words = ("build", "local", room.folder / env, "--base", f"docker://docker.io/library/{name}", "--no-smoke")
+            links = f"{wheels} {os.environ.get('PIP_FIND_LINKS', '')}"
+            out = room.folder / f"{Path(env).stem}.sif"
+            room.recipe(*words, "--backend", "docker", "-o", out, PIP_FIND_LINKS=links.strip()).expect(0)
+    finally:
+        run(["docker", "rmi", "--force", name])
+    code = "import tool_stub; print(hasattr(tool_stub, 'POISON'))"
+    assert inside(room.folder / "requirements.sif", "python3", "-c", code) == "False\n"
+
+
 # --- nothing of a recipe's packages runs on this machine -------------------------------------------------------------
 
 
@@ -172,7 +199,7 @@ def test_security_08_a_package_that_leads_out_of_the_environment_is_not_linked(
     env = room.write("demo.yml", f"channels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, evil]\n")
     words = ("build", "local", env, "--base", base_sif, "--backend", "layers", "--no-smoke", "-o", room.folder / "x")
     done = room.recipe(*words, RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(5)
-    assert not [*room.folder.rglob("escape.txt")]
+    assert not [path for path in room.folder.rglob("escape.txt") if path.parent.name != "evil-1.0-0"]
     assert "Traceback" not in done.err
     if link:
         assert "leads out of the environment" in done.err + room.log(room.folder / "x.plan")

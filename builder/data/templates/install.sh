@@ -118,7 +118,13 @@ links() {
 
 # uv is installed beside the image's packages and leaves with the build.
 tools() {
-    [ ! -x "$tools/bin/uv" ] || return 0
+    # That of the machine which builds, where it runs here: another release reads nothing of what was downloaded by it.
+    if /mnt/given/uv --version >/dev/null 2>&1; then
+        uv=/mnt/given/uv
+        return 0
+    fi
+    uv=$tools/bin/uv
+    [ ! -x "$uv" ] || return 0
     installer=$(command -v python3 || command -v python || echo "$prefix/bin/python")
     [ -x "$prefix/bin/pip" ] && installer="$prefix/bin/python"
     "$installer" -m pip --version >/dev/null 2>&1 || "$installer" -m ensurepip >/dev/null 2>&1 ||
@@ -138,10 +144,8 @@ known() {
     for part in /mnt/uv/simple-v* /mnt/uv/wheels-v*; do
         if [ -d "$part" ]; then cp -RP "$part" "$UV_CACHE_DIR/"; fi
     done
-    for first in /mnt/uv/archive-v0/*; do
-        if [ -e "$first" ]; then ln -sf /mnt/uv/archive-v0/* "$UV_CACHE_DIR/archive-v0/"; fi
-        break
-    done
+    # Folders of its own with links to files: uv does not walk into a linked folder.
+    if [ -d /mnt/uv/archive-v0 ]; then cp -rs /mnt/uv/archive-v0/. "$UV_CACHE_DIR/archive-v0/" 2>/dev/null || true; fi
 }
 
 QUESTION='
@@ -183,7 +187,7 @@ uv_alone() (
     if [ -f /mnt/given/settings ]; then . /mnt/given/settings; fi
     # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
     if [ "${own_index:-no}" = yes ]; then unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL; fi
-    "$tools/bin/uv" pip install "$@"
+    "$uv" pip install "$@"
 )
 
 torch() {

@@ -37,6 +37,9 @@ class Offer:
     def __init__(self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
+        uv = find_program("uv")
+        if uv is not None and not (given / "uv").exists():
+            shutil.copy(uv, given / "uv")
         # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
         self.questions, self.answers = (os.open(given / name, os.O_RDWR | os.O_NOFOLLOW) for name in ("ask", "answer"))
 
@@ -129,8 +132,11 @@ def offer(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, s
 
 
 @contextmanager
-def offered(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> Iterator[None]:
+def offered(folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """The same beside a container step of this program."""
+    if given is None:
+        yield
+        return
     own = Offer(folder, given=given, cache=cache, environment=environment)
     end, alive = os.pipe()
     thread = Thread(target=own.serve, args=(end,))
