@@ -10,8 +10,10 @@ from builder.compile import shell
 from builder.compile.render import verbatim
 from builder.layering.bases.reference import registry_of
 from builder.model.document import to_yaml
+from builder.model.finding import Place
 from builder.model.lock import CondaPackage, commits, requirements
 from builder.model.plan import Copy, File
+from builder.model.safe import CONTROL, misleads, refusal, shown
 from builder.model.target import Target
 
 FOLDER = "image"
@@ -215,14 +217,15 @@ def _seen(package: CondaPackage) -> str:
 
 def _local_packages(target: Target) -> str:
     """Packages of this machine's channels: sha256, where they go among the inputs of the build, where they are."""
-    packages = target.lock.conda if target.lock else ()
-    return _lines(
-        tuple(
-            f"{package.sha256}\t{package.subdir}/{package.file_name}\t{unquote(package.url.removeprefix('file://'))}"
-            for package in packages
-            if package.url.startswith("file://")
-        )
-    )
+    packages = [package for package in (target.lock.conda if target.lock else ()) if package.url.startswith("file://")]
+    rows = []
+    for package in packages:
+        row = (package.sha256, f"{package.subdir}/{package.file_name}", unquote(package.url.removeprefix("file://")))
+        if misleads(package.url) or any(CONTROL.search(part) for part in row):  # refused when a lock is read, too
+            message = f"the address '{shown(package.url)}' of a locked package is another path or line when read"
+            raise refusal("lock-faulty", message, at=Place(), fix="run `recipe lock SITE ENV` again")
+        rows.append("\t".join(row))
+    return _lines(tuple(rows))
 
 
 def image_files(target: Target) -> tuple[File, ...]:

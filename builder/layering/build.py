@@ -16,12 +16,21 @@ WHOLE = "{} is whole, its work folder is removed"  # recipe reads the image mean
 
 
 def build(
-    spec: Spec, target: Path, *, runtime: str, binds: Sequence[str], cache: Path, environment: Mapping[str, str]
+    spec: Spec,
+    target: Path,
+    *,
+    runtime: str,
+    binds: Sequence[str],
+    given: Path | None,
+    cache: Path,
+    environment: Mapping[str, str],
 ) -> None:
     """Make the image of a plan at `target`; raises LayeringError."""
     store = Store(cache)
     store.sweep()
-    containers = Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds))
+    containers = Containers(
+        runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
+    )
     for _ in range(3):
         with opened(Builder, spec, store=store, containers=containers, environment=environment) as builder:
             try:

@@ -23,6 +23,12 @@ def main(arguments: Sequence[str]) -> int:
     fetch = commands.add_parser("fetch", help="have all that the image of layers.json is made of in the cache")
     fetch.add_argument("spec", type=Path, metavar="layers.json")
     fetch.add_argument("--runtime", required=True, help="apptainer or singularity")
+    wheels = commands.add_parser("offer", help="download the wheels that a build in a container asks for")
+    wheels.add_argument("folder", type=Path, metavar="image")
+    for one in (build, fetch, wheels):
+        one.add_argument(
+            "--given", type=Path, required=one is wheels, help="the folder with the pipes to the container"
+        )
     when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
     when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
@@ -56,6 +62,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
         chosen.output,
         runtime=chosen.runtime,
         binds=binds,
+        given=chosen.given,
         cache=cache_folder(os.environ),
         environment=os.environ,
     )
@@ -69,7 +76,22 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
     spec = read_spec(chosen.spec)
     os.umask(0o022)
-    fetch(spec, runtime=chosen.runtime, binds=binds, cache=cache_folder(os.environ), environment=os.environ)
+    fetch(
+        spec,
+        runtime=chosen.runtime,
+        binds=binds,
+        given=chosen.given,
+        cache=cache_folder(os.environ),
+        environment=os.environ,
+    )
+    return 0
+
+
+def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from .store import cache_folder
+    from .wheels.offer import offer
+
+    offer(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
     return 0
 
 
@@ -93,7 +115,7 @@ def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"build": _build, "fetch": _fetch, "time": _time, "labels": _labels}
+COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "time": _time, "labels": _labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -61,11 +61,15 @@ class Fetcher(Builder):
         super().inside(title, parts=parts, files=files, asks=asks)
 
 
-def fetch(spec: Spec, *, runtime: str, binds: Sequence[str], cache: Path, environment: Mapping[str, str]) -> None:
+def fetch(
+    spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
+) -> None:
     """Have all that a plan's image is made of in the caches; raises LayeringError."""
     store = Store(cache)
     store.sweep()
-    containers = Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds))
+    containers = Containers(
+        runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
+    )
     whole = False
     for _ in range(4):
         with opened(Fetcher, spec, store=store, containers=containers, environment=environment) as fetcher:

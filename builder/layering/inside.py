@@ -6,15 +6,18 @@ It runs in the image as it is so far, with a folder laid over it; the folder bec
 from __future__ import annotations
 
 import os
+import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .failure import LayeringError
 from .image.sif import read_sif
 from .programs import ask, clean_environment, find_program, follow
+from .squash.pack import escaped
 from .store import remove
+from .wheels.offer import offered
 
 # What a container step leaves that is no part of the image.
 LEFT = (
@@ -32,6 +35,9 @@ class Containers:
     runtime: str
     folder: Path  # the plan's image/
     binds: tuple[str, ...]  # words: --bind A:B ...
+    given: Path | None  # the folder with the pipes to the container, /mnt/given there
+    cache: Path
+    environment: Mapping[str, str]
 
     def layer(self, image: Path, parts: Sequence[str], *, work: Path) -> Path:
         """Run parts of install.sh in an image; the folder with what they changed. Raises LayeringError."""
@@ -39,14 +45,21 @@ class Containers:
         for path in (overlay, work / "tmp", work / "vartmp"):
             path.mkdir()
             path.chmod(0o1777 if path != overlay else 0o755)
-        argv = [self.runtime, "exec", "--fakeroot", "--cleanenv", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/"]
-        argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{self.folder}:/opt/recipe/build"]
+        argv = [self.runtime, "exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd"]
+        argv += ["--pwd", "/"]
+        # A copy: what runs in there writes beside what it reads, and nothing of the plan's own folder.
+        shutil.copytree(
+            self.folder, work / "build", ignore=lambda _, names: {"root"}.intersection(names), symlinks=True
+        )
+        argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
         try:
-            for part in parts:
-                code = follow([*argv, "sh", "/opt/recipe/build/install.sh", part])
-                if code:
-                    raise LayeringError(f"part '{part}' of the installation failed with exit code {code}", told=True)
+            with offered(self.folder, given=self.given, cache=self.cache, environment=self.environment):
+                for part in parts:
+                    code = follow([*argv, "sh", "/opt/recipe/build/install.sh", part])
+                    if code:
+                        message = f"part '{part}' of the installation failed with exit code {code}"
+                        raise LayeringError(message, told=True)
         finally:
             self._own(image, work)
         upper = overlay / "upper"
@@ -100,7 +113,7 @@ def whiteouts(upper: Path, image: Path) -> list[str]:
             continue
         folder = os.path.relpath(root, upper)
         for name in sorted(names_in(image, folder) - {path.name for path in Path(root).iterdir()}):
-            words += ["-p", f'"{folder}/{name}" c 000 0 0 0 0']
+            words += ["-p", f"{escaped(f'{folder}/{name}')} c 000 0 0 0 0"]
     return words
 
 

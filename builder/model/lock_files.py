@@ -11,14 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value, parse_yaml, read_text, to_yaml
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
 from builder.model.pylock import read_pylock
-from builder.model.safe import URL, is_there
+from builder.model.safe import URL, is_there, misleads
 from builder.model.secrets import in_addresses
 
 SCHEMA = "1"
@@ -177,6 +177,9 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
     if not plain or not HEX.fullmatch(word("sha256")):
         raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
+    local = url.lower().startswith("file:")
+    if misleads(url) or "%" in words[3] or not PART.fullmatch(unquote(words[4])) or (local and url[:8] != "file:///"):
+        raise ConfigError(_fault(file, "an address of the lock holds what is another path or line when read", key=key))
     if "?" in url or in_addresses(url):
         raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
     depends = entry.get("depends")

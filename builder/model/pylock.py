@@ -10,7 +10,7 @@ from typing import Any
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import PipFile
-from builder.model.safe import URL
+from builder.model.safe import URL, misleads
 from builder.model.secrets import in_addresses
 
 try:
@@ -57,7 +57,7 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
     if vcs:
         subdirectory = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
         url = f"git+{url.removeprefix('git+')}@{vcs.get('commit-id', '')}{subdirectory}"
-    if not URL.fullmatch(url):
+    if not URL.fullmatch(url) or misleads(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
     if in_addresses(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock has credentials in it"))

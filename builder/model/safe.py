@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.secrets import hidden, host_in, in_addresses
@@ -28,6 +28,15 @@ def shown(text: str, *, limit: int = 60) -> str:
     text = hidden(text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
+
+
+def misleads(url: str) -> bool:
+    """Say whether an address, decoded, holds a control character or a step to a parent folder.
+
+    What reads an address decodes it: `%0A` is then a line of a list, `%2E%2E` a step out of a folder.
+    """
+    plain = unquote(url, errors="surrogateescape")
+    return bool(CONTROL.search(plain)) or any(part == ".." for part in re.split(r"[/\\?#]", plain))
 
 
 def is_there(path: Path) -> bool:

@@ -102,9 +102,9 @@ def test_a_container_compiles_the_same(base_sif: Path, tmp_path: Path) -> None:
         argv=("apptainer", "exec", "--cleanenv", "--no-home", str(base_sif), "python3"),
         version="3.11.2",
         tag="cpython-311",
-        binds="--bind",
+        binds=4,
     )
-    here = replace(inside, argv=("/usr/bin/python3.11",), binds="")
+    here = replace(inside, argv=("/usr/bin/python3.11",), binds=0)
     found: list[dict[str, bytes]] = []
     for compiler in (inside, here):
         out = tmp_path / f"out-{len(found)}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.compile.content import image_files
 from builder.compile.plan import compile_plan
 from builder.execute.locking.conda import without_credentials
 from builder.execute.locking.site import Locked
@@ -196,6 +197,51 @@ def test_an_address_that_is_not_plain_is_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        f"file:///dev/null%0A{'a' * 64}%09../../.bashrc%09/payload%0A/linux-64/x-1-0.conda",
+        "file:///c%09d/linux-64/x-1-0.conda",
+        "file:///c%0d/linux-64/x-1-0.conda",
+        "file:///c%C2%85/linux-64/x-1-0.conda",
+        "file:///c%E2%80%A8/linux-64/x-1-0.conda",
+        "file:///c%FF%0A/linux-64/x-1-0.conda",
+        "file:///c/../linux-64/x-1-0.conda",
+        "file:///c/%2e%2E/linux-64/x-1-0.conda",
+        "file:///c/linux-64/..%2Fx-1-0.conda",
+        "file:///c/linux-64/..%5Cx-1-0.conda",
+        "file:///c/%2e%2e/x-1-0.conda",
+        "file://c/linux-64/x-1-0.conda",
+        "FILE:relative/linux-64/x-1-0.conda",
+        "https://conda.example/c/linux-64/x%2F..%2F1-1-0.conda",
+    ],
+)
+def test_security_05_an_address_that_means_another_path_or_line_is_refused(address: str) -> None:
+    text = f"packages:\n- conda: {address}\n  sha256: {'1' * 64}\n"
+    with pytest.raises(ConfigError):
+        read_conda(text, file=Path("pixi.lock"))
+    package = f'name = "six"\nversion = "1"\nwheels = [{{url = "{address}", hashes = {{sha256 = "{"1" * 64}"}}}}]'
+    if "%" in address:
+        with pytest.raises(ConfigError):
+            read_pylock(f'lock-version = "1.0"\n[[packages]]\n{package}\n', file=Path("pylock.toml"))
+
+
+@pytest.mark.parametrize("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
+def test_security_05_a_platform_that_is_a_path_is_refused(subdir: str) -> None:
+    text = f"packages:\n- conda: file:///c/noarch/x-1-0.conda\n  subdir: {subdir}\n  sha256: {'1' * 64}\n"
+    with pytest.raises(ConfigError):
+        read_conda(text, file=Path("pixi.lock"))
+
+
+def test_security_05_what_was_not_read_from_a_lock_is_not_written_either(folder: Folder) -> None:
+    folder.lock()
+    target = resolve(load_recipe(folder.env), load_site("local"), context=folder.context("local"))
+    assert target.lock is not None
+    package = replace(target.lock.conda[0], url="file:///x%0Ay/noarch/ffmpeg-7.1-h_1.conda")
+    with pytest.raises(ConfigError, match="another path or line"):
+        image_files(replace(target, lock=replace(target.lock, conda=(package,))))
+
+
+@pytest.mark.parametrize(
     "package",
     [
         'name = "six"\nwheels = [{url = "https://u:p@i.example/six-1-py3-none-any.whl", hashes = {sha256 = "%s"}}]',
@@ -310,7 +356,7 @@ def test_a_plan_installs_exactly_what_is_locked(folder: Folder) -> None:
 def test_docker_copies_the_files_of_a_lock(folder: Folder) -> None:
     folder.lock()
     dockerfile = texts(folder.plan(backend="docker"))["Dockerfile"]
-    assert f"FROM docker.io/library/python@sha256:{'d' * 64}\n" in dockerfile
+    assert f"FROM docker.io/library/python@sha256:{'d' * 64} AS filled\n" in dockerfile
     assert "COPY image/conda-explicit.txt /opt/recipe/build/" in dockerfile
     assert "image/lock " in dockerfile
 

@@ -91,6 +91,7 @@ def build_script(target: Target, *, image: str) -> str:
         call("packing", compression(target)),
         call("dated", definition_file),
         "inside_build",
+        "offer_wheels",
         f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part "$definition"',
         call("settle", f"{image}.part"),
         call("put_in_place", f"{image}.part", image),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 
 from builder.compile import shell
@@ -108,8 +110,16 @@ def dockerfile(target: Target) -> str:
     ]
     if target.environment.place == "base" and not any(part == "packages" for part, _ in layers):
         layers.insert(-1, ("packages", ()))
+    texts = {file.path.removeprefix(f"{FOLDER}/"): file.text for file in image_files(target)}
+    # What code of a part can write is named by all that decides which code it is: another recipe has another one.
+    decided, caches = [base_reference(target), *(texts[name] for name in always if name in texts)], {}
+    for part, files in layers:
+        decided += [part, *(texts.get(name, "") for name in files)]
+        caches[part] = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:32]
     return render(
         "Dockerfile.j2",
+        caches=caches,
+        tools=any(name.startswith("requirements") for name in names),
         base=base_reference(target).removeprefix("docker://"),
         micromamba=MICROMAMBA if target.environment.place == "conda" else "",
         folder=FOLDER,
@@ -128,7 +138,7 @@ def build_script(target: Target, *, archive: str) -> str:
     """Build with BuildKit and save; indexes, certificates and wheel folders are mounted, never copied into a layer."""
     label_words = [word for name, value in sorted(labels(target).items()) for word in ("--label", f"{name}={value}")]
     build = shell.command(["docker", "build", "--tag", tag(target), *label_words])
-    build += ' ${RECIPE_FRESH:+--no-cache} \\\n  --secret "id=settings,src=$settings" .'
+    build += ' ${RECIPE_FRESH:+--no-cache} \\\n  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .'
     lines = [
         "export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain",
         'temporary_folder "" ""',

@@ -110,11 +110,12 @@ def build_script(target: Target, *, image: str) -> str:
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         "inside_build",
         'if [ "${RECIPE_FETCH:-}" = yes ]; then',
-        '    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"',
+        '    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" '
+        '-- "${build_binds[@]}"',
         "    exit",
         "fi",
         f'"$python" "${{layering[@]}}" build layers.json --runtime "$runtime" --output {image}.part '
-        '-- "${build_binds[@]}"',
+        '--given "$work/given" -- "${build_binds[@]}"',
         call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} from layers: the base image as it is, and what the recipe adds."

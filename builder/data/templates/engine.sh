@@ -70,6 +70,7 @@ clear_binds() {
 }
 
 remove_work() {
+    if [ -n "${offering:-}" ]; then kill "$offering" 2>/dev/null || true; fi
     # What is not whole stays under no name; this runs in the plan folder.
     if ! rm -rf "${work:?}" inputs.recipe ./*.part ./*.part.sif 2>/dev/null; then
         chmod -R u+rwX "$work" 2>/dev/null || true
@@ -154,7 +155,13 @@ settle() {
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
 setting() {
     [ -n "$2" ] || return 0
+    local bare
+    bare=$(sed -E 's#://[^/ ,]*@#://#g' <<<"$2")
+    # What is downloaded by others than uv, distribution packages and conda's, has to get through.
+    case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"
+    printf 'export %s=%q\n' "$1" "$bare" >>"$plain"
+    if [ "$bare" != "$2" ]; then logins=yes; fi
     all_settings+=("$1=$2")
 }
 
@@ -170,7 +177,7 @@ local_folder() {
     if [ "${copy_inputs:-no}" = yes ]; then
         cp -rl "$path/." "$inputs/$folders/" 2>/dev/null || cp -r "$path/." "$inputs/$folders/"
     else
-        build_binds+=(--bind "$path:/mnt/$folders")
+        build_binds+=(--bind "$path:/mnt/$folders:ro")
     fi
     folders=$((folders + 1))
 }
@@ -185,16 +192,28 @@ places() {
     done
 }
 
-# locked_packages: copies of locked conda packages of this machine's own channels, for the build to see.
+# locked_packages: copies of locked conda packages of this machine's own channels, for the build to see. Nothing is
+# copied before its sha256 was compared, nothing goes outside the inputs, and a link in the way is replaced.
 locked_packages() {
-    local digest target source found
+    local digest target source
     [ -f image/conda-local.txt ] || return 0
     while IFS=$'\t' read -r digest target source; do
+        case "$target" in
+            /* | */*/* | ../* | */.. | *[!A-Za-z0-9._+!%/-]*) fail "image/conda-local.txt names no file of a channel: $target" ;;
+        esac
+        case "$source" in /*) ;; *) fail "image/conda-local.txt names no file of this machine: $source" ;; esac
+        same_package "$source" "$digest" "$source"
         mkdir -p "$inputs/conda/${target%/*}"
-        cp -- "$source" "$inputs/conda/$target" || fail "the locked package $source cannot be read"
-        found=$(sha256sum <"$inputs/conda/$target")
-        [ "${found%% *}" = "$digest" ] || fail "the package $source is not the one that was locked: it has changed since"
+        cp --remove-destination -- "$source" "$inputs/conda/$target" || fail "the locked package $source cannot be read"
+        same_package "$inputs/conda/$target" "$digest" "$source" # it may have changed meanwhile
     done <image/conda-local.txt
+}
+
+# same_package FILE SHA256 NAME: stops where a file is not the package that was locked.
+same_package() {
+    local found
+    found=$(sha256sum <"$1") || fail "the locked package $3 cannot be read"
+    [ "${found%% *}" = "$2" ] || fail "the package $3 is not the one that was locked: it has changed since"
 }
 
 # same_file PATH SIZE SHA256: stops where a base image is not the one that was locked.
@@ -222,9 +241,11 @@ package_settings() {
     folders=0
     inputs=${inputs:-$work/inputs}
     settings=$work/settings
+    plain=$work/plain
     all_settings=()
+    logins=no
     mkdir -p "$inputs"
-    (umask 077 && : >"$settings")
+    (umask 077 && : >"$settings" && : >"$plain")
     locked_packages
     certificate=${SSL_CERT_FILE:-${PIP_CERT:-${REQUESTS_CA_BUNDLE:-}}}
     if [ -n "$certificate" ] && [ -f "$certificate" ]; then
@@ -246,18 +267,39 @@ package_settings() {
     done
 }
 
-# inside_build: binds and variables for a build by Apptainer or Singularity; downloads are kept between builds.
+# inside_build: binds and variables for a build by Apptainer or Singularity. Nothing in there can write what another
+# build reads: uv has a cache of its own, and what was downloaded before is read-only. It sees no login (offer_wheels).
 inside_build() {
-    local cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
+    cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
     package_settings
-    if ! mkdir -p "$cache/uv" "$inputs/cache" 2>/dev/null; then
-        cache=$work
-        mkdir -p "$cache/uv" "$inputs/cache"
-    fi
-    build_binds=(--bind "$inputs:/mnt" --bind "$cache/uv:/mnt/cache" "${build_binds[@]}")
-    cp "$settings" "$inputs/settings"
+    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$work/uv" "$work/given"
+    mkdir -m 1777 "$work/tmp" "$work/vartmp"
+    mkfifo "$work/given/ask" "$work/given/answer"
+    # An engine shows its own /tmp, where the caches and the work of others may lie.
+    build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
+    build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
+    if mkdir -p "$cache/uv" 2>/dev/null; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
+    cp "$plain" "$inputs/settings"
+    if [ "$logins" = yes ]; then mkdir -m 700 "$work/given.private" && mv "$settings" "$work/given.private/settings"; fi
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"
     if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then export "${flavour}ENV_SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"; fi
+}
+
+# offer_wheels: this machine's uv downloads what the build asks for, when it has its Python; it ends with this script.
+offer_wheels() {
+    local name word="" alive said
+    mkfifo "$work/alive"
+    for name in "${pythons[@]}"; do
+        python=$(command -v "${name:-none}") || continue
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        exec {said}< <(exec "$python" "${layering[@]}" offer image --given "$work/given" <"$work/alive")
+        offering=$!
+        exec {alive}>"$work/alive"
+        if read -r word <&"$said"; then return 0; fi # it says that it is there, or ends
+        exec {alive}>&-
+    done
+    rm -f "$work/given/ask"
+    if [ "$logins" = yes ]; then echo "recipe: note: without Python 3.10 here the build gets no login of an index"; fi
 }
 
 # through_environment: the same for a program that enters containers by itself (cotainr) and takes no binds.

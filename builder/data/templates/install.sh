@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fills an image while it is built; runs inside it, one part a call:
-#   install.sh system | python | links | torch | packages | files | run | finish
+#   install.sh system | python | links | tools | torch | packages | files | run | finish
 # Everything that comes from the recipe lies in files beside this script and is read as data.
 # Written for POSIX sh: a base image need not have bash.
 set -eu
@@ -8,6 +8,11 @@ set -eu
 umask 022
 
 UV_VERSION=0.13.8
+# Of its wheels as the package index has them: x86_64 and aarch64, glibc and musl.
+UV_HASHES="--hash=sha256:e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984
+--hash=sha256:29451c60f5e8b07403e0a175d5229efc36b0289b34143ff4aaa499a5dd52553a
+--hash=sha256:0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d
+--hash=sha256:5337c30bb893b4f9ce0ceb921ba2da0d13f649da644f40ad3bef84083bef0203"
 here=/opt/recipe/build
 prefix=/opt/env
 tools=${RECIPE_TOOLS:-/opt/recipe/tools}/uv-$UV_VERSION
@@ -124,16 +129,51 @@ links() {
 }
 
 # uv is installed beside the image's packages and leaves with the build.
-uv() {
-    if [ ! -x "$tools/bin/uv" ]; then
-        installer=$(command -v python3 || command -v python || echo "$prefix/bin/python")
-        [ -x "$prefix/bin/pip" ] && installer="$prefix/bin/python"
-        "$installer" -m pip --version >/dev/null 2>&1 || "$installer" -m ensurepip >/dev/null 2>&1 ||
-            fail "the base image's Python has no pip: add 'python3-pip' to container.system, or python=3.12 to the dependencies"
-        "$installer" -m pip install -q --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
-            --target "$tools" "uv==$UV_VERSION"
+tools() {
+    # That of the machine which builds, where it runs here: another release reads nothing of what was downloaded by it.
+    if /mnt/given/uv --version >/dev/null 2>&1; then
+        uv=/mnt/given/uv
+        return 0
     fi
-    "$tools/bin/uv" "$@"
+    uv=$tools/bin/uv
+    [ ! -x "$uv" ] || return 0
+    installer=$(command -v python3 || command -v python || echo "$prefix/bin/python")
+    [ -x "$prefix/bin/pip" ] && installer="$prefix/bin/python"
+    "$installer" -m pip --version >/dev/null 2>&1 || "$installer" -m ensurepip >/dev/null 2>&1 ||
+        fail "the base image's Python has no pip: add 'python3-pip' to container.system, or python=3.12 to the dependencies"
+    # shellcheck disable=SC2086 # one word each
+    echo "uv==$UV_VERSION" $UV_HASHES >"$here/uv.txt"
+    "$installer" -m pip install -q --no-cache-dir --disable-pip-version-check --root-user-action=ignore \
+        --require-hashes --no-deps --only-binary :all: --target "$tools" -r "$here/uv.txt"
+}
+
+# What this machine has downloaded is read-only here (/mnt/uv). It is asked once for what this image needs of wheels:
+# uv's own cache gets what is known of them, and links to them.
+known() {
+    if [ ! -d /mnt/uv ] || [ -z "${UV_CACHE_DIR:-}" ] || [ -e "$here/known" ]; then return 0; fi
+    asked "$("$(target_python)" -I -c "$QUESTION")" >"$here/known"
+    mkdir -p "$UV_CACHE_DIR/archive-v0"
+    for part in /mnt/uv/simple-v* /mnt/uv/wheels-v*; do
+        if [ -d "$part" ]; then cp -RP "$part" "$UV_CACHE_DIR/"; fi
+    done
+    # Folders of its own with links to files: uv does not walk into a linked folder.
+    if [ -d /mnt/uv/archive-v0 ]; then cp -rs /mnt/uv/archive-v0/. "$UV_CACHE_DIR/archive-v0/" 2>/dev/null || true; fi
+}
+
+QUESTION='
+import json, os, platform, sys
+from importlib.metadata import distributions
+libc = (os.confstr("CS_GNU_LIBC_VERSION") or "").split()
+found = {item.metadata["Name"] or "": item.version or "" for item in distributions()}
+print(json.dumps({"minor": "%d.%d" % sys.version_info[:2], "machine": platform.machine(), "glibc": libc[-1] if libc else "",
+                  "provided": found}))
+'
+
+# asked LINE: prints what the machine that builds answers.
+asked() {
+    answer=none
+    if [ -p /mnt/given/ask ]; then printf '%s\n' "$1" >/mnt/given/ask && read -r answer </mnt/given/answer; fi
+    echo "$answer"
 }
 
 uv_install() {
@@ -144,8 +184,23 @@ uv_install() {
     elif [ "$(place)" = base ]; then
         set -- --break-system-packages --excludes "$here/protected.txt" -c "$here/base-constraints.txt" "$@"
     fi
-    uv pip install "$@"
+    tools
+    known
+    if [ -z "${UV_NO_CACHE:-}" ] && [ "$(cat "$here/known" 2>/dev/null)" = whole ]; then
+        if uv_alone --offline "$@" 2>"$here/offline.log"; then return 0; fi
+        asked show >"$here/known"
+    fi
+    uv_alone "$@"
 }
+
+# In a shell of its own: no later part sees the settings that are shown while something is built.
+uv_alone() (
+    # shellcheck disable=SC1091
+    if [ -f /mnt/given/settings ]; then . /mnt/given/settings; fi
+    # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
+    if [ "${own_index:-no}" = yes ]; then unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL; fi
+    "$uv" pip install "$@"
+)
 
 torch() {
     has requirements-torch.txt || return 0
@@ -153,15 +208,9 @@ torch() {
     set -- -r "$here/requirements-torch.txt"
     # Of a lock: every file is listed, its dependencies too.
     if has lock; then set -- "$@" --no-deps; fi
-    # An index in uv's variables (a mirror of the default one) wins over the file's: it has other builds of torch.
-    if grep -q '^--index-url ' "$here/requirements-torch.txt"; then
-        (
-            unset UV_DEFAULT_INDEX UV_INDEX_URL UV_INDEX UV_EXTRA_INDEX_URL
-            uv_install "$@"
-        )
-    else
-        uv_install "$@"
-    fi
+    if grep -q '^--index-url ' "$here/requirements-torch.txt"; then own_index=yes; fi
+    uv_install "$@"
+    own_index=no
 }
 
 packages() {
@@ -208,6 +257,7 @@ files() {
 
 run() {
     has run.sh || return 0
+    asked over >/dev/null
     say "the recipe's own commands"
     # -x: the log says which command failed.
     PATH="$prefix/bin:$PATH" sh -ex "$here/run.sh"
@@ -248,7 +298,13 @@ finish() {
 }
 
 case "${1:-}" in
-    system | python | links | torch | packages | files | run | finish) "$1" ;;
-    all) for part in system python torch packages files run finish; do "$part"; done ;;
-    *) fail "usage: install.sh system|python|links|torch|packages|files|run|finish|all" ;;
+    system | python | links | tools | torch | packages | files | run | finish) "$1" ;;
+    all)
+        # No other program of this machine in sight, whose environment may hold a login; not every base image can do that.
+        if [ -z "${2:-}" ] && unshare --pid --fork --mount-proc true 2>/dev/null; then
+            exec unshare --pid --fork --mount-proc sh "$0" all apart
+        fi
+        for part in system python torch packages files run finish; do "$part"; done
+        ;;
+    *) fail "usage: install.sh system|python|links|tools|torch|packages|files|run|finish|all" ;;
 esac

@@ -23,12 +23,19 @@ from ..programs import ask, clean_environment, find_program
 
 WORKER = Path(__file__).with_name("worker.py")
 RELEASE = "0.28"  # of py-rattler, which this was tried with
+# Of its wheels as the package index has them: x86_64 and aarch64.
+HASHES = (
+    "4f4ab1d34d5394e7ce130a86e59009c95ace4f5757d9c3af04de1351bcea47eb",
+    "61b24202374188e72130f1b3dc63b455befaafc3e49e5481a38b6a6c8828c1e0",
+)
+PINNED = f"py-rattler=={RELEASE}.0 " + " ".join(f"--hash=sha256:{digest}" for digest in HASHES) + "\n"
 FIX = (
     f"`python3 -m pip install 'py-rattler=={RELEASE}.*'` and name that Python by RECIPE_PYTHON, install uv where PyPI "
     "can be reached, or build with --backend apptainer"
 )
 OTHER = "is not the one that its channel or the lock names"
 AGAIN = "lock again with `recipe lock` if its channel has replaced it; if it has not, do not use it"
+PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!-]+")  # of names, which become names of files
 TOKEN = re.compile(r"/t/[^/]+/")
 UNSEEN = re.compile(r"no server is asked|no usable repodata cache")  # py-rattler 0.28
 UNREACHABLE = re.compile(r"error sending request|dns error|[Cc]onnection refused|timed out|failed to lookup|50[0-9] ")
@@ -70,6 +77,8 @@ def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]
     """Packages of a lock or of the solver, sorted; raises LayeringError where one has no sha256."""
     found = [CondaPackage(**{**row, "depends": tuple(row["depends"])}) for row in rows]
     for package in found:
+        if not all(PART.fullmatch(part) for part in (package.name, package.version, package.build, package.subdir)):
+            raise LayeringError(f"the channel gives a package a name that is none: {package.name[:100]!a}", fix=AGAIN)
         if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
             message = f"the channel gives no sha256 for '{package.name}' {package.version}"
             raise LayeringError(message, fix="use a channel that gives hashes, or build with --backend apptainer")
@@ -185,11 +194,15 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
         return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
     uv = find_program("uv")
     if uv is not None:
-        argv = [uv, "run", "--quiet", "--no-project", "--no-config", "--python", sys.executable]
-        argv += ["--with", f"py-rattler=={RELEASE}.*", "python"]
-        code, _, err = ask([*argv, "-c", question], env=clean_environment(environment))
+        # Not `uv run --with`: that takes no hashes.
+        folder, pins = work / "py-rattler", work / "py-rattler.txt"
+        pins.write_text(PINNED, encoding="utf-8")
+        argv = [uv, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
+        argv += ["--only-binary", ":all:", "--python", sys.executable, "--target", str(folder), "-r", str(pins)]
+        code, _, err = ask(argv, env=clean_environment(environment))
         if code == 0:
-            return CondaClient(argv=tuple(argv), environment=environment, work=work, cache=cache, offline=offline)
+            own = {**environment, "PYTHONPATH": str(folder)}
+            return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
         print(err.strip()[-2000:], flush=True)
         if offline:
             raise LayeringError("py-rattler was not fetched before, and no server is asked", fix=FETCH)

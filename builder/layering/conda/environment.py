@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import re
 import time as clock
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from ..failure import LayeringError, say
@@ -36,22 +34,6 @@ COMPILED = 2  # of what is kept of a package; another number makes all of it ane
 LAYOUT = 2  # of which package lies in which layer; another number makes all of them anew
 OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
 THREADED = re.compile(r"_cp\d+t$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnPython(bytecode.Compiler):
-    """The environment's own Python, linked on this machine when there is something to compile."""
-
-    ready: Callable[[], str]
-
-    def compile(
-        self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int, out: Path, nice: int = 0
-    ) -> list[Piece]:
-        """Compile the files of a folder as they will lie below `prefix`, into files of `out`; raises LayeringError."""
-        if not paths:
-            return []
-        python = bytecode.Compiler(argv=(self.ready(),), version=self.version, tag=self.tag)
-        return python.compile(folder, paths, prefix=prefix, workers=workers, out=out, nice=nice)
 
 
 class _SameNameError(LayeringError):
@@ -80,7 +62,6 @@ class CondaEnvironment:
         self.minor = ".".join(self.python.version.split(".")[:2])
         self.compiler = self._compiler()
         self.provided: dict[str, str] = {}
-        self._lock, self._ready = Lock(), ""
 
     def install(self) -> None:
         """Make the layers, and add them to the build.
@@ -215,30 +196,24 @@ class CondaEnvironment:
     # --- Python ------------------------------------------------------------------------------------------------------
 
     def _compiler(self) -> bytecode.Compiler:
-        """The environment's own Python where it runs on this machine's processor, else one of the same X.Y."""
-        if os.uname().machine == self.builder.spec.machine:
-            tag = f"cpython-{self.minor.replace('.', '')}"
-            return OwnPython(argv=(), version=self.python.version, tag=tag, ready=self._own)
-        found = bytecode.of_this_machine(self.minor, uv=find_program("uv") or "")
-        if found is None:
-            message = f"there is no Python {self.minor} here, and {self.builder.spec.machine}'s own does not run here"
+        """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
+        builder, uv = self.builder, find_program("uv") or ""
+        found = bytecode.of_this_machine(self.minor, uv=uv)
+        if found is not None:
+            return found
+        if os.uname().machine != builder.spec.machine:
+            message = f"there is no Python {self.minor} here, and {builder.spec.machine}'s own does not run here"
             raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
-        return found
-
-    def _own(self) -> str:
-        with self._lock:
-            if not self._ready:
-                folder = self.builder.work / "python"
-                needed = closure(self.python, self.packages)
-                self.client.stage(needed, folder, prefix=stage.PREFIX, platform=self.platform)
-                path = str(folder / "bin" / f"python{self.minor}")
-                found = bytecode.asked((path,), self.minor)
-                if found is None or (found.version, found.tag) != (self.compiler.version, self.compiler.tag):
-                    message = f"the environment's own Python {self.python.version} does not run on this machine"
-                    fix = f"set RECIPE_CACHE_DIR to a folder that programs may be started from, or {FLAT}"
-                    raise LayeringError(message, fix=fix)
-                self._ready = path
-            return self._ready
+        folder = builder.work / "python"
+        needed = closure(self.python, self.packages)
+        self.client.stage(needed, folder, prefix=stage.PREFIX, platform=self.platform)
+        return bytecode.of_image(
+            self.minor,
+            runtime=builder.containers.runtime,
+            base=builder.base,
+            python=f"bin/python{self.minor}",
+            own=folder,
+        )
 
 
 def _python(packages: Sequence[CondaPackage]) -> CondaPackage:

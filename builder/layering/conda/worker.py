@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import glob
 import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -98,6 +99,13 @@ async def _stage(request: Mapping[str, Any]) -> None:
     from rattler import Subdir, install
     from rattler.package_cache import PackageCache, ValidationMode
 
+    result = Path(request["answer"])
+
+    def refused(message: str) -> None:
+        """End before a file of the package is linked: the library goes on after an exception."""
+        result.write_text(json.dumps({"error": "PathsError", "text": message}), encoding="utf-8")
+        os._exit(0)
+
     cache = PackageCache.new_layered([Path(request["cache"])], validation_mode=ValidationMode.full())
     await install(
         [_record(row) for row in request["records"]],
@@ -109,7 +117,45 @@ async def _stage(request: Mapping[str, Any]) -> None:
         execute_link_scripts=False,
         show_progress=False,
         client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, offline=request["offline"]),
+        reporter=_before_linking(Path(request["cache"]), request["records"], refused),
     )
+
+
+def _before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callable[[str], None]) -> Any:
+    """What looks at every unpacked package before it is linked."""
+    from rattler.install import InstallerReporter
+
+    stems = {row["name"]: f"{row['name']}-{row['version']}-{row['build']}" for row in rows}
+
+    class Look(InstallerReporter):  # a protocol; what is not said here does nothing
+        def on_link_start(self, operation: int, package_name: str) -> int:
+            try:
+                folders = [path for path in cache.glob(f"{glob.escape(stems[package_name])}*") if path.is_dir()]
+                fault = next((fault for path in folders if (fault := fault_of(path))), "")
+            except Exception as error:  # of whatever kind: what cannot be looked at is not linked
+                fault = f"its list of files cannot be read: {error}"
+            if fault:
+                refused(f"the package '{package_name}' is not linked: {fault}")
+            return operation
+
+    look: Any = Look
+    return look()
+
+
+def fault_of(package: Path) -> str:
+    """What in an unpacked package would write or point outside the environment; "" where nothing does."""
+    paths = json.loads((package / "info" / "paths.json").read_text(encoding="utf-8"))["paths"]
+    for row in paths:
+        name = str(row["_path"])
+        if name.startswith("/") or ".." in name.split("/") or not name.isprintable() or "\\" in name:
+            return f"it names the file {name[:100]!a}"
+        path = package / name
+        if path.is_symlink():
+            target = os.readlink(path)
+            place = os.path.normpath(os.path.join(os.path.dirname(name), target))
+            if target.startswith("/") or place == ".." or place.startswith("../"):
+                return f"its link {name[:100]!a} leads out of the environment, to {target[:100]!a}"
+    return ""
 
 
 def _record(row: Mapping[str, Any]) -> RepoDataRecord:
@@ -167,7 +213,7 @@ def main(request: str, answer: str) -> None:
         if asked["do"] == "solve":
             result["records"] = asyncio.run(_solve(asked))
         else:
-            asyncio.run(_stage(asked))
+            asyncio.run(_stage({**asked, "answer": answer}))
     except Exception as error:  # every kind of it is told by its name
         result = {"error": type(error).__name__, "text": TOKEN.sub("/", USER.sub("//", str(error)))}
     Path(answer).write_text(json.dumps(result), encoding="utf-8")

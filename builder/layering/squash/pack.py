@@ -109,10 +109,10 @@ class Packer:
             unfold(list(own.values()), tree)
             return []
         missing = sorted(folder for folder in folders if not os.path.isdir(f"{tree}/{folder}"))
-        lines = [f"/{_escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
+        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
         rows, offset = in_order(own.values()), 0
         for piece in rows:
-            lines.append(f"/{_escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
+            lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
             offset += piece.size
         with file.open("wb") as out:
             out.write(os.fsencode("".join(lines) + DATA))
@@ -142,7 +142,10 @@ class Packer:
 DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
 
 
-def _escaped(path: str) -> str:
+def escaped(path: str) -> str:
+    """A path as mksquashfs reads it in a definition, where a quote would begin a command; raises LayeringError."""
+    if "\n" in path:
+        raise LayeringError(f"the name {path[-100:]!a} holds a line break", fix="build with --backend apptainer")
     return re.sub(r'([\s"\\])', r"\\\1", path)
 
 

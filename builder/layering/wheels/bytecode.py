@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..failure import LayeringError
@@ -34,7 +37,7 @@ class Compiler:
     argv: tuple[str, ...]
     version: str  # X.Y.Z
     tag: str  # cpython-311
-    binds: str = ""  # the option that shows a folder to it, where it runs in a container
+    binds: int = 0  # where the options that show a folder to it belong among the words, where it runs in a container
 
     @property
     def inputs(self) -> list[object]:
@@ -51,9 +54,9 @@ class Compiler:
         worker, place = str(WORKER), tempfile.mkdtemp(prefix="pyc-", dir=out)
         told = place
         if self.binds:
-            shown = {str(folder): "/mnt", str(WORKER): "/media/worker.py", place: "/media/out"}
-            binds = [word for source, target in shown.items() for word in (self.binds, f"{source}:{target}")]
-            argv = [*argv[:2], *binds, *argv[2:]]
+            shown = {f"{folder}": "/mnt", str(WORKER): "/media/worker.py", place: "/media/out"}
+            binds = [f"{source}:{target}{'' if source == place else ':ro'}" for source, target in shown.items()]
+            argv[self.binds : self.binds] = [word for bind in binds for word in ("--bind", bind)]
             seen, worker, told = shown.values()
         done = subprocess.run(
             [*argv, "-I", "-S", "-B", worker, seen, prefix, str(workers), str(nice), told],
@@ -67,36 +70,59 @@ class Compiler:
         if done.returncode:
             print(done.stderr[-2000:], flush=True)
             raise LayeringError(f"Python {self.version} could not compile the packages: exit code {done.returncode}")
-        return [piece for number in range(workers) for piece in _indexed(Path(place, str(number)))]
+        made = [piece for number in range(workers) for piece in _indexed(Path(place, str(number)))]
+        asked_for = {compiled_path(path, self.tag) for path in paths}
+        if not asked_for.issuperset(piece.path for piece in made):
+            raise LayeringError(f"Python {self.version} has written files that it was not asked for")
+        return made
 
 
 def _indexed(stem: Path) -> Iterator[Piece]:
     """What one worker has written."""
-    offset, data = 0, stem.with_suffix(".data")
-    for line in os.fsdecode(stem.with_suffix(".index").read_bytes()).splitlines():
-        size, _, path = line.partition(" ")
-        yield Piece(path=path, source=data, offset=offset, size=int(size))
+    offset, data, index = 0, stem.with_suffix(".data"), stem.with_suffix(".index")
+    for path in (data, index):
+        if not stat.S_ISREG(path.lstat().st_mode):  # a container may have left a link to anything
+            raise LayeringError(f"'{path}' is no file")
+    for line in os.fsdecode(index.read_bytes()).split("\n")[:-1]:
+        size, _, name = line.partition(" ")
+        yield Piece(path=name, source=data, offset=offset, size=int(size))
         offset += int(size)
 
 
 ASK = "import sys, platform; print(platform.python_version(), sys.implementation.cache_tag)"
 
 
-def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str) -> Compiler:
-    """A Python X.Y: on PATH, one that uv knows, else the base image's; raises LayeringError."""
+# How a Python of an image runs: it sees what it compiles, and writes what it has compiled.
+ALONE = ("exec", "--containall", "--no-home", "--no-mount", "tmp,cwd")
+
+
+def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
+    """A Python X.Y that is no recipe's: this one, on PATH, one that uv knows; else the image's own, in a container.
+
+    `own` is a folder with a Python at `python` that stands for the image's. Raises LayeringError.
+    """
     found = of_this_machine(minor, uv=uv)
-    if found:
-        return found
-    inside = (runtime, "exec", "--cleanenv", "--no-home", str(base), python)
-    found = asked(inside, minor)
-    if found is None:
-        raise LayeringError(f"there is no Python {minor} here, and the base image's own does not run")
-    # Folders are shown to it by options that come after `exec`.
-    return Compiler(argv=inside, version=found.version, tag=found.tag, binds="--bind")
+    return found or of_image(minor, runtime=runtime, base=base, python=python, own=own)
+
+
+def of_image(minor: str, *, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
+    """The image's own Python X.Y, or that of a folder, in a container of the base image; raises LayeringError."""
+    shown = ("--bind", f"{own}:/media/own:ro") if own else ()
+    # No network, where a user may have a name space of networks of his own.
+    for network in (("--net", "--network", "none"), ()):
+        words = (runtime, *ALONE, *network, *shown)
+        found = asked((*words, str(base), f"/media/own/{python}" if own else python), minor)
+        if found is not None:
+            return replace(found, binds=len(words))
+    whose = "the environment's own" if own else "the base image's own"
+    raise LayeringError(f"there is no Python {minor} here, and {whose} does not run", fix=f"install Python {minor}")
 
 
 def of_this_machine(minor: str, *, uv: str) -> Compiler | None:
-    """A Python X.Y on PATH, or one that uv knows."""
+    """A Python X.Y: this one, on PATH, or one that uv knows."""
+    if sys.implementation.name == "cpython" and f"{sys.version_info[0]}.{sys.version_info[1]}" == minor:
+        tag = sys.implementation.cache_tag or ""
+        return Compiler(argv=(sys.executable,), version=platform.python_version(), tag=tag)
     own = find_program(f"python{minor}")
     found = asked((own,), minor) if own else None
     if found is None and uv:

@@ -130,7 +130,9 @@ def owners(site: Path, tree: Path) -> dict[str, list[str]]:
         name = normal(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
         try:
             rows = csv.reader(io.StringIO((info / "RECORD").read_text(encoding="utf-8")))
-            found[name] = sorted(os.path.normpath(f"{here}/{row[0]}") for row in rows if row and row[0].endswith(".py"))
+            paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row and row[0].endswith(".py"))
+            # A RECORD is a package's word: nothing outside the environment, no line of a list.
+            found[name] = sorted(path for path in paths if path.isprintable() and not path.startswith(("/", "../")))
         except OSError:
             continue
     return found
