@@ -20,6 +20,7 @@ from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
 from builder.model.finding import Finding
+from builder.model.plain import listing, number, table, text, whole
 from builder.model.plan import Plan
 from builder.model.report import Report
 
@@ -164,9 +165,9 @@ def again(report: Report) -> str:
     """What a second build gave, in a line."""
     found = report.verified
     if found.get("same"):
-        return f"the same bytes: a second build gave the same image, sha256 {found.get('sha256')}"
-    count = found.get("count")
-    what = f"{count} difference{'' if count == 1 else 's'}" if count else found.get("error")
+        return f"the same bytes: a second build gave the same image, sha256 {text(found.get('sha256'))}"
+    count = whole(found.get("count"))
+    what = f"{count} difference{'' if count == 1 else 's'}" if count else text(found.get("error"))
     return f"NOT the same bytes: {what}"
 
 
@@ -176,21 +177,22 @@ def _passed(report: Report, name: str) -> bool:
 
 def summary(result: Any) -> str:
     """One workload's numbers in a line; a result may be anything that a file can hold."""
-    found = result if isinstance(result, dict) else {}
+    found = table(result)
     parts: list[str] = []
     ranks = found.get("ranks")
     if isinstance(ranks, list):
-        parts.append(f"{len(ranks)} ranks over {found.get('backend', '?')}, equal parameters")
-    if "accuracy" in found:
-        training = found.get("training") or {}
-        losses = (training.get("first_loss"), training.get("last_loss"))
-        parts.append(f"accuracy {found['accuracy']:.3f}")
-        if all(isinstance(loss, float) for loss in losses):
-            parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
-    for item in found.get("imports") or ():
-        parts.append(f"{item.get('name')} {item.get('version') or ''}".strip())
-    device = found.get("device") or {}
+        parts.append(f"{len(ranks)} ranks over {text(found.get('backend')) or '?'}, equal parameters")
+    accuracy = number(found.get("accuracy"))
+    if accuracy is not None:
+        training = table(found.get("training"))
+        first, last = number(training.get("first_loss")), number(training.get("last_loss"))
+        parts.append(f"accuracy {accuracy:.3f}")
+        if first is not None and last is not None:
+            parts.append(f"loss {first:.2f} to {last:.2f}")
+    for item in map(table, listing(found.get("imports"))):
+        parts.append(f"{text(item.get('name'))} {text(item.get('version'))}".strip())
+    device = table(found.get("device"))
     if device:
-        parts.append(f"on {device.get('name')}")
-    seconds = (found.get("seconds") or {}).get("total")
-    return ", ".join([*parts, f"{seconds:.0f} s"] if isinstance(seconds, float) else parts)
+        parts.append(f"on {text(device.get('name'))}")
+    seconds = number(table(found.get("seconds")).get("total"))
+    return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)

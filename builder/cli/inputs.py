@@ -148,6 +148,10 @@ def existing(path: Path, *, what: str) -> Path:
         raise ConfigError(
             Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix="check the path")
         )
+    if not (path.is_file() or (path.is_dir() and what == "image")):
+        found = "a folder" if path.is_dir() else "not a regular file"
+        fix = f"give the {what} itself"
+        raise ConfigError(Finding(code="path-special", message=f"the {what} '{path}' is {found}", fix=fix))
     return path.resolve()
 
 

@@ -5,13 +5,14 @@ Whatever is wrong is a ValueError in words, or an OSError of the system; nothing
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 LIMIT = 16 * 1024 * 1024  # bytes of a JSON file; the results of a thousand ranks have two million
 VALUES = 1_000_000  # of a JSON text: 150 MB of memory at most
@@ -25,12 +26,22 @@ class BoundsError(ValueError):
     """A file, an archive or a text that is larger, deeper or otherwise more than it may be."""
 
 
+class SpecialError(OSError):
+    """A pipe, a device or a folder where a file should be."""
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, open to be read; raises OSError for anything else, at once also for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SpecialError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def read_file(path: Path, *, limit: int) -> bytes:
     """The bytes of a regular file of at most `limit` bytes; raises BoundsError and OSError, and waits for no pipe."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise BoundsError("it is not a regular file")
+    with open_file(path) as file:
         found = file.read(limit + 1)
     if len(found) > limit:
         raise BoundsError(f"it is larger than {in_units(limit)}")
@@ -42,13 +53,16 @@ def in_units(size: int) -> str:
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
-def read_json(path: Path, *, limit: int = LIMIT) -> Any:
+def read_json(path: Path, *, limit: int = LIMIT, finite: bool = True) -> Any:
     """The content of a JSON file; raises ValueError and OSError."""
-    return parse_json(read_file(path, limit=limit), limit=limit)
+    return parse_json(read_file(path, limit=limit), limit=limit, finite=finite)
 
 
-def parse_json(content: bytes | str, *, limit: int = LIMIT) -> Any:
-    """A JSON text in UTF-8 as plain data with finite numbers and whole characters; raises ValueError."""
+def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True) -> Any:
+    """A JSON text in UTF-8 as plain data with whole characters; raises ValueError.
+
+    `finite` False takes numbers that are not: a loss that became none is judged, not hidden.
+    """
     raw = content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content
     if len(raw) > limit:
         raise BoundsError(f"it is larger than {in_units(limit)}")
@@ -56,7 +70,7 @@ def parse_json(content: bytes | str, *, limit: int = LIMIT) -> Any:
     if sum(raw.count(mark) for mark in _MARKS) > VALUES:
         raise BoundsError(f"it holds more than {VALUES} values")
     try:
-        found = json.loads(raw.decode("utf-8"), parse_int=_whole, parse_float=_finite, parse_constant=_constant)
+        found = json.loads(raw.decode("utf-8"), parse_int=_whole, **(_FINITE if finite else {}))
     except RecursionError:
         raise BoundsError(_DEEP) from None
     _check_depth(found)
@@ -83,6 +97,9 @@ def _finite(digits: str) -> float:
 
 def _constant(word: str) -> float:
     raise BoundsError(f"it holds the number {word}, which JSON does not have")
+
+
+_FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _constant}
 
 
 def _check_depth(found: object) -> None:

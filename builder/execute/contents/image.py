@@ -10,7 +10,7 @@ from typing import Any
 
 from builder.execute.asking import which
 from builder.execute.contents import packages as read
-from builder.execute.contents.said import Said
+from builder.execute.contents.said import Reader, Said
 from builder.execute.contents.sif import (
     DATA_JSON,
     INSPECT,
@@ -41,6 +41,7 @@ from builder.execute.contents.trees import (
     read_all,
 )
 from builder.execute.image.publish import size_of
+from builder.layering.bounded import open_file
 from builder.layering.image.archive import ArchiveError, Bounds, Plain, Stream, is_archive, members, small_files
 from builder.model.contents import Contents, ImageKind, Part, Signature
 from builder.model.finding import ConfigError, Finding, Place
@@ -64,6 +65,7 @@ class Seen:
     labels: dict[str, str] = field(default_factory=dict)
     sbom: bool = False
     unknown: list[str] = field(default_factory=list)
+    reader: Reader = field(default_factory=Reader)
 
 
 def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
@@ -87,7 +89,7 @@ def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
 def _seen(image: Path, *, size: int, environment: Mapping[str, str]) -> Seen:
     if image.is_dir():
         return _folder(image, environment=environment)
-    with image.open("rb") as file:
+    with open_file(image) as file:
         head = file.read(64)
         if head[32:42] == MAGIC:
             try:
@@ -150,7 +152,7 @@ def _squashfs(
     seen.parts.append(Part(name=shown(name), kind=word, size=size, compression=compression))
     if which("unsquashfs", env=environment) is None:
         raise no_unsquashfs()
-    tree = Squashfs(image=image, offset=offset, environment=environment)
+    tree = Squashfs(image=image, offset=offset, environment=environment, reader=seen.reader)
     if block[:4] == SQUASHFS_MAGIC and tree.list():
         seen.trees.append(tree)
     else:
@@ -170,7 +172,7 @@ def _folder(image: Path, *, environment: Mapping[str, str]) -> Seen:
         seen.labels |= below.labels
         seen.unknown += below.unknown
     if not inner:
-        tree = Folder(root=image)
+        tree = Folder(root=image, reader=seen.reader)
         tree.list()
         seen.trees.append(tree)
     return seen
@@ -180,7 +182,7 @@ def _archive(image: Path) -> Seen:
     """Two ways through the archive: what describes the image may lie behind its layers."""
     seen = Seen(kind="docker-archive")
     try:
-        with image.open("rb") as file:
+        with open_file(image) as file:
             about = small_files(Plain(file, Bounds()))
             first = _first(about.get("manifest.json"))
             config = read.table(about.get(str(first.get("Config", "")), b""))
@@ -217,7 +219,7 @@ def _layers(seen: Seen, archive: Stream, names: Sequence[str]) -> None:
 
 
 def _layer(seen: Seen, content: Stream, *, name: str, room: int) -> Archive:
-    tree = Archive()
+    tree = Archive(reader=seen.reader)
     try:
         tree.take(content, room=room)
     except ArchiveError as error:

@@ -12,6 +12,7 @@ from builder.model.contents import Package, TorchBuild
 from builder.model.safe import shown
 
 MOST = 20_000  # packages of one file
+ALL = 100_000  # of an image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,19 @@ class Said:
     release: Mapping[str, str] | None = None
     base: str = ""
     unknown: str = ""
+
+
+@dataclass(kw_only=True)
+class Reader:
+    """Reads the files of one image, until they list more packages than any image has."""
+
+    left: int = ALL
+
+    def said_of(self, path: str, content: bytes | bytearray) -> Said:
+        """Read a wanted file."""
+        found = said_of(path, content if self.left > 0 else None)
+        self.left -= len(found.packages)
+        return found
 
 
 def said_of(path: str, content: bytes | bytearray | None) -> Said:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from builder.execute.asking import read_output, stream_output
 from builder.execute.contents.packages import RPM, WANTED
-from builder.execute.contents.said import Said, said_of
+from builder.execute.contents.said import Reader, Said, said_of
 from builder.layering.bounded import BoundsError, read_file
 from builder.layering.image.archive import ArchiveError, Stream, members
 from builder.layering.squash.listing import row_of
@@ -54,6 +54,7 @@ class Squashfs:
     environment: Mapping[str, str]
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    reader: Reader = field(default_factory=Reader)
 
     def list(self) -> bool:
         """List it; False where it cannot be. Lines are looked at while unsquashfs writes the next ones."""
@@ -107,7 +108,7 @@ class Squashfs:
                 at = 0
                 for path in batch:
                     end = at + self.files[path]
-                    found[path] = said_of(path, content if len(batch) == 1 else content[at:end])
+                    found[path] = self.reader.said_of(path, content if len(batch) == 1 else content[at:end])
                     at = end
             elif len(batch) > 1:
                 half = len(batch) // 2
@@ -163,6 +164,7 @@ class Archive:
 
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    reader: Reader = field(default_factory=Reader)
     said: dict[str, Said] = field(default_factory=dict)
 
     def take(self, layer: Stream, *, room: int) -> None:
@@ -176,7 +178,7 @@ class Archive:
             elif name.startswith(".wh."):
                 hidden.add(f"{folder}/{name[4:]}".lstrip("/"))
             elif member.regular and len(self.files) < FILES and wanted(path, member.size) and member.size <= room:
-                self.said[path] = said_of(path, content.read(member.size))
+                self.said[path] = self.reader.said_of(path, content.read(member.size))
                 self.files[path] = member.size
                 room -= member.size
             if len(hidden) > HIDDEN:
@@ -195,6 +197,7 @@ class Folder:
     root: Path
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    reader: Reader = field(default_factory=Reader)
 
     def list(self) -> bool:
         """List it."""
@@ -215,7 +218,7 @@ class Folder:
         for path in paths:
             with suppress(OSError, BoundsError):
                 limit = FILE_LIMIT if not RPM.fullmatch(path) else RPM_LIMIT
-                found[path] = said_of(path, read_file(Path(self.root, path), limit=limit))
+                found[path] = self.reader.said_of(path, read_file(Path(self.root, path), limit=limit))
         return found
 
 

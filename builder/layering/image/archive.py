@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ..bounded import BoundsError, in_units, parse_json
+from ..bounded import BoundsError, in_units, open_file, parse_json
 
 BLOCK = 512
 HEADER = struct.Struct("<100s24x12s12s8sc100x6s82x155s12x")
@@ -28,7 +28,7 @@ DEEP = 2  # folders in which such a file lies: blobs/sha256
 NAMES = 1 << 20  # bytes of a member's extended header
 RECORDS = 1000  # in such a header
 DICTIONARY = 128 * 1024 * 1024  # bytes of xz's memory; its highest level takes 65 MiB
-ROOM, TIMES = 256 * 1024 * 1024, 10  # unpacked: so many bytes, and so often what was read; images have two to five
+ROOM, TIMES = 192 * 1024 * 1024, 8  # unpacked: so many bytes, and so often what was read; images have two to five
 PAX, LONG_NAME, SPARSE = (b"x", b"X"), b"L", b"S"
 EXTENDED = (*PAX, LONG_NAME, b"g", b"K")  # these say something of what follows
 REGULAR = (b"0", b"\0", b"7")
@@ -240,7 +240,7 @@ def unpacked(stream: Stream) -> Stream:
 def is_archive(path: Path) -> bool:
     """Whether a file begins as an archive does; raises OSError."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return next(members(Plain(file, Bounds())), None) is not None
     except ArchiveError:
         return False
@@ -259,7 +259,7 @@ def small_files(archive: Stream) -> dict[str, bytes]:
 
 def described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first image of what `docker save` wrote, and its configuration; raises ValueError, LookupError, OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         found = small_files(Plain(file, Bounds()))
     first = parse_json(found["manifest.json"])[0]
     config = parse_json(found[str(first["Config"])])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from ..bounded import parse_json
+from ..bounded import open_file, parse_json
 from ..failure import LayeringError
 from ..programs import find_program, version_of
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, part_of, read_sif, write_header
@@ -61,7 +61,7 @@ def newest_of_base(archive: Path) -> int | None:
         count = sum(not step.get("empty_layer") for step in history[:last])
         names = set(manifest["Layers"][:count])
         newest = 0
-        with archive.open("rb") as file:
+        with open_file(archive) as file:
             for member, content in members(Plain(file, Bounds())):
                 if member.regular and member.name in names:
                     names.discard(member.name)

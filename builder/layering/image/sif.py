@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
+from ..bounded import open_file
+
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 PARTITION = struct.Struct("<ii3s")
@@ -137,7 +139,7 @@ def part_of(path: Path, item: Object) -> bytes:
 
 def read_sif(path: Path) -> Sif:
     """Read the header and the objects of an image; raises SifError and OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return parse_sif(file, size=os.fstat(file.fileno()).st_size)
 
 
