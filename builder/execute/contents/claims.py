@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,9 @@ from builder.execute.contents.sif import (
 from builder.execute.digest import sha256_of, sha256_of_part
 from builder.execute.image.papers import BILL, PROVENANCE
 from builder.execute.names import REPORT_FILE, plan_folder
+from builder.layering.bounded import parse_json, read_json
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plain import listing, table, text
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label
@@ -58,10 +59,10 @@ def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterato
     folder = plan_folder(image)
     report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
     if report and report.get("image_sha256"):
-        yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
+        yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", text(report["image_sha256"]), digest)
     if provenance is not None:
-        subjects = provenance.get("subject")
-        named = [one.get("digest", {}).get("sha256") for one in subjects or [] if isinstance(one, dict)]
+        subjects = listing(provenance.get("subject"))
+        named = [text(table(table(one).get("digest")).get("sha256")) for one in subjects]
         yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
     yield from _bill(image, sif)
     yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
@@ -101,7 +102,7 @@ def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iter
         yield _list(f"layers in the label '{LAYERS}'", said, found)
     with suppress(KeyError, TypeError):
         if made_of:
-            yield _list(f"layers in {MADE_OF}", [row["sha256"] for row in made_of["layers"]], found)
+            yield _list(f"layers in {MADE_OF}", [text(row["sha256"]) for row in made_of["layers"]], found)
 
 
 def _list(what: str, said: list[str], found: list[str]) -> Claim:
@@ -116,7 +117,7 @@ def _label(image: Path, sif: Sif) -> str:
     for item in sif.objects:
         if item.label == INSPECT and item.size <= LIMIT:
             with suppress(ValueError, KeyError, TypeError):
-                return str(json.loads(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
+                return str(parse_json(part_of(image, item), limit=LIMIT)["data"]["attributes"]["labels"][LAYERS])
     return ""
 
 
@@ -134,9 +135,7 @@ def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
 def _read(path: Path) -> dict[str, Any] | None:
     """A JSON object of a file, None where there is none; one that cannot be read says nothing that holds."""
     try:
-        if path.stat().st_size > LIMIT:
-            return {}
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path, limit=LIMIT)
     except FileNotFoundError:
         return None
     except (OSError, ValueError):

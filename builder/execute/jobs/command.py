@@ -41,7 +41,7 @@ def follow_command(
         ledger = read_ledger(folder)
         assert ledger is not None, "something was submitted"
         (job,) = ledger.jobs
-        log = LogTail(path=folder / job.log, on_line=on_line, mask=Mask(environment))
+        log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
         follower = Follower(job=job, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=note)
         try:
             end = follower.follow()

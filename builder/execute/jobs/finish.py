@@ -24,9 +24,10 @@ from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.run import Run
+from builder.execute.trust import read_below
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
-from builder.model.plan_json import from_json
+from builder.model.plan_json import LIMIT, from_json
 from builder.model.report import Report
 
 
@@ -61,9 +62,10 @@ def read_plan(folder: Path) -> Plan:
     """Read the plan of a folder; raises ConfigError."""
     path = folder / PLAN_FILE
     try:
-        return from_json(path.read_text(encoding="utf-8"), file=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({error})"
+        return from_json(read_below(folder, PLAN_FILE, limit=LIMIT), file=str(path))
+    except (OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
         fix = "name the image, or the folder that lies beside it"
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
