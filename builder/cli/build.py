@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, shape_options, teller
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, verbosity
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, check_offline, planned
 from builder.cli.show import show_findings, use_color
@@ -52,6 +52,7 @@ from builder.model.report import Report
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
+@trust_option
 @locked_option
 @here_option
 @batch_options

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.layering.bounded import BoundsError
+from builder.layering.bounded import BoundsError, in_units
+from builder.layering.tree import open_file, open_folder, parts_of
 from builder.model.finding import ConfigError, Finding, Place
 
 FIX = "look at what is in it, then add --trust; or build in a folder of your own with -o"
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(kw_only=True)
@@ -34,76 +34,72 @@ WORD = Word()  # of the whole process: there is one user, and one command line
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError when a plan folder that exists is another user's, or writable for everybody."""
-    with suppressed_missing():
-        handle = _open(folder, os.O_DIRECTORY)
-        try:
-            _check(os.fstat(handle), folder, what="plan folder")
-        finally:
-            os.close(handle)
+    """Raise ConfigError when a plan folder that exists, or what lies in it, is another user's or leads elsewhere.
+
+    Its files and those of its folders are looked at: scripts, records, logs, results.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder = folder.resolve()
+        _check(folder.stat(), folder, what="plan folder")
+        for path in sorted(folder.iterdir()):
+            _check_entry(path, folder)
+            if path.is_dir() and not path.is_symlink():
+                with suppress(PermissionError):
+                    for inner in path.iterdir():
+                        _check_entry(inner, folder)
+
+
+def _check_entry(path: Path, folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode):
+            _check(found, path, what="folder" if stat.S_ISDIR(found.st_mode) else "file")
+            return
+        target = Path(os.path.normpath(path.parent / path.readlink()))
+        if not (target.is_relative_to(folder) or is_published(target, folder)) and not WORD.trusted:
+            raise leads_out(path)
+
+
+def is_published(target: Path, folder: Path) -> bool:
+    """Whether a path is that of the image of a plan folder, or of the one that its smoke test failed in."""
+    name = folder.name.removesuffix(".plan")
+    beside = [folder.parent / f"{name}{ending}" for ending in ("", ".sif", ".failed", ".sif.failed")]
+    return any(target in (path, path.resolve()) for path in beside)
 
 
 def read_below(folder: Path, name: str, *, limit: int) -> bytes:
     """The bytes of a file below a plan folder, all of which is ours and none of it a link.
 
-    Raises ConfigError for what is another user's, ValueError for what is no regular file of at most `limit` bytes, and
-    OSError.
+    Raises ConfigError for what is another user's, ValueError for more than `limit` bytes, and OSError.
     """
-    handle, path = open_below(folder, name), folder / name
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise BoundsError("it is not a regular file")
-        _check(found, path, what="file")
+    with os.fdopen(open_below(folder, name), "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise BoundsError(f"it is larger than {limit >> 20} MiB")
+        raise BoundsError(f"it is larger than {in_units(limit)}")
     return content
 
 
 def open_below(folder: Path, name: str) -> int:
-    """Open a file below a plan folder for reading, no component of it a link; raises ConfigError and OSError."""
-    *parents, last = name.split("/")
+    """Open an ordinary file below a plan folder for reading, as `read_below` does; raises ConfigError and OSError."""
+    *parents, last = parts_of(name)
     handle, path = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder
     try:
         _check(os.fstat(handle), path, what="plan folder")
         for part in parents:
             path = path / part
-            inner = _open(path, os.O_DIRECTORY, name=part, within=handle)
+            inner = open_folder(part, handle, name)
             os.close(handle)
             handle = inner
             _check(os.fstat(handle), path, what="folder")
-        return _open(path / last, name=last, within=handle)
+        found = open_file(last, handle, name)
     finally:
         os.close(handle)
-
-
-def check_links(folder: Path, name: str) -> None:
-    """Raise ConfigError where a component of a path below a plan folder is a link; what is missing is none."""
-    path = folder
-    for part in name.split("/"):
-        path = path / part
-        if path.is_symlink():
-            raise _leads_out(path)
-
-
-@contextmanager
-def suppressed_missing() -> Iterator[None]:
-    """What is not there belongs to nobody else."""
     try:
-        yield
-    except FileNotFoundError:
-        return
-
-
-def _open(path: Path, more: int = 0, *, name: str = "", within: int | None = None) -> int:
-    flags = _OPEN | more if within is not None else (_OPEN | more) & ~os.O_NOFOLLOW
-    try:
-        return os.open(name or path, flags, dir_fd=within)
-    except OSError:
-        if within is not None and path.is_symlink():
-            raise _leads_out(path) from None
+        _check(os.fstat(found), path / last, what="file")
+    except BaseException:
+        os.close(found)
         raise
+    return found
 
 
 def _check(found: os.stat_result, path: Path, *, what: str) -> None:
@@ -122,7 +118,8 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
         WORD.say(f"note: the group {found.st_gid} may write the plan folder '{path}': its members decide what is run")
 
 
-def _leads_out(path: Path) -> ConfigError:
-    message = f"'{path}' is a link, and links in a plan folder are not followed"
-    fix = "remove it, or write the plan folder again with `recipe plan`"
+def leads_out(path: Path) -> ConfigError:
+    """The error for a link in a plan folder that none of ours is."""
+    message = f"'{path}' is a link that leads out of the plan folder"
+    fix = "remove it, or add --trust after a look"
     return ConfigError(Finding(code="folder-link", message=message, at=Place(file=str(path)), fix=fix))

@@ -26,7 +26,7 @@ class BoundsError(ValueError):
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
-    """The bytes of a regular file of at most `limit` bytes; raises BoundsError and OSError. A pipe is not waited for."""
+    """The bytes of a regular file of at most `limit` bytes; raises BoundsError and OSError. A pipe is not awaited."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

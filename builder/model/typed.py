@@ -40,10 +40,14 @@ def typed(kind: type[T], value: Any, *, schema: int | None = None, what: str = "
             raise MismatchError(f"the {what} has schema {other}, this version reads {schema}", key="schema")
         table = {name: item for name, item in table.items() if name != "schema"}
     if more:
-        table = {name: item for name, item in table.items() if name in _shape(kind)[0]}
+        table = {name: item for name, item in table.items() if name in _fields(kind)}
     decoded = _dataclass(kind, table, key="", what=what)
     assert isinstance(decoded, kind)
     return decoded
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return _shape(kind)[0]
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -54,8 +53,6 @@ class LogTail:
         """Take what is new; False when nothing is."""
         try:
             with os.fdopen(open_below(self.folder, self.name), "rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    return False
                 file.seek(self._offset)
                 data = file.read(BLOCK)
         except OSError:

@@ -64,6 +64,11 @@ class Ledger:
         """When its work began, in seconds since 1970."""
         return self.lead.began or min((job.submitted for job in self.jobs), default=time.time())
 
+    @property
+    def only(self) -> Submitted:
+        """The one job of a command."""
+        return self.jobs[0]
+
     def of(self, step: str) -> Submitted | None:
         """The job of a step."""
         return next((job for job in self.jobs if job.step == step), None)
@@ -128,7 +133,7 @@ def _odd(ledger: Ledger) -> Iterator[str]:
                 yield f"'{shown(path)}' is not a plain path inside the plan folder"
     if len({job.step for job in ledger.jobs}) < len(ledger.jobs):
         yield "two jobs of one step"
-    if ledger.kind == "run" and len(ledger.jobs) > 1:
+    if ledger.kind == "run" and len(ledger.jobs) != 1:
         yield "a command has one job"
     for result in ledger.lead.results:
         if result.log and not is_plain(result.log):
