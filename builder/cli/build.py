@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, shape_options, teller
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, verbosity
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, check_offline, planned
 from builder.cli.show import show_findings, use_color
@@ -53,6 +53,7 @@ from builder.model.report import Report
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
+@trust_option
 @locked_option
 @here_option
 @batch_options
@@ -135,9 +136,9 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
     if plan.expect.get("torch"):
         lines.append(f"  torch       {plan.expect['torch']}")
     lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
-    for number, step in enumerate(plan.steps, start=1):
+    for place, step in enumerate(plan.steps, start=1):
         job = f" (as a job: {step.batch})" if step.batch else ""
-        lines.append(f"  step {number}      bash {step.script}: {step.why}{job}")
+        lines.append(f"  step {place}      bash {step.script}: {step.why}{job}")
     lines.append("  packages")
     width = max((len(package.asked) for package in plan.packages), default=0)
     lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]

@@ -77,6 +77,21 @@ def locked_option(command: F) -> F:
     return click.option("--locked", is_flag=True, help=text)(command)
 
 
+def trust_option(command: F) -> F:
+    """The option of commands that believe what lies in a plan folder: the user has looked at it."""
+
+    def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
+        from builder.execute.trust import WORD
+
+        WORD.trusted = value
+        WORD.told.clear()
+        WORD.say = lambda text: None if context.params.get("quiet") else click.echo(text, err=True)
+        return value
+
+    text = "Use a plan folder of another user, or one that all may write: you have looked at what is in it."
+    return click.option("--trust", is_flag=True, help=text, callback=say, expose_value=False)(command)
+
+
 def verbosity(command: F) -> F:
     """Options that change what is shown."""
     for option in (

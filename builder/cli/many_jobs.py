@@ -91,7 +91,8 @@ class Fleet:
         for number, (name, build) in enumerate(self.builds.items()):
             if name in self.endings:
                 continue
-            folder, output, options = build.folder.resolve(), build.image.resolve(), self.wanted.options
+            folder, options = build.folder.resolve(), self.wanted.options
+            output = build.image.parent.resolve() / build.image.name
             try:
                 held.enter_context(hold(folder))
                 skipped, steps = choose_steps(build.plan, options)

@@ -8,7 +8,7 @@ import click
 
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option
 from builder.cli.show import show_findings
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
@@ -31,6 +31,7 @@ from builder.model.target import Context
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
 @locked_option
 @shape_options
+@trust_option
 @choices
 def command(
     words: tuple[str, ...],

@@ -12,7 +12,7 @@ import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options, teller
 from builder.cli.build import show_verdict
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import use_color
 from builder.cli.submission import Submission, to_verdict
@@ -47,6 +47,7 @@ from builder.model.report import SmokeCheck
     type=click.Path(path_type=Path),
     help="Folder for scripts, logs and results; default: none is kept, of jobs NAME.smoke here.",
 )
+@trust_option
 @here_option
 @batch_options
 @shape_options

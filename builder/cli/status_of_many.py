@@ -17,6 +17,7 @@ from builder.execute.jobs.ledger import read_ledger
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.watch import Watched, look_at_kits, never_starts, state_of
 from builder.execute.report_file import read_report
+from builder.execute.trust import check_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
 
 
@@ -51,6 +52,7 @@ def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watche
     for kit in kits:
         folder = place / kit.folder
         try:
+            check_folder(folder)
             ledger = read_ledger(folder)
             if ledger is None:
                 endings[kit.name] = Ending(name=kit.name, word="not submitted")

@@ -46,7 +46,8 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
 
     Raises StepError or SmokeError when one of those failed, with its report written.
     """
-    folder, output = what.folder.resolve(), what.output.resolve()
+    # Where the image itself is a link, what it leads to is looked up when the image is put there.
+    folder, output = what.folder.resolve(), what.output.parent.resolve() / what.output.name
     slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
     with signals.caught(), hold(folder):
         here, steps = ((), ()) if what.built else _chosen(what, folder=folder, output=output)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import bombs
 import pytest
-from measured import MEMORY, Measured, run_call, layering, recipe
+from measured import MEMORY, Measured, layering, recipe, run_call
 
 
 def commands(path: Path, folder: Path) -> list[Measured]:

@@ -316,7 +316,7 @@ class Answers:
 
 def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower, list[str]]:
     lines: list[str] = []
-    log = LogTail(path=folder / "b-12.log", on_line=lines.append, mask=str)
+    log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
     slurm: Any = Answers(*words, started=started)
     watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
