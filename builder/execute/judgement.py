@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -114,6 +113,7 @@ def _expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | Non
 
 def _read(folder: Path, name: str) -> Any:
     try:
-        return parse_json(read_below(folder, name, limit=LIMIT), finite=False)  # a loss that is not finite is a number to be judged
-    except (OSError, ValueError, RecursionError):
+        # A loss that is not finite is a number to be judged.
+        return parse_json(read_below(folder, name, limit=LIMIT), finite=False)
+    except (OSError, ValueError):
         return None

@@ -18,7 +18,7 @@ from builder.model.document import Listing, Table, Text, Value, parse_yaml, read
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
 from builder.model.pylock import read_pylock
-from builder.model.safe import TOKEN, URL, USER, is_there
+from builder.model.safe import TOKEN, URL, USER, is_there, shown
 
 SCHEMA = "1"
 PIXI, PYLOCK = "pixi.lock", "pylock.toml"
@@ -75,7 +75,7 @@ def read_index(path: Path) -> Index | None:
     if index is None or decoder.findings:
         raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
-        raise ConfigError(_fault(path, f"the lock has format {index.lock}, this version reads {SCHEMA}", key="lock"))
+        raise ConfigError(_fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock"))
     for name in index.sites:
         if not SITE.fullmatch(name):
             raise ConfigError(_fault(path, "a site of the lock has no plain name", key="sites"))
