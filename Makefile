@@ -1,5 +1,5 @@
 # What each target does in detail: the heads of the scripts in setup/.
-.PHONY: demo test unit commands users lint golden bench clean
+.PHONY: demo test unit commands users fuzz lint golden bench clean
 
 demo: ## from nothing to an image that has trained on this machine
 	@setup/demo.sh $(ARGS)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The checks of this project: setup/test.sh all|unit|commands|users|lint|golden|bench
+# The checks of this project: setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
 #   users    those in which root acts as two ordinary users; needs root
+#   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
 #   golden   rewrites tests/golden and the answers in tests/resolve
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -109,11 +110,16 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
         tests "$@"
         return
     fi
-    tests -n 2 tests/unit tests/commands || rc=$?
+    tests -n 2 tests/unit tests/fuzz tests/commands || rc=$?
     users || rc=$?
     # One worker more than cores: whoever waits for Slurm needs none.
     tests -n 3 --durations=60 tests/engines || rc=$?
     return "$rc"
+}
+
+fuzz() { # with a seed of its own each time; a seed that found a fault is printed, and finds it again
+    as_job env "FUZZ_SECONDS=${FUZZ_SECONDS:-60}" "FUZZ_CASES=${FUZZ_CASES:-0}" "FUZZ_SEED=${FUZZ_SEED:-$(date +%s%N)}" \
+        python tests/fuzz/run.py "$@"
 }
 
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
@@ -140,6 +146,7 @@ case $what in
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
     unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
+    fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
     users)
         is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"
@@ -148,5 +155,5 @@ case $what in
     lint) prepare_python && lint ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|users|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench" ;;
 esac

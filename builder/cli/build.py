@@ -14,15 +14,16 @@ from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, check_offline, planned
-from builder.cli.show import show_findings, use_color
+from builder.cli.show import echo, show_findings, use_color
 from builder.cli.words import read_words, words_argument
 from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
 from builder.model.finding import Finding
-from builder.model.plain import listing, number, table, text, whole
+from builder.model.plain import listing, number, table, text
 from builder.model.plan import Plan
 from builder.model.report import Report
+from builder.model.safe import one_line
 
 
 @click.command("build")
@@ -111,13 +112,13 @@ def command(
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
     if dry_run:
         check_offline(build.plan, how)
-        click.echo(describe(build.plan, image=build.image, folder=build.folder))
+        echo(describe(build.plan, image=build.image, folder=build.folder))
         return
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
     if carry_out(build, wanted=wanted, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        click.echo(str(build.image))
+        echo(str(build.image))
 
 
 def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
@@ -127,7 +128,7 @@ def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
 
 def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
     """What says the end of a build, or nothing."""
-    return lambda report: None if quiet else click.echo(verdict(report), err=True)
+    return lambda report: None if quiet else echo(verdict(report), err=True)
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:
@@ -136,9 +137,9 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
     if plan.expect.get("torch"):
         lines.append(f"  torch       {plan.expect['torch']}")
     lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
-    for place, step in enumerate(plan.steps, start=1):
+    for at, step in enumerate(plan.steps, start=1):
         job = f" (as a job: {step.batch})" if step.batch else ""
-        lines.append(f"  step {place}      bash {step.script}: {step.why}{job}")
+        lines.append(f"  step {at}      bash {step.script}: {step.why}{job}")
     lines.append("  packages")
     width = max((len(package.asked) for package in plan.packages), default=0)
     lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]
@@ -159,16 +160,16 @@ def verdict(report: Report) -> str:
         lines.append(again(report))
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def again(report: Report) -> str:
     """What a second build gave, in a line."""
     found = report.verified
     if found.get("same"):
-        return f"the same bytes: a second build gave the same image, sha256 {text(found.get('sha256'))}"
-    count = whole(found.get("count"))
-    what = f"{count} difference{'' if count == 1 else 's'}" if count else text(found.get("error"))
+        return f"the same bytes: a second build gave the same image, sha256 {found.get('sha256')}"
+    count = found.get("count")
+    what = f"{count} difference{'' if count == 1 else 's'}" if count else found.get("error")
     return f"NOT the same bytes: {what}"
 
 
@@ -186,10 +187,10 @@ def summary(result: Any) -> str:
     accuracy = number(found.get("accuracy"))
     if accuracy is not None:
         training = table(found.get("training"))
-        first, last = number(training.get("first_loss")), number(training.get("last_loss"))
+        losses = [loss for name in ("first_loss", "last_loss") if (loss := number(training.get(name))) is not None]
         parts.append(f"accuracy {accuracy:.3f}")
-        if first is not None and last is not None:
-            parts.append(f"loss {first:.2f} to {last:.2f}")
+        if len(losses) == 2:
+            parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
     for item in map(table, listing(found.get("imports"))):
         parts.append(f"{text(item.get('name'))} {text(item.get('version'))}".strip())
     device = table(found.get("device"))

@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 from builder import __version__
+from builder.cli.show import echo
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, Place
@@ -85,7 +86,7 @@ def trust_option(command: F) -> F:
 
         WORD.trusted = value
         WORD.told.clear()
-        WORD.say = lambda text: None if context.params.get("quiet") else click.echo(text, err=True)
+        WORD.say = lambda text: None if context.params.get("quiet") else echo(text, err=True)
         return value
 
     text = "Use a plan folder of another user, or one that all may write: you have looked at what is in it."

@@ -11,7 +11,7 @@ import click
 from builder.cli.build import show_verdict
 from builder.cli.inputs import trust_option, verbosity
 from builder.cli.several import Shown
-from builder.cli.show import columns, show_findings, use_color
+from builder.cli.show import columns, echo, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
@@ -54,7 +54,7 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
     views = look_at_jobs(ledger, folder=folder, slurm=slurm)
     if not quiet:
-        click.echo(columns(_rows(views)), err=True)
+        echo(columns(_rows(views)), err=True)
     if not (follow or ledger.finished or is_over(plan, views)):
         raise UnfinishedError(*_open(views, folder=folder))
     if ledger.kind == "run":
@@ -69,14 +69,12 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         report = finish(folder, environment=os.environ, progress=progress)
     show_verdict(quiet=quiet)(report)
     raise_for(report)
-    click.echo(ledger.output)
+    echo(ledger.output)
 
 
 def _run_ended(folder: Path) -> None:
     """Show what a command said, and leave with its exit code."""
-    end = follow_command(
-        folder, environment=os.environ, on_line=click.echo, note=lambda text: click.echo(text, err=True)
-    )
+    end = follow_command(folder, environment=os.environ, on_line=echo, note=lambda text: echo(text, err=True))
     if end.finding is not None:
         show_findings([end.finding])
     if end.exit_code:

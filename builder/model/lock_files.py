@@ -75,7 +75,9 @@ def read_index(path: Path) -> Index | None:
     if index is None or decoder.findings:
         raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
-        raise ConfigError(_fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock"))
+        raise ConfigError(
+            _fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock")
+        )
     for name in index.sites:
         if not SITE.fullmatch(name):
             raise ConfigError(_fault(path, "a site of the lock has no plain name", key="sites"))

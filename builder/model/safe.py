@@ -13,6 +13,8 @@ PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 # Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# What a terminal obeys, and what turns the direction of a line, so that it reads otherwise than it is.
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
@@ -27,6 +29,16 @@ def shown(text: str, *, limit: int = 60) -> str:
     text = USER.sub("//***@", text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
+
+
+def visible(text: str) -> str:
+    """Return a text as a terminal may have it: control characters written out; its lines and tabs stay."""
+    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as a part of a line: no line break of a foreign name begins a line of ours."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def is_there(path: Path) -> bool:

@@ -21,7 +21,9 @@ def main(kinds: list[str]) -> int:
     most, seconds = int(os.environ.get("FUZZ_CASES", 0)), float(os.environ.get("FUZZ_SECONDS", 60))
     first = int(os.environ.get("FUZZ_SEED", time.time_ns()))
     faults = 0
-    print(f"{'kind':10}{'cases':>8}{'refused':>9}{'accepted':>10}{'tracebacks':>12}{'slowest':>9}{'memory':>9}   seed {first}")
+    print(
+        f"{'kind':10}{'cases':>8}{'refused':>9}{'accepted':>10}{'tracebacks':>12}{'slowest':>9}{'memory':>9}   seed {first}"
+    )
     for kind in kinds or KINDS:
         seen: Counter[str] = Counter()
         places: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.execute.hold import hold
 from builder.execute.jobs.finish import ledger_of
 from builder.execute.jobs.follow import Follower, LogTail
-from builder.execute.jobs.ledger import note_finished
+from builder.execute.jobs.ledger import forget_command, note_finished
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.stopped import stopped
@@ -49,5 +49,6 @@ def follow_command(
             signals.hold()
             stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
             raise
+        forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
         return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -24,6 +27,7 @@ from builder.model.typed import typed
 SCHEMA = 1
 
 LIMIT = 16 * 1024 * 1024  # bytes
+_COMMAND = re.compile(JOBS + r"/\.command-[0-9a-f]{16}")
 LONGEST = 4096  # characters of a path
 _NUMBER = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")  # of a job, or of an array's task
 _STEP = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -58,6 +62,7 @@ class Ledger:
     jobs: tuple[Submitted, ...] = ()
     finished: float = 0.0
     lead: Lead = field(default_factory=Lead)
+    command: str = ""  # the file of the command that runs, which only its user may read
 
     @property
     def began(self) -> float:
@@ -113,6 +118,26 @@ def read_ledger(folder: Path) -> Ledger | None:
     return ledger
 
 
+def keep_command(words: Sequence[str], folder: Path) -> str:
+    """Keep the words of a command in a file that only its user may read: no job's own words are private.
+
+    Returns its path below the folder; raises OSError.
+    """
+    name = f"{JOBS}/.command-{secrets.token_hex(8)}"
+    (folder / JOBS).mkdir(exist_ok=True)
+    handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
+    return name
+
+
+def forget_command(command: str, folder: Path) -> None:
+    """Remove the words of a command that has ended, or was refused."""
+    if command:
+        with suppress(OSError):
+            (folder / command).unlink()
+
+
 def forget_ledger(folder: Path) -> None:
     """Remove it: what was submitted before has ended, and belongs to another build."""
     ledger_path(folder).unlink(missing_ok=True)
@@ -120,8 +145,7 @@ def forget_ledger(folder: Path) -> None:
 
 def _odd(ledger: Ledger) -> Iterator[str]:
     """What no submission of ours has written: jobs that are none, paths that leave the folder, twins."""
-    if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
-        yield f"'{shown(ledger.output)}' is no absolute path of an image"
+    yield from _odd_words(ledger)
     for job in ledger.jobs:
         for number in (job.job, *job.after):
             if not _NUMBER.fullmatch(number):
@@ -135,6 +159,13 @@ def _odd(ledger: Ledger) -> Iterator[str]:
         yield "two jobs of one step"
     if ledger.kind == "run" and len(ledger.jobs) != 1:
         yield "a command has one job"
+
+
+def _odd_words(ledger: Ledger) -> Iterator[str]:
+    if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
+        yield f"'{shown(ledger.output)}' is no absolute path of an image"
+    if ledger.command and not _COMMAND.fullmatch(ledger.command):
+        yield f"'{shown(ledger.command)}' is no file of a command"
     for result in ledger.lead.results:
         if result.log and not is_plain(result.log):
             yield f"'{shown(result.log)}' is not a plain path inside the plan folder"

@@ -53,7 +53,7 @@ def kits(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
             for array, step in ((7, "build"), (8, "smoke"))
         )
         found[name] = Watched.of(
-            Ledger(site="s", kind="build", output=str(folder.with_name("a.sif")), jobs=jobs), folder
+            Ledger(site="s", kind="build", output=str(folder.with_suffix(".sif")), jobs=jobs), folder
         )
     return found
 
