@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# The checks of this project: setup/test.sh all|unit|commands|lint|golden|bench
+# The checks of this project: setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
+#   users    those in which root acts as two ordinary users; needs root
+#   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
 #   golden   rewrites tests/golden and the answers in tests/resolve
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -29,10 +31,12 @@ interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, th
     exit "$((128 + $1))"
 }
 
-as_job() { # runs a command as the user in a process group of its own, so that a signal to this script can reach it
+as_job() { in_group as_user "$@"; } # runs a command as the user
+
+in_group() { # runs a command in a process group of its own, so that a signal to this script can reach it
     local rc=0
     set -m
-    as_user "$@" </dev/null &
+    "$@" </dev/null &
     JOB=$!
     set +m
     wait "$JOB" || rc=$?
@@ -91,16 +95,31 @@ tests() { # what fails is run once more by itself, and that is said: real schedu
     say "they passed the second time: the first is above, and worth a look"
 }
 
+users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
+    if ! is_root; then
+        say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
+        return
+    fi
+    in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 \
+        python -m pytest -p no:cacheprovider tests/users "$@"
+}
+
 all_tests() { # with arguments of the caller's one call of pytest; without any each height by itself
     local rc=0
     if [ $# -gt 0 ]; then
         tests "$@"
         return
     fi
-    tests -n 2 tests/unit tests/commands || rc=$?
+    tests -n 2 tests/unit tests/fuzz tests/commands || rc=$?
+    users || rc=$?
     # One worker more than cores: whoever waits for Slurm needs none.
     tests -n 3 --durations=60 tests/engines || rc=$?
     return "$rc"
+}
+
+fuzz() { # with a seed of its own each time; a seed that found a fault is printed, and finds it again
+    as_job env "FUZZ_SECONDS=${FUZZ_SECONDS:-60}" "FUZZ_CASES=${FUZZ_CASES:-0}" "FUZZ_SEED=${FUZZ_SEED:-$(date +%s%N)}" \
+        python tests/fuzz/run.py "$@"
 }
 
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
@@ -127,9 +146,14 @@ case $what in
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
     unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
+    fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
+    users)
+        is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"
+        prepare_python && users "$@"
+        ;;
     lint) prepare_python && lint ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench" ;;
 esac

@@ -11,17 +11,19 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, shape_options, teller
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, verbosity
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, check_offline, planned
-from builder.cli.show import show_findings, use_color
+from builder.cli.show import echo, show_findings, use_color
 from builder.cli.words import read_words, words_argument
 from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
 from builder.model.finding import Finding
+from builder.model.plain import listing, number, table, text
 from builder.model.plan import Plan
 from builder.model.report import Report
+from builder.model.safe import one_line
 
 
 @click.command("build")
@@ -52,6 +54,7 @@ from builder.model.report import Report
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
+@trust_option
 @locked_option
 @here_option
 @batch_options
@@ -109,13 +112,13 @@ def command(
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
     if dry_run:
         check_offline(build.plan, how)
-        click.echo(describe(build.plan, image=build.image, folder=build.folder))
+        echo(describe(build.plan, image=build.image, folder=build.folder))
         return
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
     )
     if carry_out(build, wanted=wanted, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        click.echo(str(build.image))
+        echo(str(build.image))
 
 
 def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
@@ -125,7 +128,7 @@ def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
 
 def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
     """What says the end of a build, or nothing."""
-    return lambda report: None if quiet else click.echo(verdict(report), err=True)
+    return lambda report: None if quiet else echo(verdict(report), err=True)
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:
@@ -134,9 +137,9 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
     if plan.expect.get("torch"):
         lines.append(f"  torch       {plan.expect['torch']}")
     lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
-    for number, step in enumerate(plan.steps, start=1):
+    for at, step in enumerate(plan.steps, start=1):
         job = f" (as a job: {step.batch})" if step.batch else ""
-        lines.append(f"  step {number}      bash {step.script}: {step.why}{job}")
+        lines.append(f"  step {at}      bash {step.script}: {step.why}{job}")
     lines.append("  packages")
     width = max((len(package.asked) for package in plan.packages), default=0)
     lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]
@@ -157,7 +160,7 @@ def verdict(report: Report) -> str:
         lines.append(again(report))
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def again(report: Report) -> str:
@@ -176,21 +179,22 @@ def _passed(report: Report, name: str) -> bool:
 
 def summary(result: Any) -> str:
     """One workload's numbers in a line; a result may be anything that a file can hold."""
-    found = result if isinstance(result, dict) else {}
+    found = table(result)
     parts: list[str] = []
     ranks = found.get("ranks")
     if isinstance(ranks, list):
-        parts.append(f"{len(ranks)} ranks over {found.get('backend', '?')}, equal parameters")
-    if "accuracy" in found:
-        training = found.get("training") or {}
-        losses = (training.get("first_loss"), training.get("last_loss"))
-        parts.append(f"accuracy {found['accuracy']:.3f}")
-        if all(isinstance(loss, float) for loss in losses):
+        parts.append(f"{len(ranks)} ranks over {text(found.get('backend')) or '?'}, equal parameters")
+    accuracy = number(found.get("accuracy"))
+    if accuracy is not None:
+        training = table(found.get("training"))
+        losses = [loss for name in ("first_loss", "last_loss") if (loss := number(training.get(name))) is not None]
+        parts.append(f"accuracy {accuracy:.3f}")
+        if len(losses) == 2:
             parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
-    for item in found.get("imports") or ():
-        parts.append(f"{item.get('name')} {item.get('version') or ''}".strip())
-    device = found.get("device") or {}
+    for item in map(table, listing(found.get("imports"))):
+        parts.append(f"{text(item.get('name'))} {text(item.get('version'))}".strip())
+    device = table(found.get("device"))
     if device:
-        parts.append(f"on {device.get('name')}")
-    seconds = (found.get("seconds") or {}).get("total")
-    return ", ".join([*parts, f"{seconds:.0f} s"] if isinstance(seconds, float) else parts)
+        parts.append(f"on {text(device.get('name'))}")
+    seconds = number(table(found.get("seconds")).get("total"))
+    return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)

@@ -11,7 +11,7 @@ import click
 from builder.cli.findings_output import plain, sarif
 from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder
 from builder.cli.outcome import Outcome
-from builder.cli.show import columns, show_findings
+from builder.cli.show import columns, echo, show_findings
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
 from builder.model.reading.load import load_recipe
@@ -47,11 +47,11 @@ def command(
     names = sites or list(site_files(sites_folder()))
     outcomes = [_kept(_outcome(name, recipe=recipe, context=context), ignored=ignored) for name in names]
     if shape == "json":
-        click.echo(json.dumps([plain(item) for item in outcomes], indent=2))
+        echo(json.dumps([plain(item) for item in outcomes], indent=2))
     elif shape == "sarif":
-        click.echo(json.dumps(sarif({item.site: item.findings for item in outcomes}), indent=2))
+        echo(json.dumps(sarif({item.site: item.findings for item in outcomes}), indent=2))
     elif shape == "table":
-        click.echo(_table(outcomes))
+        echo(_table(outcomes))
     else:
         _text(outcomes, named=bool(sites), explain=explain)
     if sites and any(errors(item.findings) for item in outcomes):
@@ -90,18 +90,16 @@ def _kept(outcome: Outcome, *, ignored: Sequence[str]) -> Outcome:
 
 def _text(outcomes: Sequence[Outcome], *, named: bool, explain: bool) -> None:
     rows = [[item.site, item.word, item.torch, item.base] for item in outcomes]
-    click.echo(columns([["site", "outcome", "torch", "base image"], *rows]))
+    echo(columns([["site", "outcome", "torch", "base image"], *rows]))
     for item in outcomes:
         if explain and item.packages:
-            click.echo(f"\n{item.site}:")
-            click.echo(
-                columns([[f"  {package.asked}", "->", package.became, package.why] for package in item.packages])
-            )
+            echo(f"\n{item.site}:")
+            echo(columns([[f"  {package.asked}", "->", package.became, package.why] for package in item.packages]))
         if item.findings and named:
-            click.echo(f"\n{item.site}:", err=True)
+            echo(f"\n{item.site}:", err=True)
             show_findings(item.findings, codes=True)
     if not named and any(item.findings for item in outcomes):
-        click.echo("name a site to read its findings: recipe check SITE ENV", err=True)
+        echo("name a site to read its findings: recipe check SITE ENV", err=True)
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:

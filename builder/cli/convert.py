@@ -11,9 +11,9 @@ import click
 
 from builder.cli.batch import Asked, batch_options, check_site, teller
 from builder.cli.build import show_verdict
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
-from builder.cli.show import use_color
+from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
@@ -34,6 +34,7 @@ from builder.model.finding import ConfigError, Finding, Place
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME.sif here.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR")
+@trust_option
 @here_option
 @batch_options
 @account_option
@@ -82,4 +83,4 @@ def command(
         report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
         show(report)
         raise_for(report)
-    click.echo(str(image))
+    echo(str(image))

@@ -10,7 +10,7 @@ from typing import Union
 
 import click
 
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.execute.contents.image import read_contents
 from builder.model.contents import Contents, Package
 from builder.model.difference import Change, compare, locked, within
@@ -44,9 +44,9 @@ def command(context: click.Context, before: Path, after: Path, sites: tuple[str,
     changes = compare(_packages(left, right), _packages(right, left))
     if as_json:
         rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
-        click.echo(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
+        echo(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
     elif changes:
-        click.echo(columns([_row(change) for change in changes]))
+        echo(columns([_row(change) for change in changes]))
     context.exit(1 if changes else 0)
 
 

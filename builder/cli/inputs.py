@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 
 from builder import __version__
+from builder.cli.show import echo
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, Place
@@ -75,6 +76,21 @@ def locked_option(command: F) -> F:
     """The option of commands that can use a lock."""
     text = "Install the exact files of a lock that fits (see `recipe lock`), or nothing."
     return click.option("--locked", is_flag=True, help=text)(command)
+
+
+def trust_option(command: F) -> F:
+    """The option of commands that believe what lies in a plan folder: the user has looked at it."""
+
+    def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
+        from builder.execute.trust import WORD
+
+        WORD.trusted = value
+        WORD.told.clear()
+        WORD.say = lambda text: None if context.params.get("quiet") else echo(text, err=True)
+        return value
+
+    text = "Use a plan folder of another user, or one that all may write: you have looked at what is in it."
+    return click.option("--trust", is_flag=True, help=text, callback=say, expose_value=False)(command)
 
 
 def verbosity(command: F) -> F:
@@ -148,6 +164,10 @@ def existing(path: Path, *, what: str) -> Path:
         raise ConfigError(
             Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix="check the path")
         )
+    if not (path.is_file() or (path.is_dir() and what == "image")):
+        found = "a folder" if path.is_dir() else "not a regular file"
+        fix = f"give the {what} itself"
+        raise ConfigError(Finding(code="path-special", message=f"the {what} '{path}' is {found}", fix=fix))
     return path.resolve()
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.compile.sbom import sbom as bill
 from builder.execute.contents.claims import Claim, check_claims
 from builder.execute.contents.image import read_contents
 from builder.execute.tree import write_whole
 from builder.model.contents import Contents, Kind, Package, TorchBuild
 from builder.model.finding import ConfigError, DifferentError, Finding, Place
+from builder.model.safe import one_line
 
 SCHEMA = 1
 WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
@@ -42,8 +43,8 @@ def command(image: Path, as_json: bool, sbom: Path | None, verify: bool, everyth
     contents = read_contents(image, environment=os.environ)
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
-        click.echo(f"SBOM: {sbom}", err=True)
-    click.echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
+        echo(f"SBOM: {sbom}", err=True)
+    echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
@@ -51,13 +52,13 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     bad = [claim for claim in claims if claim.verdict == "BAD"]
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
-        click.echo(
+        echo(
             json.dumps(
                 {"schema": SCHEMA, "image": image.name, "ok": bool(claims) and not bad, "claims": rows}, indent=1
             )
         )
     elif claims:
-        click.echo(columns([(claim.verdict, claim.what) for claim in claims]))
+        echo(columns([(claim.verdict, claim.what) for claim in claims]))
     if bad:
         message = f"'{image}' is not what is said of it: {bad[0].what}"
         fix = "build it again, or get the image and its papers from the same place"
@@ -95,7 +96,7 @@ def shown(contents: Contents, everything: bool) -> str:
     facts += [("torch", torch(contents))] if contents.torch else []
     facts += [("SBOM", "inside")] if contents.sbom else []
     facts += [("signed", f"{item.covers}, key {item.fingerprint or 'in a file'}") for item in contents.signatures]
-    blocks = [contents.image + "\n" + columns([(f"  {name}", value) for name, value in facts])]
+    blocks = [one_line(contents.image) + "\n" + columns([(f"  {name}", value) for name, value in facts])]
     if contents.parts:
         parts = [(f"  {part.name}", size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts]
         blocks.append("parts\n" + columns(parts))
@@ -109,7 +110,7 @@ def shown(contents: Contents, everything: bool) -> str:
             head = f"{word}: {counts[kind]} packages" + ("" if listed else " (--all lists them)")
             blocks.append("\n".join([head, *([columns(rows)] if rows else [])]))
     if contents.unknown:
-        blocks.append("\n".join(["not known", *(f"  {line}" for line in contents.unknown)]))
+        blocks.append("\n".join(["not known", *(f"  {one_line(line)}" for line in contents.unknown)]))
     return "\n\n".join(blocks)
 
 

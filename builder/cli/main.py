@@ -109,7 +109,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _interrupted(stop: BaseException | None) -> int:
     """128 + the signal's number, as shells count; a build has cleaned up by now."""
-    click.echo(getattr(stop, "message", "") or "interrupted: nothing half-made is left", err=True)
+    from builder.cli.show import echo
+
+    echo(getattr(stop, "message", "") or "interrupted: nothing half-made is left", err=True)
     return int(getattr(stop, "exit_code", 130))
 
 

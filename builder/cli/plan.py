@@ -8,8 +8,8 @@ import click
 
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan
-from builder.cli.show import show_findings
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option
+from builder.cli.show import echo, show_findings
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
@@ -31,6 +31,7 @@ from builder.model.target import Context
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
 @locked_option
 @shape_options
+@trust_option
 @choices
 def command(
     words: tuple[str, ...],
@@ -67,14 +68,14 @@ def command(
         if not path:
             fix = did_you_mean(name, known=texts, noun="its files")
             raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
-        click.echo(texts[path], nl=False)
+        echo(texts[path], nl=False)
         return
     show_findings(plan.findings)
     if show:
-        click.echo(describe(plan, image=Path(plan.image), folder=folder))
+        echo(describe(plan, image=Path(plan.image), folder=folder))
         return
     write_plan(plan, folder, recipe_folder=Path(recipe.folder))
-    click.echo(str(folder))
+    echo(str(folder))
 
 
 def _several(
@@ -102,14 +103,14 @@ def _several(
                 raise build
             show_of(name, build.plan.findings, color=True)
             if show:
-                click.echo(describe(build.plan, image=build.image, folder=build.folder))
+                echo(describe(build.plan, image=build.image, folder=build.folder))
             else:
                 write_plan(build.plan, build.folder, recipe_folder=build.home)
                 written[name] = build
-                click.echo(str(build.folder))
+                echo(str(build.folder))
         except BuilderError as error:
             refused.append(refusal_of(name, error))
     if written and len(named.files) > 1:
         for path in write_arrays(written, place=folder or Path(), most=most):
-            click.echo(str(path))
+            echo(str(path))
     conclude(refused, table=False)

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option
 from builder.cli.login import check_here, here_option
-from builder.cli.show import show_findings
+from builder.cli.show import echo, show_findings
 from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
@@ -34,6 +34,7 @@ from builder.model.site import Site
 @click.argument("image", type=click.Path(path_type=Path))
 @click.argument("words", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of a job's scripts, log and record.")
+@trust_option
 @here_option
 @batch_options
 @shape_options
@@ -105,7 +106,7 @@ def _as_job(
 
     def note(text: str) -> None:
         if not quiet:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     note("\n".join(job_lines(ledger)))
     if asked.no_wait:
@@ -114,7 +115,7 @@ def _as_job(
     end = follow_command(
         folder,
         environment=options.environment,
-        on_line=click.echo,
+        on_line=echo,
         note=note,
         cancel_on_interrupt=asked.cancel_on_interrupt,
     )

@@ -12,7 +12,7 @@ import click
 from builder.cli.build import describe, visible
 from builder.cli.inputs import sites_folder
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
-from builder.cli.show import columns, show_findings, use_color
+from builder.cli.show import columns, echo, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
 from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
@@ -75,7 +75,7 @@ def build_several(
     ready = {name: build for name, build in plans.items() if isinstance(build, ImageBuild)}
     if dry_run:
         for build in ready.values():
-            click.echo(describe(build.plan, image=build.image, folder=build.folder))
+            echo(describe(build.plan, image=build.image, folder=build.folder))
         refused = [refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)]
         conclude(refused, shown=shown, table=False)
         return
@@ -221,10 +221,10 @@ def conclude(
     for ending in endings:
         show_of(ending.name, ending.findings, color=shown.color)
     if table and not shown.quiet:
-        click.echo(columns(list(_rows(endings))), err=True)
+        echo(columns(list(_rows(endings))), err=True)
     for ending in endings:
         if ending.image:
-            click.echo(ending.image)
+            echo(ending.image)
     if stop is not None:
         raise stop
     code = max((ending.code for ending in endings), default=0)
@@ -235,7 +235,7 @@ def conclude(
 def show_of(name: str, findings: Sequence[Finding], *, color: bool) -> None:
     """Findings below the name they belong to."""
     if findings:
-        click.echo(f"{name}:", err=True)
+        echo(f"{name}:", err=True)
         show_findings(findings, color=color)
 
 

@@ -12,9 +12,9 @@ import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options, teller
 from builder.cli.build import show_verdict
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
-from builder.cli.show import use_color
+from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import write_plan
@@ -47,6 +47,7 @@ from builder.model.report import SmokeCheck
     type=click.Path(path_type=Path),
     help="Folder for scripts, logs and results; default: none is kept, of jobs NAME.smoke here.",
 )
+@trust_option
 @here_option
 @batch_options
 @shape_options
@@ -101,7 +102,7 @@ def command(
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
     if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        click.echo("verdict: pass")
+        echo("verdict: pass")
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
@@ -111,9 +112,9 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
         write_plan(plan, place, recipe_folder=place)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
-        click.echo(line)
+        echo(line)
     bad = [check for check in checks if not check.ok]
-    click.echo("verdict: " + ("pass" if not bad else "FAIL"))
+    echo("verdict: " + ("pass" if not bad else "FAIL"))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
         raise SmokeError(

@@ -9,20 +9,20 @@ from pathlib import Path
 import click
 
 from builder.cli.build import show_verdict
-from builder.cli.inputs import verbosity
+from builder.cli.inputs import trust_option, verbosity
 from builder.cli.several import Shown
-from builder.cli.show import columns, show_findings, use_color
+from builder.cli.show import columns, echo, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
-from builder.execute.jobs.finish import JobView, finish, is_over, look_at_jobs, read_plan
+from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
 from builder.execute.jobs.kits import read_kits
-from builder.execute.jobs.ledger import read_ledger
 from builder.execute.jobs.refusal import hopeless
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.watch import state_of
 from builder.execute.names import PLAN_FILE, plan_folder
 from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
+from builder.execute.trust import check_folder
 from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 
 
@@ -30,6 +30,7 @@ from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 @click.argument("place", metavar="[FOLDER|IMAGE]", default=".", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
+@trust_option
 @verbosity
 def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, no_color: bool) -> None:
     """Say how the jobs are doing that were submitted from a plan folder, for an image, or from a folder of many kits.
@@ -45,16 +46,15 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown)
         return
     folder = folder_of(place)
-    ledger = read_ledger(folder)
-    if ledger is None:
-        message = f"nothing was submitted from '{folder}'"
-        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
-    slurm, plan = Slurm(os.environ), read_plan(folder)
+    check_folder(folder)
+    ledger, plan = ledger_of(folder), read_plan(folder)
+    check_output(ledger, plan, folder=folder.resolve())
+    slurm = Slurm(os.environ)
     if cancel:
         slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
     views = look_at_jobs(ledger, folder=folder, slurm=slurm)
     if not quiet:
-        click.echo(columns(_rows(views)), err=True)
+        echo(columns(_rows(views)), err=True)
     if not (follow or ledger.finished or is_over(plan, views)):
         raise UnfinishedError(*_open(views, folder=folder))
     if ledger.kind == "run":
@@ -69,14 +69,12 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         report = finish(folder, environment=os.environ, progress=progress)
     show_verdict(quiet=quiet)(report)
     raise_for(report)
-    click.echo(ledger.output)
+    echo(ledger.output)
 
 
 def _run_ended(folder: Path) -> None:
     """Show what a command said, and leave with its exit code."""
-    end = follow_command(
-        folder, environment=os.environ, on_line=click.echo, note=lambda text: click.echo(text, err=True)
-    )
+    end = follow_command(folder, environment=os.environ, on_line=echo, note=lambda text: echo(text, err=True))
     if end.finding is not None:
         show_findings([end.finding])
     if end.exit_code:

@@ -6,17 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import click
-
 from builder.cli.many_jobs import Endings, follow_kits, judge_kit
 from builder.cli.several import Ending, Shown, conclude, ending_of, refusal_of
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.execute.jobs.finish import JobView, is_over
 from builder.execute.jobs.kits import NamedKit
 from builder.execute.jobs.ledger import read_ledger
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.watch import Watched, look_at_kits, never_starts, state_of
 from builder.execute.report_file import read_report
+from builder.execute.trust import check_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
 
 
@@ -32,7 +31,7 @@ def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cance
         slurm.cancel([view.job for found in views.values() for view in found if not view.over])
         views = look_at_kits(watched, slurm=slurm)
     if not shown.quiet:
-        click.echo(columns(list(_rows(views))) + "\n", err=True)
+        echo(columns(list(_rows(views))) + "\n", err=True)
     stop = None
     if follow:
         folders = {name: kit.folder for name, kit in watched.items() if not kit.ledger.finished}
@@ -51,6 +50,7 @@ def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watche
     for kit in kits:
         folder = place / kit.folder
         try:
+            check_folder(folder)
             ledger = read_ledger(folder)
             if ledger is None:
                 endings[kit.name] = Ending(name=kit.name, word="not submitted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
 from builder.execute.jobs.again import prepare_again
 from builder.execute.jobs.finish import finish
-from builder.execute.jobs.ledger import Kind, Ledger, forget_ledger
+from builder.execute.jobs.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.split import Steps, split_steps
 from builder.execute.jobs.submit import Batch, check_jobs, submit
@@ -46,12 +47,16 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
 
     Raises StepError or SmokeError when one of those failed, with its report written.
     """
-    folder, output = what.folder.resolve(), what.output.resolve()
+    # Where the image itself is a link, what it leads to is looked up when the image is put there.
+    folder, output = what.folder.resolve(), what.output.parent.resolve() / what.output.name
     slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
-    with signals.caught(), hold(folder):
+    with signals.caught(), hold(folder), ExitStack() as unsent:
         here, steps = ((), ()) if what.built else _chosen(what, folder=folder, output=output)
         tried = again_steps(what.plan) if what.built else steps
         names = [step.name for step in tried]
+        command = keep_command(what.command, folder) if what.command else ""
+        given = {"RECIPE_COMMAND": str(folder / command)} if command else {}
+        unsent.callback(forget_command, command, folder)
         wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
         batch = Batch(
             kind=what.kind,
@@ -59,8 +64,8 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
             site_options=what.site.scheduler.submit,
             wishes=wishes,
             environment=environment,
-            variables=what.variables,
-            command=what.command,
+            variables={**what.variables, **given},
+            command=command,
         )
         # Before anything is built here: a job that is refused is known at once.
         check_jobs(what.plan, tried, batch=batch, folder=folder, slurm=slurm)
@@ -73,7 +78,9 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
             done = lead(work, signals=signals, total=len(here) + len(steps))
         if what.options.verify:
             batch = replace(batch, again=prepare_again(what.plan, folder, environment=environment))
-        return submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
+        ledger = submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
+        unsent.pop_all()  # a job reads the command now
+        return ledger
 
 
 def _chosen(what: Submission, *, folder: Path, output: Path) -> tuple[Steps, Steps]:

@@ -129,6 +129,8 @@ def batch_script(
     head += ['[ -f plan.json ] || { echo "submit this script from its plan folder" >&2; exit 2; }']
     words = shell.command([purpose, shape, script, str(notice(job.minutes)), "ranks" if ranks else ""])
     head += [". ./record.sh", f'record_job "$self" {words} "$@"']
+    if ranks:
+        head += ['take_command "$@"', 'set -- "${words[@]}"']
     return "\n".join([*head, *lines]) + "\n"
 
 

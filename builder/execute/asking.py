@@ -62,7 +62,7 @@ def capture(argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 10.
     return Question(argv, env=env, cwd=cwd).answer(timeout=timeout)
 
 
-def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, timeout: float) -> bytes | None:
+def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, timeout: float) -> bytearray | None:
     """What a program writes to its output, its errors left out; None where it fails, or says more than `limit` bytes.
 
     `timeout` in seconds. Never raises.
@@ -75,7 +75,7 @@ def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, time
             raise OverflowError
 
     ended = stream_output(argv, env=env, receive=receive, timeout=timeout)
-    return bytes(kept) if ended and len(kept) <= limit else None
+    return kept if ended and len(kept) <= limit else None
 
 
 def stream_output(

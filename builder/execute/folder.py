@@ -15,7 +15,9 @@ import builder
 from builder.execute.hold import hold
 from builder.execute.names import AGAIN, JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
 from builder.execute.tree import remove_tree, removed_afterwards
+from builder.execute.trust import check_folder
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plain_path import is_plain
 from builder.model.plan import Copy, Plan
 from builder.model.plan_json import from_json, to_json
 from builder.model.reading.own_files import Left
@@ -58,6 +60,7 @@ def _check_folder(folder: Path) -> bool:
     """Whether this is a plan folder of ours; False when it is new or empty."""
     if not os.path.lexists(folder):
         return False
+    check_folder(folder)
     if folder.is_dir():
         if (folder / PLAN_FILE).is_file():
             return True
@@ -85,10 +88,9 @@ def _paths(plan: Plan) -> list[str]:
 
 
 def _path_fault(path: str) -> Finding | None:
-    parts = path.split("/")
-    if not path or path.startswith("/") or any(part in ("", ".", "..") for part in parts) or not path.isprintable():
+    if not is_plain(path):
         return _path_finding(path, "is not a plain path inside it")
-    if parts[0] in RESERVED:
+    if path.split("/")[0] in RESERVED:
         return _path_finding(path, "is a name that the build itself uses")
     return None
 

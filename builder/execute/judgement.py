@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from builder.execute.names import RESULTS
+from builder.execute.report_file import LIMIT
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
 
@@ -24,7 +26,7 @@ def read_results(step: Step, folder: Path) -> dict[str, Any]:
     for product in step.produces:
         found = _RESULT.fullmatch(Path(product).name)
         if found is not None:
-            results[found["name"]] = _read(folder / product)
+            results[found["name"]] = _read(folder, product)
     return results
 
 
@@ -35,12 +37,12 @@ def suite_shapes(step: Step) -> tuple[str, ...]:
 
 def judge_suite(shape: str, folder: Path) -> tuple[dict[str, Any], tuple[SmokeCheck, ...]]:
     """Read what the suite over a shape has left, by `SHAPE/WORKLOAD`, with the checks of its verdict."""
-    place = folder / RESULTS / shape
-    verdict = _read(place / "verdict.json")
+    place = f"{RESULTS}/{shape}"
+    verdict = _read(folder, f"{place}/verdict.json")
     found = verdict if isinstance(verdict, dict) else {}
     told = found.get("workloads")
     workloads = told if isinstance(told, dict) else {}
-    results = {f"{shape}/{name}": _read(place / f"{Path(name).name}.json") for name in workloads}
+    results = {f"{shape}/{name}": _read(folder, f"{place}/{Path(name).name}.json") for name in workloads}
     checks = [check for name, item in workloads.items() for check in _told(f"{shape}/{name}", item)]
     whole = found.get("verdict")
     said = str(found.get("reason") or whole or "no verdict")
@@ -87,7 +89,7 @@ def proof_in(lines: Sequence[str]) -> dict[str, Any]:
         if found is None:
             continue
         try:
-            answer = json.loads(found[1])
+            answer = parse_json(found[1])
         except ValueError:
             continue
         return answer if isinstance(answer, dict) else {}
@@ -109,8 +111,9 @@ def _expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | Non
     return {**own, "torch": torch} if "+" in torch else own
 
 
-def _read(path: Path) -> Any:
+def _read(folder: Path, name: str) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        # A loss that is not finite is a number to be judged.
+        return parse_json(read_below(folder, name, limit=LIMIT), finite=False)
+    except (OSError, ValueError):
         return None

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TextIO
 
 from builder.model.plan import Step
 from builder.model.report import StepResult
+from builder.model.safe import one_line, visible
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
@@ -85,7 +86,7 @@ class PlainProgress:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._say(title)
+        self._say(one_line(title))
 
     def step_begins(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
@@ -114,7 +115,7 @@ class PlainProgress:
 
     def _say(self, text: str) -> None:
         self._spoke = time.monotonic()
-        self._stream.write(text + "\n")
+        self._stream.write(visible(text) + "\n")
         self._stream.flush()
 
 
@@ -135,7 +136,7 @@ class LiveProgress:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._print(title, style="bold")
+        self._print(one_line(title), style="bold")
         self._live.start()
 
     def step_begins(self, step: Step, *, number: int) -> None:
@@ -166,7 +167,7 @@ class LiveProgress:
         self._live.stop()
 
     def _print(self, text: str, *, style: str | None = None) -> None:
-        self._console.print(text, style=style, soft_wrap=True)
+        self._console.print(visible(text), style=style, soft_wrap=True)
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -178,7 +179,7 @@ class LiveProgress:
         if not self._step:
             return Text("")
         text = f"{self._step}  {duration(self._drawn - self._started)}  {self._last}"
-        return Text(text, no_wrap=True, overflow="ellipsis")
+        return Text(visible(text), no_wrap=True, overflow="ellipsis")
 
 
 def choose_progress(

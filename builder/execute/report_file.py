@@ -11,10 +11,13 @@ from typing import Any
 
 from builder.execute.names import REPORT_FILE
 from builder.execute.tree import write_whole
-from builder.model.finding import Finding, Place
-from builder.model.report import Report, SmokeCheck, StepResult
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
+from builder.model.report import Report
+from builder.model.typed import typed
 
 SCHEMA = 1
+LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 
 
 def report_json(report: Report) -> str:
@@ -39,28 +42,11 @@ def keep_report(report: Report, folder: Path, *, note: Callable[[str], None]) ->
 
 
 def read_report(folder: Path) -> Report | None:
-    """Read report.json again, None when there is none that this version wrote."""
+    """Read report.json again, None when there is none that this version wrote; raises ConfigError for a stranger's."""
     try:
-        found = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
-        if found.pop("schema") != SCHEMA:
-            return None
-        steps = [{**item, "finding": _finding(item.get("finding"))} for item in found.pop("steps")]
-        checks, findings = found.pop("checks"), found.pop("findings")
-        return Report(
-            **found,
-            steps=tuple(StepResult(**item) for item in steps),
-            checks=tuple(SmokeCheck(**item) for item in checks),
-            findings=tuple(finding for item in findings if (finding := _finding(item))),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return typed(Report, parse_json(read_below(folder, REPORT_FILE, limit=LIMIT)), schema=SCHEMA, what="report")
+    except (OSError, ValueError):
         return None
-
-
-def _finding(item: Any) -> Finding | None:
-    if item is None:
-        return None
-    at = Place(**item["at"]) if item["at"] else None
-    return Finding(**{**item, "at": at})
 
 
 def _plain(value: Any) -> Any:

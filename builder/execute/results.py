@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.names import JOBS, PLAN_FILE, REPORT_FILE, RESULTS, SUBMITTED_FILE, VERDICT_FILE, plan_folder
+from builder.layering.bounded import BoundsError, read_json
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.gathered import Gathered, put_together
 from builder.model.plain import text
@@ -150,13 +151,13 @@ def _damaged_is_noted(found: Gathered, path: Path) -> dict[str, Any] | None:
 def _document(path: Path) -> dict[str, Any]:
     """Read a file that holds one JSON object; raises ConfigError."""
     try:
-        if path.stat().st_size > SIZE_LIMIT:
-            raise _fault("report-large", f"'{path}' is larger than {SIZE_LIMIT >> 20} MiB", at=path)
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, limit=SIZE_LIMIT, finite=False)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"'{path}' cannot be read: {reason}"
         raise _fault("report-unreadable", message, at=path, fix="check its rights") from None
+    except BoundsError as error:
+        raise _fault("report-large", f"'{path}' cannot be read: {error}", at=path) from None
     except UnicodeDecodeError:
         raise _fault("report-damaged", f"'{path}' is not UTF-8 text", at=path) from None
     except RecursionError:
@@ -164,7 +165,7 @@ def _document(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         message = f"'{path}' is not JSON, or was cut: {error.msg.lower()}"
         raise _fault("report-damaged", message, at=path, line=error.lineno, fix="make it again: " + _FIX) from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:
         raise _fault("report-damaged", f"'{path}' cannot be read: {text(str(error), limit=80)}", at=path) from None
     if not isinstance(content, dict):
         raise _fault("report-foreign", f"'{path}' holds no JSON object", at=path)

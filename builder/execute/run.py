@@ -21,6 +21,7 @@ from builder.execute.options import Interrupted, Signals
 from builder.execute.process import Ended
 from builder.execute.progress import Progress, duration
 from builder.execute.tree import remove_tree
+from builder.execute.trust import is_published, leads_out
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
@@ -106,8 +107,7 @@ class Run:
 
     def look_inside(self) -> Inside:
         """Begin to read what is in the image; one that is in use already stays as it is."""
-        in_use = self.output.exists() and (self.folder / self.plan.image).samefile(self.output)
-        return self._ahead.inside(put=not in_use)
+        return self._ahead.inside(put=not self._is_output(self.folder / self.plan.image))
 
     def _tell_unproven(self) -> None:
         """Say that a torch does not say which GPUs it was built for, where that was asked."""
@@ -231,16 +231,22 @@ class Run:
     def _image_is_there(self) -> bool:
         image = self.folder / self.plan.image
         if image.exists():
-            return True
+            # A link to anything but the published image is none of ours: what it leads to would be moved.
+            if not image.is_symlink() or is_published(image.resolve(), self.folder) or self._is_output(image):
+                return True
+            raise leads_out(image)
         message = f"all steps have ended, and there is no image '{self.plan.image}'"
         fix = "this plan is faulty: write it again with `recipe plan`, and report this"
         self.findings.append(Finding(code="no-image-made", message=message, at=Place(file=str(image)), fix=fix))
         return False
 
+    def _is_output(self, image: Path) -> bool:
+        return self.output.exists() and image.samefile(self.output)
+
     def _publish(self, *, proven: bool) -> RunStatus:
         """Put the image where it belongs; one that the smoke test failed in never replaces an older output."""
         image = self.folder / self.plan.image
-        in_place = self.output.exists() and image.samefile(self.output)
+        in_place = self._is_output(image)
         target = self.output if proven or in_place else failed_copy_of(self.output)
         digest = Digest(image) if self._inside is None else None
         try:
@@ -286,5 +292,6 @@ class Run:
     def _remove_failed_copy(self, output: Path) -> None:
         """Remove the image of an earlier build in which the smoke test failed: this one takes its place."""
         copy = failed_copy_of(output)
-        if self.checks and os.path.lexists(copy) and remove_tree(copy):
+        # Beside an image that was there already nothing is ours.
+        if self.checks and not Path(self.plan.image).is_absolute() and os.path.lexists(copy) and remove_tree(copy):
             self.progress.note(f"removed '{copy}', in which an earlier smoke test had failed")

@@ -14,8 +14,11 @@ from builder.execute.environment import TMPDIR
 from builder.execute.names import STATE_FILE
 from builder.execute.process import end_marked
 from builder.execute.tree import remove_tree, write_whole
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
 from builder.model.finding import Finding, Place, ToolError
 
+LIMIT = 64 * 1024  # bytes
 _OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+")
 
 
@@ -27,7 +30,7 @@ def remove_leftovers(folder: Path) -> tuple[Path, ...]:
     state = folder / STATE_FILE
     removed = []
     with suppress(OSError, ValueError, TypeError, KeyError):
-        recorded = json.loads(state.read_text(encoding="utf-8"))
+        recorded = parse_json(read_below(folder, STATE_FILE, limit=LIMIT))
         paths = [path for text in recorded["temporary"] if _is_ours(path := Path(str(text)))]
         if recorded.get("host") == os.uname().nodename:
             # A build that was killed could not end its step, which would write into this folder under the next one.

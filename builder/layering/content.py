@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .bases.facts import BaseFacts
+from .bounded import parse_json
 from .digest import sha256_of
 from .spec import Spec
 
@@ -67,7 +68,7 @@ def metadata(tree: Path, *, spec: Spec, facts: BaseFacts) -> None:
 def inspected(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
     """What `inspect` answers for the image: the base's answer, our labels, environment and layers (title, sha256)."""
     try:
-        document = json.loads(facts.inspect)
+        document = parse_json(facts.inspect)
         attributes = document["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return b""  # the engine looks into the image itself

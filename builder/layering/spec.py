@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .bounded import read_json
 from .failure import LayeringError
 
 
@@ -35,7 +35,7 @@ class Spec:
 def read_spec(path: Path) -> Spec:
     """Read `layers.json`; raises LayeringError."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = read_json(path)
         return Spec(
             folder=path.resolve().parent / "image",
             image=str(found["image"]),

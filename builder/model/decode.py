@@ -13,6 +13,7 @@ from builder.model.document import Listing, Table, Text, Value, describe
 from builder.model.finding import Finding, Place, did_you_mean
 from builder.model.safe import shown
 
+LARGEST = 10**15  # no count, size or time here is beyond it
 T = TypeVar("T")
 
 
@@ -170,7 +171,9 @@ class Decoder:
         noun = "a whole number" if kind is int else "a number"
         if isinstance(value, Text) and value.kind == "number":
             try:
-                return kind(value.raw)
+                found = kind(value.raw)
+                if abs(found) <= LARGEST:  # neither infinite nor of a thousand digits
+                    return found
             except ValueError:
                 pass
         self.fault(

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union
 
 import yaml
 
+from builder.layering.bounded import BoundsError, read_file
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.safe import shown
 
@@ -21,6 +22,7 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # A real environment file has hundreds of nodes; an alias bomb has millions once its aliases are followed.
 NODE_LIMIT = 20_000
 DEPTH_LIMIT = 50
+DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
 Kind = Literal["text", "number", "bool", "null", "date"]
@@ -103,14 +105,14 @@ def read_text(
             raise fault("file-folder", f"the {what} '{name}' is a folder", "give the file inside it")
         if path.exists() and not path.is_file():
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
-        if path.is_file() and path.stat().st_size > limit:
-            size = f"{limit // 1024**2} MiB"
-            raise fault(
-                "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
-            )
-        data = path.read_bytes()
+        data = read_file(path, limit=limit)
     except FileNotFoundError:
         raise fault("file-missing", f"the {what} '{name}' does not exist", "check the path") from None
+    except BoundsError:
+        size = f"{limit // 1024**2} MiB"
+        raise fault(
+            "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
+        ) from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
@@ -140,7 +142,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nod
     raised.
     """
     try:
-        _refuse_deep(text, file=file)
+        _refuse_bombs(text, file=file, nodes=nodes)
         loader = Loader(text)
         try:
             node = loader.get_single_node()
@@ -190,16 +192,29 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
     )
 
 
-def _refuse_deep(text: str, *, file: str) -> None:
-    """Stop before nodes are composed: LibYAML's binding recurses in C, and a hostile depth ends the process there."""
-    depth = 0
+def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
+    """Stop before nodes are composed: LibYAML's binding recurses in C, and a hostile depth ends the process there.
+
+    It also compares each directive with all before it, and keeps half a kilobyte of every node.
+    """
+    if text.count("\n%") > DIRECTIVE_LIMIT:
+        raise ConfigError(_bomb(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them"))
+    depth = count = 0
     for event in yaml.parse(text, Loader=Loader):
+        count += isinstance(event, yaml.NodeEvent)
+        if count > nodes:
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise ConfigError(_bomb(f"the file holds more than {nodes} values", file, "write less into it", line=line))
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > DEPTH_LIMIT:
                 raise ConfigError(_too_deep(file, line=event.start_mark.line + 1 if event.start_mark else None))
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
+
+
+def _bomb(message: str, file: str, fix: str, *, line: int | None = None) -> Finding:
+    return Finding(code="yaml-bomb", message=message, at=Place(file=file, line=line), fix=fix)
 
 
 def _too_deep(file: str, *, line: int | None = None) -> Finding:
@@ -223,14 +238,7 @@ class _Converter:
         self.count += 1
         if self.count > self.limit:
             message = f"the file unfolds to more than {self.limit} values (aliases of aliases?)"
-            raise ConfigError(
-                Finding(
-                    code="yaml-bomb",
-                    message=message,
-                    at=Place(file=self.file, line=line),
-                    fix="write it without aliases",
-                )
-            )
+            raise ConfigError(_bomb(message, self.file, "write it without aliases", line=line))
         if depth > DEPTH_LIMIT:
             raise ConfigError(_too_deep(self.file))
         if isinstance(node, yaml.ScalarNode):

@@ -18,7 +18,7 @@ from builder.model.document import Listing, Table, Text, Value, parse_yaml, read
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
 from builder.model.pylock import read_pylock
-from builder.model.safe import URL, is_there, misleads
+from builder.model.safe import URL, is_there, misleads, shown
 from builder.model.secrets import in_addresses
 
 SCHEMA = "1"
@@ -26,9 +26,12 @@ PIXI, PYLOCK = "pixi.lock", "pylock.toml"
 MD5 = re.compile(r"[0-9a-f]{32}")
 HEX = re.compile(r"[0-9a-f]{64}")
 SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+BYTES = re.compile(r"[0-9]{1,15}")
 PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!%-]+")  # of a package's file name
 DIGEST = re.compile(r"(sha256:[0-9a-f]{64})?")
-SIZE = 64 * 1024 * 1024  # bytes: a conda environment of a thousand packages is below one MiB
+SIZE = 8 * 1024 * 1024  # bytes: a conda environment of a thousand packages is below one MiB
+PIP_SIZE = 2 * 1024 * 1024  # bytes: a thousand packages are below half of one MiB
+NODES = 200_000  # values: of a thousand packages there are thirty thousand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,9 @@ def read_index(path: Path) -> Index | None:
     if index is None or decoder.findings:
         raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
-        raise ConfigError(_fault(path, f"the lock has format {index.lock}, this version reads {SCHEMA}", key="lock"))
+        raise ConfigError(
+            _fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock")
+        )
     for name in index.sites:
         if not SITE.fullmatch(name):
             raise ConfigError(_fault(path, "a site of the lock has no plain name", key="sites"))
@@ -90,7 +95,7 @@ def read_lock(path: Path, site: str) -> Lock | None:
         raise ConfigError(_fault(path, "the digest of the base image is none", key=f"sites.{site}.base.digest"))
     folder = site_folder(path, site)
     conda = _own_file(folder / PIXI, entry.conda, index=path)
-    pip = _own_file(folder / PYLOCK, entry.pip, index=path)
+    pip = _own_file(folder / PYLOCK, entry.pip, index=path, limit=PIP_SIZE)
     lock = Lock(
         site=site,
         recipe=entry.recipe,
@@ -106,11 +111,11 @@ def read_lock(path: Path, site: str) -> Lock | None:
     return lock
 
 
-def _own_file(path: Path, digest: str, *, index: Path) -> str:
+def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str:
     """The text of a file that the index has the digest of."""
     if not digest:
         return ""
-    text = read_text(path, what="lock", at=Place(file=str(index)), limit=SIZE)
+    text = read_text(path, what="lock", at=Place(file=str(index)), limit=limit)
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise ConfigError(_altered(path))
     return text
@@ -153,7 +158,7 @@ def _sorted(value: object) -> object:
 
 def read_conda(text: str, *, file: Path) -> tuple[CondaPackage, ...]:
     """The packages of a rattler lock (versions 6 and 7) with one environment and one platform, sorted by name."""
-    tree = parse_yaml(text, file=str(file), nodes=2_000_000)
+    tree = parse_yaml(text, file=str(file), nodes=NODES)
     packages = tree.get("packages") if isinstance(tree, Table) else None
     if not isinstance(packages, Listing):
         raise ConfigError(_fault(file, "the lock has no list of packages", key="packages"))
@@ -173,7 +178,7 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     stem = re.sub(r"\.(conda|tar\.bz2)$", "", url.rpartition("/")[2])
     name, version, build = ("", "", *stem.rsplit("-", 2))[-3:]
     words = [word("name") or name, word("version") or version, word("build") or build]
-    words += [word("subdir") or url.split("/")[-2], url.rpartition("/")[2]]
+    words += [word("subdir") or url.rpartition("/")[0].rpartition("/")[2], url.rpartition("/")[2]]
     plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
     if not plain or not HEX.fullmatch(word("sha256")):
         raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
@@ -191,7 +196,7 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
         url=url,
         sha256=word("sha256"),
         md5=word("md5") if MD5.fullmatch(word("md5")) else "",
-        size=int(word("size")) if word("size").isdecimal() else 0,
+        size=int(word("size")) if BYTES.fullmatch(word("size")) else 0,
         depends=tuple(one.raw for one in depends.items if isinstance(one, Text))
         if isinstance(depends, Listing)
         else (),

@@ -10,7 +10,8 @@ from typing import Any
 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import PipFile
-from builder.model.safe import URL, misleads
+from builder.model.plain import listing, table, whole
+from builder.model.safe import URL, misleads, shown
 from builder.model.secrets import in_addresses
 
 try:
@@ -20,6 +21,9 @@ except ImportError:  # Python 3.10
 
 HEX = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# Python's reader takes time and memory that grow with the square of a dotted key's parts.
+STRING = re.compile(r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
+KEYS, PARTS = re.compile(r"""[\w". \t-]+"""), 8
 VERSION = re.compile(r"[A-Za-z0-9.!_+-]+")
 
 # Packages that come from PyTorch's own index, since the default index has other files under their names.
@@ -33,8 +37,8 @@ def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
     """Parse a pylock file; raises ConfigError where it is none."""
     try:
         tree = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(_fault(file, f"the lock is not TOML: {error}")) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
+        raise ConfigError(_fault(file, f"the lock is not TOML: {shown(str(error), limit=200)}")) from None
     if str(tree.get("lock-version", "")).partition(".")[0] != "1" or not isinstance(tree.get("packages", []), list):
         raise ConfigError(_fault(file, "the lock is no pylock file of version 1"))
     return dict(tree)
@@ -42,21 +46,24 @@ def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
 
 def read_pylock(text: str, *, file: Path) -> tuple[PipFile, ...]:
     """The files of a pylock that `recipe lock` wrote, sorted by name; raises ConfigError with the first fault."""
-    found = [_file(package, file=file) for package in parse_pylock(text, file=file).get("packages", [])]
+    longest = max((keys.count(".") for keys in KEYS.findall(STRING.sub('""', text))), default=0)
+    if longest >= PARTS or '"""' in text or "'''" in text:
+        raise ConfigError(_fault(file, "the lock is not written as `recipe lock` writes it"))
+    found = [_file(table(package), file=file) for package in parse_pylock(text, file=file).get("packages", [])]
     return tuple(sorted(found, key=lambda item: item.name))
 
 
 def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
-    name, version = str(package.get("name", "")), str(package.get("version", ""))
-    wheels = package.get("wheels") or []
-    vcs = package.get("vcs")
-    source = wheels[0] if wheels else package.get("sdist") or package.get("archive") or vcs or {}
-    url, sha256 = str(source.get("url", "")), str((source.get("hashes") or {}).get("sha256", ""))
+    name, version = text_of(package, "name"), text_of(package, "version")
+    wheels, vcs = listing(package.get("wheels")), table(package.get("vcs"))
+    source = table(wheels[0]) if wheels else table(package.get("sdist") or package.get("archive") or vcs)
+    url, sha256 = text_of(source, "url"), text_of(table(source.get("hashes")), "sha256")
     if not NAME.fullmatch(name) or not url or len(wheels) > 1 or (version and not VERSION.fullmatch(version)):
-        raise ConfigError(_fault(file, f"the lock does not name one file for '{name}'"))
+        raise ConfigError(_fault(file, f"the lock does not name one file for '{shown(name)}'"))
     if vcs:
-        subdirectory = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
-        url = f"git+{url.removeprefix('git+')}@{vcs.get('commit-id', '')}{subdirectory}"
+        inside = text_of(vcs, "subdirectory")
+        url = f"git+{url.removeprefix('git+')}@{text_of(vcs, 'commit-id')}"
+        url += f"#subdirectory={inside}" if inside else ""
     if not URL.fullmatch(url) or misleads(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
     if in_addresses(url):
@@ -69,10 +76,16 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
         kind="vcs" if vcs else "wheel" if url.partition("#")[0].endswith(".whl") else "sdist",
         url=url,
         sha256=sha256,
-        size=size if isinstance(size := source.get("size"), int) else 0,
+        size=max(whole(source.get("size")) or 0, 0),
         torch=name in TORCH_FAMILY,
         direct=bool(vcs or package.get("archive")),
     )
+
+
+def text_of(entry: Mapping[str, Any], name: str) -> str:
+    """A text of a table, "" for what is none."""
+    found = entry.get(name)
+    return found if isinstance(found, str) else ""
 
 
 def write_pylock(files: Iterable[PipFile], *, python: str) -> str:

@@ -14,6 +14,8 @@ PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 # Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# What a terminal obeys, and what turns the direction of a line, so that it reads otherwise than it is.
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
@@ -37,6 +39,16 @@ def misleads(url: str) -> bool:
     """
     plain = unquote(url, errors="surrogateescape")
     return bool(CONTROL.search(plain)) or any(part == ".." for part in re.split(r"[/\\?#]", plain))
+
+
+def visible(text: str) -> str:
+    """Return a text as a terminal may have it: control characters written out; its lines and tabs stay."""
+    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as a part of a line: no line break of a foreign name begins a line of ours."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def is_there(path: Path) -> bool:

@@ -77,7 +77,7 @@ class Place:
     """A plan folder, an output and a folder for temporary files."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.kit, self.output, self.tmp = root, root / "kit", root / "x.sif", root / "tmp"
+        self.root, self.kit, self.output, self.tmp = root, root / "x.plan", root / "x.sif", root / "tmp"
         self.tmp.mkdir()
 
     def write(self, plan: Plan) -> None:

@@ -23,6 +23,7 @@ record_job() {
     esac
     job_purpose=$2 job_shape=$3 job_script=$4 job_reason="" job_signalled="" job_code=0
     job_started=$(date +%s)
+    mask_output
     # Of a run before Slurm started the job again.
     rm -f "$job_folder/$job_id.json" "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
     set -- "$1" "${@:7}"
@@ -41,7 +42,75 @@ record_job() {
     if [ "$job_code" -eq 143 ] && [ -z "$job_reason" ] && near_limit; then job_reason="time limit"; fi
     rm -f "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
     write_record
+    end_mask
     exit "$job_code"
+}
+
+# take_command [WORD...]: sets the array words to the command: that of the file $RECIPE_COMMAND where `recipe run` has
+# left one, since the words of a job stand in squeue and ps for everybody, else the words that are given.
+take_command() {
+    local word
+    words=("$@")
+    if [ -z "${RECIPE_COMMAND:-}" ]; then return 0; fi
+    [ -r "$RECIPE_COMMAND" ] || { echo "recipe: error: there is no command: $RECIPE_COMMAND cannot be read" >&2 && exit 2; }
+    words=()
+    while IFS= read -r -d '' word; do words+=("$word"); done <"$RECIPE_COMMAND"
+    unset RECIPE_COMMAND
+}
+
+# mask_output: what a job says goes to its log through a filter that hides secrets, as the log of a build is masked.
+mask_output() {
+    job_filter=""
+    if [ -z "${SLURM_JOB_ID:-}" ] || [ -t 1 ] || ! [ /dev/stdout -ef /dev/stderr ]; then return 0; fi
+    local -a filter=(sed -u)
+    if command -v stdbuf >/dev/null; then filter=(stdbuf -oL sed); fi
+    exec 3>&1 > >(trap '' TERM INT HUP && LC_ALL=C exec "${filter[@]}" -f <(mask_rules)) 2>&1
+    job_filter=$!
+}
+
+# end_mask: the rest of the output is in the log; what still holds the filter's other end is not waited for.
+end_mask() {
+    local tries
+    if [ -z "$job_filter" ]; then return 0; fi
+    exec >&3 2>&3 3>&-
+    for tries in {1..30}; do
+        if ! kill -0 "$job_filter" 2>/dev/null; then break; fi
+        sleep 0.1
+    done
+}
+
+# mask_rules: prints a script for sed, so that no secret stands on a command line; long values first.
+mask_rules() {
+    local name value part
+    shopt -s nocasematch
+    for name in $(compgen -e); do
+        value=${!name}
+        if [[ $name =~ TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG ]] &&
+            ! [[ $name =~ (_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$ ]]; then
+            while IFS= read -r part; do mask_rule "$part"; done <<<"$value"
+        fi
+        while [[ $value =~ [a-z][a-z0-9+.-]*://([^[:space:]/@]+)@(.*) ]]; do
+            part=${BASH_REMATCH[1]} value=${BASH_REMATCH[2]}
+            case $part in
+                *:*) mask_rule "$part" && mask_rule "${part#*:}" && mask_rule "$(printf '%b' "${part//%/\\x}")" &&
+                    part=${part#*:} && mask_rule "$(printf '%b' "${part//%/\\x}")" ;;
+                ????????*) mask_rule "$part" && mask_rule "$(printf '%b' "${part//%/\\x}")" ;;
+            esac
+        done
+    done | sort -rn | cut -f 2-
+    printf '%s\n' 's#://[^[:space:]/@:]*:[^[:space:]/@]\{1,\}@#://***@#g'
+}
+
+# mask_rule TEXT: prints its length and the rule that hides it; what is short would blank out ordinary words.
+mask_rule() {
+    local text=$1 quoted="" at letter
+    text=${text#"${text%%[![:space:]]*}"} text=${text%"${text##*[![:space:]]}"}
+    if [ "${#text}" -lt 4 ]; then return 0; fi
+    for ((at = 0; at < ${#text}; at++)); do
+        letter=${text:at:1}
+        case $letter in [\\/.*^$] | '[' | ']') quoted+="\\$letter" ;; *) quoted+=$letter ;; esac
+    done
+    printf '%d\ts/%s/***/g\n' "${#text}" "$quoted"
 }
 
 # say_reason TEXT: for the child: why the job ends as it does, where its exit code does not say it.
@@ -52,12 +121,12 @@ say_reason() {
 # start_child SCRIPT ARGUMENT...: in a process group of its own, so that all of it can be ended, unless someone sits here.
 start_child() {
     if [ -t 0 ]; then
-        recorded_by=$$ bash "$@" <&0 &
+        recorded_by=$$ bash "$@" <&0 3>&- &
         job_child=$!
         return
     fi
     set -m
-    recorded_by=$$ bash "$@" </dev/null &
+    recorded_by=$$ bash "$@" </dev/null 3>&- &
     job_child=$!
     set +m
 }

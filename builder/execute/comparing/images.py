@@ -21,6 +21,7 @@ from builder.execute.contents.sif import (
     word_of,
 )
 from builder.execute.digest import sha256_of_part
+from builder.layering.bounded import parse_json
 
 SMALL = 16 * 1024 * 1024  # bytes; what is larger is no metadata
 
@@ -91,7 +92,7 @@ def _compare(
 def _fields(before: bytes, after: bytes) -> Iterator[str]:
     """Every field that differs, by its path."""
     try:
-        one, two = _flat(json.loads(before)), _flat(json.loads(after))
+        one, two = _flat(parse_json(before)), _flat(parse_json(after))
     except ValueError:
         yield "content, which is no JSON"
         return

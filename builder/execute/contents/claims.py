@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Literal
 from builder.execute.asking import capture, which
 from builder.execute.contents.sif import (
     INSPECT,
+    LARGEST,
     SBOM,
     SIGNATURE,
     Sif,
@@ -23,11 +23,13 @@ from builder.execute.contents.sif import (
 from builder.execute.digest import sha256_of, sha256_of_part
 from builder.execute.image.papers import BILL, PROVENANCE
 from builder.execute.names import REPORT_FILE, plan_folder
+from builder.layering.bounded import parse_json, read_file, read_json
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plain import listing, table, text
+from builder.model.safe import shown
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label
-LIMIT = 64 * 1024 * 1024  # bytes of a file that says something
 SECONDS = 600.0  # for the engine to read the image
 Verdict = Literal["ok", "BAD", "unknown"]
 
@@ -44,6 +46,9 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
     """Check everything that there is; empty where nothing says what the image should be. Raises ConfigError."""
     try:
         sif = read_sif(image)
+        too_large = next((item for item in sif.objects if item.kind == SBOM and item.size > LARGEST), None)
+        if too_large is not None:  # before hours are spent on the digest of the whole
+            raise SifError(f"the bill of materials inside has {too_large.size} bytes, {LARGEST} at most are read")
         return tuple(_claims(image, sif, environment=environment))
     except (SifError, OSError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
@@ -54,14 +59,13 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
 
 
 def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
-    digest = sha256_of(image)
     folder = plan_folder(image)
     report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
+    digest = sha256_of(image) if report or provenance is not None else ""
     if report and report.get("image_sha256"):
         yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
     if provenance is not None:
-        subjects = provenance.get("subject")
-        named = [one.get("digest", {}).get("sha256") for one in subjects or [] if isinstance(one, dict)]
+        named = [table(table(one).get("digest")).get("sha256") for one in listing(provenance.get("subject"))]
         yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
     yield from _bill(image, sif)
     yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
@@ -72,7 +76,8 @@ def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterato
 def _same(what: str, said: Any, found: str) -> Claim:
     if said == found:
         return Claim(verdict="ok", what=f"{what} is the image's")
-    return Claim(verdict="BAD", what=f"{what} is {said or 'not there'}, the image's is {found}")
+    told = text(said, limit=80) or ("no text" if said else "not there")
+    return Claim(verdict="BAD", what=f"{what} is {told}, the image's is {found}")
 
 
 def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
@@ -81,7 +86,9 @@ def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
     if not inside:
         return
     try:
-        same = beside.read_bytes() == part_of(image, inside[0])
+        same = read_file(beside, limit=LARGEST) == part_of(image, inside[0])
+    except ValueError:
+        same = False
     except FileNotFoundError:
         yield Claim(
             verdict="unknown", what=f"the bill of materials inside: there is no {beside.name} to compare it with"
@@ -99,9 +106,9 @@ def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iter
     said = [word.partition("=")[2] for word in _label(image, sif).split()]
     if said:
         yield _list(f"layers in the label '{LAYERS}'", said, found)
-    with suppress(KeyError, TypeError):
-        if made_of:
-            yield _list(f"layers in {MADE_OF}", [row["sha256"] for row in made_of["layers"]], found)
+    if made_of:
+        rows = [text(table(row).get("sha256")) for row in listing(made_of.get("layers"))]
+        yield _list(f"layers in {MADE_OF}", rows, found)
 
 
 def _list(what: str, said: list[str], found: list[str]) -> Claim:
@@ -114,9 +121,9 @@ def _list(what: str, said: list[str], found: list[str]) -> Claim:
 
 def _label(image: Path, sif: Sif) -> str:
     for item in sif.objects:
-        if item.label == INSPECT and item.size <= LIMIT:
+        if item.label == INSPECT:
             with suppress(ValueError, KeyError, TypeError):
-                return str(json.loads(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
+                return str(parse_json(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
     return ""
 
 
@@ -128,17 +135,16 @@ def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
     if answer.exit_code == 0:
         return Claim(verdict="ok", what=f"signature: good, says `{engine.name} verify`")
     lines = [line.strip() for line in answer.text.splitlines() if line.strip()]
-    return Claim(verdict="BAD", what=f"signature: {lines[-1] if lines else f'exit code {answer.exit_code}'}")
+    said = shown(lines[-1], limit=400) if lines else f"exit code {answer.exit_code}"
+    return Claim(verdict="BAD", what=f"signature: {said}")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     """A JSON object of a file, None where there is none; one that cannot be read says nothing that holds."""
     try:
-        if path.stat().st_size > LIMIT:
-            return {}
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return table(found)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import tarfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from builder.execute.asking import which
 from builder.execute.contents import packages as read
-from builder.execute.contents.rpm import rpm_packages
+from builder.execute.contents.said import Reader, Said
 from builder.execute.contents.sif import (
     DATA_JSON,
     INSPECT,
@@ -43,7 +41,9 @@ from builder.execute.contents.trees import (
     read_all,
 )
 from builder.execute.image.publish import size_of
-from builder.model.contents import Contents, ImageKind, Package, Part, Signature
+from builder.layering.bounded import open_file
+from builder.layering.image.archive import ArchiveError, Bounds, Plain, Stream, is_archive, members, small_files
+from builder.model.contents import Contents, ImageKind, Part, Signature
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.safe import is_there, shown
 
@@ -65,6 +65,7 @@ class Seen:
     labels: dict[str, str] = field(default_factory=dict)
     sbom: bool = False
     unknown: list[str] = field(default_factory=list)
+    reader: Reader = field(default_factory=Reader)
 
 
 def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
@@ -88,7 +89,7 @@ def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
 def _seen(image: Path, *, size: int, environment: Mapping[str, str]) -> Seen:
     if image.is_dir():
         return _folder(image, environment=environment)
-    with image.open("rb") as file:
+    with open_file(image) as file:
         head = file.read(64)
         if head[32:42] == MAGIC:
             try:
@@ -100,7 +101,7 @@ def _seen(image: Path, *, size: int, environment: Mapping[str, str]) -> Seen:
         seen = Seen(kind="squashfs")
         _squashfs(seen, image, offset=0, size=size, name=image.name, word="squashfs", environment=environment)
         return seen
-    if tarfile.is_tarfile(image):
+    if is_archive(image):
         return _archive(image)
     raise _fault("image-foreign", f"'{shown(image.name)}' is no image that can be read here", image)
 
@@ -151,7 +152,7 @@ def _squashfs(
     seen.parts.append(Part(name=shown(name), kind=word, size=size, compression=compression))
     if which("unsquashfs", env=environment) is None:
         raise no_unsquashfs()
-    tree = Squashfs(image=image, offset=offset, environment=environment)
+    tree = Squashfs(image=image, offset=offset, environment=environment, reader=seen.reader)
     if block[:4] == SQUASHFS_MAGIC and tree.list():
         seen.trees.append(tree)
     else:
@@ -171,62 +172,59 @@ def _folder(image: Path, *, environment: Mapping[str, str]) -> Seen:
         seen.labels |= below.labels
         seen.unknown += below.unknown
     if not inner:
-        tree = Folder(root=image)
+        tree = Folder(root=image, reader=seen.reader)
         tree.list()
         seen.trees.append(tree)
     return seen
 
 
 def _archive(image: Path) -> Seen:
+    """Two ways through the archive: what describes the image may lie behind its layers."""
     seen = Seen(kind="docker-archive")
     try:
-        with tarfile.open(image) as outer:
-            manifest = _member(outer, "manifest.json")
-            first = _first(manifest)
-            config = read.table(_member(outer, str(first.get("Config", ""))) or b"")
+        with open_file(image) as file:
+            about = small_files(Plain(file, Bounds()))
+            first = _first(about.get("manifest.json"))
+            config = read.table(about.get(str(first.get("Config", "")), b""))
             inner = config.get("config")
             seen.labels = read.label_table(inner.get("Labels") if isinstance(inner, dict) else {})
             seen.arch = read.word(config.get("architecture"))
             names = first.get("Layers")
             layers = [str(name) for name in names[:MANY]] if isinstance(names, list) else []
-            if not layers:  # a root file system by itself
-                with image.open("rb") as file:
-                    _layer(seen, file, name="rootfs", size=image.stat().st_size)
-            for name in layers:
-                member = _find(outer, name)
-                if member is None:
-                    seen.unknown.append(f"the layer '{shown(name)}' is missing")
-                    continue
-                _layer(seen, outer.extractfile(member), name=name, size=member.size)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        seen.unknown.append(f"the archive is damaged: {shown(str(error))}")
+            if layers:
+                _layers(seen, Plain(file, Bounds()), layers)
+            else:  # a root file system by itself
+                seen.parts.append(Part(name="rootfs", kind="layer", size=image.stat().st_size))
+                seen.trees.append(_layer(seen, Plain(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
+    except ArchiveError as error:
+        seen.unknown.append(f"the archive cannot be read to its end: {shown(str(error))}")
     return seen
 
 
-def _layer(seen: Seen, file: IO[bytes] | None, *, name: str, size: int) -> None:
-    tree = Archive()
-    room = TOTAL_LIMIT - sum(sum(one.files.values()) for one in seen.trees)
-    seen.parts.append(Part(name=shown(name), kind="layer", size=size))
-    seen.trees.append(tree)
+def _layers(seen: Seen, archive: Stream, names: Sequence[str]) -> None:
+    """Every layer where it comes; those of equal content are in an archive once."""
+    trees: dict[str, Archive] = {}
+    sizes: dict[str, int] = {}
+    for member, content in members(archive):
+        if member.regular and member.name in names:
+            room = TOTAL_LIMIT - sum(sum(tree.files.values()) for tree in trees.values())
+            sizes[member.name] = member.size
+            trees[member.name] = _layer(seen, content, name=member.name, room=room)
+    for name in names:
+        if name in trees:
+            seen.parts.append(Part(name=shown(name), kind="layer", size=sizes[name]))
+            seen.trees.append(trees[name])
+        else:
+            seen.unknown.append(f"the layer '{shown(name)}' is missing")
+
+
+def _layer(seen: Seen, content: Stream, *, name: str, room: int) -> Archive:
+    tree = Archive(reader=seen.reader)
     try:
-        with tarfile.open(fileobj=file) as layer:
-            tree.take(layer, room=room)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        tree.take(content, room=room)
+    except ArchiveError as error:
         seen.unknown.append(f"the layer '{shown(name)}' cannot be read to its end: {shown(str(error))}")
-
-
-def _find(outer: tarfile.TarFile, name: str) -> tarfile.TarInfo | None:
-    try:
-        member = outer.getmember(name)
-    except KeyError:
-        return None
-    return member if member.isreg() else None
-
-
-def _member(outer: tarfile.TarFile, name: str) -> bytes | None:
-    member = _find(outer, name)
-    file = outer.extractfile(member) if member is not None and member.size <= FILE_LIMIT else None
-    return file.read() if file else None
+    return tree
 
 
 def _first(manifest: bytes | None) -> Mapping[str, Any]:
@@ -236,34 +234,18 @@ def _first(manifest: bytes | None) -> Mapping[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _told(contents: Contents, seen: Seen, files: Mapping[str, bytes | None]) -> Contents:
+def _told(contents: Contents, seen: Seen, files: Mapping[str, Said]) -> Contents:
     """What the files say."""
-    found: list[Package] = []
-    unknown = list(seen.unknown)
-    for path, content in files.items():
-        package = read.conda_package(path, content) or read.pip_package(path, content)
-        if package is not None and package.name:
-            found.append(package)
-        if content is None:
-            unknown.append(f"{shown(path, limit=200)} could not be read")
-        elif read.DPKG.fullmatch(path):
-            found += read.deb_packages(content)
-        elif read.RPM.fullmatch(path):
-            rpms = rpm_packages(content) if path.endswith(".sqlite") else None
-            found += rpms or ()
-            if rpms is None:
-                unknown.append(f"packages of rpm: {path} is not a database that can be read without rpm")
-        elif path == read.APK:
-            unknown.append("packages of apk (Alpine) are not listed")
-    builds = [build for path, content in files.items() if content and (build := read.torch_build(path, content))]
-    labels = seen.labels | read.label_table(read.table(files.get(read.LABELS) or b""))
-    systems = [read.release(content) for path in read.RELEASES if (content := files.get(path))]
+    said = list(files.values())
+    builds = [one.torch for one in said if one.torch is not None]
+    labels = seen.labels | dict(files[read.LABELS].labels if read.LABELS in files else {})
+    systems = [found for path in read.RELEASES if path in files and (found := files[path].release) is not None]
     distribution = f"{systems[0].get('ID', '')} {systems[0].get('VERSION_ID', '')}".strip() if systems else ""
-    record = read.table(files.get(read.RECORD) or b"")
-    base = read.word(record.get("base")) or _base(labels)
+    base = (files[read.RECORD].base if read.RECORD in files else "") or _base(labels)
     return replace(
         contents, labels=labels, base=base, distribution=distribution,
-        packages=read.without_twins(found), torch=tuple(builds), unknown=tuple(unknown),
+        packages=read.without_twins(package for one in said for package in one.packages), torch=tuple(builds),
+        unknown=(*seen.unknown, *(one.unknown for one in said if one.unknown)),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ STEPS = 50_000_000  # of SQLite's machine; 2000 packages take 10 000
 MOST = 20_000  # packages
 
 
-def rpm_packages(database: bytes) -> tuple[Package, ...] | None:
+def rpm_packages(database: bytes | bytearray) -> tuple[Package, ...] | None:
     """Return the packages of a database, None where it cannot be read."""
     with tempfile.TemporaryDirectory(prefix="recipe-") as folder:
         path = Path(folder, "rpmdb.sqlite")

@@ -11,6 +11,7 @@ from builder.layering.image.sif import (
     DESCRIPTOR,
     GROUP,
     INSPECT,
+    LARGEST,
     LAYERS,
     MAGIC,
     OVERLAY,
@@ -26,8 +27,8 @@ from builder.layering.image.sif import (
 
 # The one door of this floor to the format.
 __all__ = [
-    "DATA_JSON", "INSPECT", "LAYERS", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS", "Object", "Sif",
-    "SifError", "added", "arch_of", "layers_of", "parse_sif", "part_of", "read_header", "read_sif",
+    "DATA_JSON", "INSPECT", "LARGEST", "LAYERS", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS",
+    "Object", "Sif", "SifError", "added", "arch_of", "layers_of", "parse_sif", "part_of", "read_header", "read_sif",
     "signer_of", "use_of", "word_of",
 ]  # fmt: skip
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-import tarfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from builder.execute.asking import read_output, stream_output
 from builder.execute.contents.packages import RPM, WANTED
+from builder.execute.contents.said import Reader, Said, said_of
+from builder.layering.bounded import BoundsError, read_file
+from builder.layering.image.archive import ArchiveError, Stream, members
 from builder.layering.squash.listing import row_of
 from builder.model.finding import Finding, ToolError
 
 FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1
-RPM_LIMIT = 256 * 1024 * 1024
+RPM_LIMIT = 160 * 1024 * 1024  # that of a full desktop has 100
+AT_ONCE = 32 * 1024 * 1024  # bytes of files that are read together
 TOTAL_LIMIT = 512 * 1024 * 1024
 LISTING_LIMIT = 512 * 1024 * 1024  # two million files
 FILES = 50_000
+HIDDEN = 200_000  # paths of lower layers
 SECONDS = 300.0
 BATCH = 100_000  # characters of a command line
 
@@ -32,7 +37,7 @@ class Tree(Protocol):
     @property
     def hidden(self) -> frozenset[str]: ...
 
-    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]: ...
+    def read(self, paths: Sequence[str]) -> Mapping[str, Said]: ...
 
 
 def wanted(path: str, size: int) -> bool:
@@ -49,6 +54,7 @@ class Squashfs:
     environment: Mapping[str, str]
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    reader: Reader = field(default_factory=Reader)
 
     def list(self) -> bool:
         """List it; False where it cannot be. Lines are looked at while unsquashfs writes the next ones."""
@@ -89,10 +95,10 @@ class Squashfs:
             elif row.kind == "-" and row.size and len(self.files) < FILES and wanted(path, row.size):
                 self.files[path] = row.size
 
-    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+    def read(self, paths: Sequence[str]) -> Mapping[str, Said]:
         """Read files in few calls: their contents come as one stream, which the sizes divide."""
-        found: dict[str, bytes] = {}
-        batches = [list(batch) for batch in batches_of(paths)]
+        found: dict[str, Said] = {}
+        batches = [list(batch) for batch in batches_of(paths, sizes=self.files)]
         calls = len(batches) + 64  # a listing can be deceived by a file name with a line break; not forever
         while batches and calls:
             batch, calls = batches.pop(), calls - 1
@@ -101,14 +107,15 @@ class Squashfs:
             if content is not None and len(content) == total:
                 at = 0
                 for path in batch:
-                    found[path] = content[at : at + self.files[path]]
-                    at += self.files[path]
+                    end = at + self.files[path]
+                    found[path] = self.reader.said_of(path, content if len(batch) == 1 else content[at:end])
+                    at = end
             elif len(batch) > 1:
                 half = len(batch) // 2
                 batches += [batch[:half], batch[half:]]
         return found
 
-    def _ask(self, *words: str, limit: int) -> bytes | None:
+    def _ask(self, *words: str, limit: int) -> bytearray | None:
         return read_output(self._words(*words), env=self._settings(), limit=limit, timeout=SECONDS)
 
     def _words(self, *words: str) -> Sequence[str]:
@@ -138,14 +145,15 @@ def _likely(lines: bytes) -> Iterable[bytes]:
     return [lines[start:end] for start, end in sorted(found.items())]
 
 
-def batches_of(paths: Sequence[str]) -> Iterable[Sequence[str]]:
-    """Paths in portions that a command line can hold."""
-    start = length = 0
+def batches_of(paths: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> Iterable[Sequence[str]]:
+    """Paths in portions that a command line can hold, and the memory where their sizes in bytes are given."""
+    start = length = size = 0
     for at, path in enumerate(paths):
-        length += len(path.encode()) + 1
-        if length > BATCH and at > start:
+        length += len(path.encode(errors="surrogateescape")) + 1
+        size += sizes[path] if sizes else 0
+        if (length > BATCH or size > AT_ONCE) and at > start:
             yield paths[start:at]
-            start, length = at, 0
+            start, length, size = at, 0, sizes[path] if sizes else 0
     if paths[start:]:
         yield paths[start:]
 
@@ -156,29 +164,30 @@ class Archive:
 
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
-    contents: dict[str, bytes] = field(default_factory=dict)
+    reader: Reader = field(default_factory=Reader)
+    said: dict[str, Said] = field(default_factory=dict)
 
-    def take(self, layer: tarfile.TarFile, *, room: int) -> None:
-        """Read all that is wanted while passing by; raises tarfile.TarError, OSError, EOFError and zlib.error."""
-        hidden = set()
-        for member in layer:
+    def take(self, layer: Stream, *, room: int) -> None:
+        """Read all that is wanted while passing by; raises ArchiveError and OSError."""
+        hidden: set[str] = set()
+        for member, content in members(layer):
             path = member.name.removeprefix("./").lstrip("/")
             folder, _, name = path.rpartition("/")
             if name == ".wh..wh..opq":
                 hidden.add(f"{folder}/")
             elif name.startswith(".wh."):
                 hidden.add(f"{folder}/{name[4:]}".lstrip("/"))
-            elif member.isreg() and len(self.files) < FILES and wanted(path, member.size) and member.size <= room:
-                stream = layer.extractfile(member)
-                self.contents[path] = stream.read() if stream else b""
+            elif member.regular and len(self.files) < FILES and wanted(path, member.size) and member.size <= room:
+                self.said[path] = self.reader.said_of(path, content.read(member.size))
                 self.files[path] = member.size
                 room -= member.size
-            layer.members = []  # type: ignore[attr-defined]  # a list that grows with every file of the image
+            if len(hidden) > HIDDEN:
+                raise ArchiveError(f"it hides more than {HIDDEN} paths")
         self.hidden = frozenset(hidden)
 
-    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+    def read(self, paths: Sequence[str]) -> Mapping[str, Said]:
         """Give what was read."""
-        return {path: self.contents[path] for path in paths if path in self.contents}
+        return {path: self.said[path] for path in paths if path in self.said}
 
 
 @dataclass(kw_only=True)
@@ -188,6 +197,7 @@ class Folder:
     root: Path
     files: dict[str, int] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    reader: Reader = field(default_factory=Reader)
 
     def list(self) -> bool:
         """List it."""
@@ -202,26 +212,24 @@ class Folder:
                         self.files[path] = size
         return True
 
-    def read(self, paths: Sequence[str]) -> Mapping[str, bytes]:
+    def read(self, paths: Sequence[str]) -> Mapping[str, Said]:
         """Read files; what cannot be read is left out."""
         found = {}
         for path in paths:
-            try:
-                with Path(self.root, path).open("rb") as file:
-                    found[path] = file.read(FILE_LIMIT if not RPM.fullmatch(path) else RPM_LIMIT)
-            except OSError:
-                continue
+            with suppress(OSError, BoundsError):
+                limit = FILE_LIMIT if not RPM.fullmatch(path) else RPM_LIMIT
+                found[path] = self.reader.said_of(path, read_file(Path(self.root, path), limit=limit))
         return found
 
 
-def read_all(trees: Sequence[Tree]) -> Mapping[str, bytes | None]:
-    """Every wanted file as the image shows it: the last layer wins; None for one that could not be read."""
+def read_all(trees: Sequence[Tree]) -> Mapping[str, Said]:
+    """What every wanted file says as the image shows it: the last layer wins."""
     owner: dict[str, Tree] = {}
     for tree in trees:
         for path in [path for path in owner if _is_hidden(path, tree.hidden)]:
             del owner[path]
         owner |= dict.fromkeys(tree.files, tree)
-    found: dict[str, bytes | None] = dict.fromkeys(sorted(owner))
+    found: dict[str, Said] = {}
     room = TOTAL_LIMIT
     for tree in trees:
         own = []
@@ -230,7 +238,7 @@ def read_all(trees: Sequence[Tree]) -> Mapping[str, bytes | None]:
                 room -= tree.files[path]
                 own.append(path)
         found |= tree.read(own)
-    return found
+    return {path: found[path] if path in found else said_of(path, None) for path in sorted(owner)}
 
 
 def _is_hidden(path: str, hidden: frozenset[str]) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.hold import hold
+from builder.execute.jobs.finish import ledger_of
 from builder.execute.jobs.follow import Follower, LogTail
-from builder.execute.jobs.ledger import note_finished, read_ledger
+from builder.execute.jobs.ledger import forget_command, note_finished
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.steps import job_fault
 from builder.execute.jobs.stopped import stopped
@@ -38,10 +39,9 @@ def follow_command(
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
     with signals.caught(), hold(folder):
-        ledger = read_ledger(folder)
-        assert ledger is not None, "something was submitted"
-        (job,) = ledger.jobs
-        log = LogTail(path=folder / job.log, on_line=on_line, mask=Mask(environment))
+        ledger = ledger_of(folder)
+        job = ledger.only
+        log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
         follower = Follower(job=job, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=note)
         try:
             end = follower.follow()
@@ -49,5 +49,6 @@ def follow_command(
             signals.hold()
             stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
             raise
+        forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
         return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,21 +13,23 @@ from builder.execute.hold import hold
 from builder.execute.image.again import with_answer
 from builder.execute.image.papers import write_papers
 from builder.execute.jobs.again import judge_again, remove_again, was_submitted
-from builder.execute.jobs.ledger import Ledger, note_finished, read_ledger
+from builder.execute.jobs.ledger import Ledger, ledger_path, note_finished, read_ledger
 from builder.execute.jobs.record import JobRecord, of_this_run, read_record
 from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
 from builder.execute.jobs.steps import JobSteps
 from builder.execute.jobs.stopped import stopped
 from builder.execute.mask import Mask
-from builder.execute.names import PLAN_FILE
+from builder.execute.names import PLAN_FILE, plan_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.run import Run
+from builder.execute.trust import read_below
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plain_path import is_plain
 from builder.model.plan import Plan, Step
-from builder.model.plan_json import from_json
+from builder.model.plan_json import LIMIT, from_json
 from builder.model.report import Report
 
 
@@ -61,9 +64,10 @@ def read_plan(folder: Path) -> Plan:
     """Read the plan of a folder; raises ConfigError."""
     path = folder / PLAN_FILE
     try:
-        return from_json(path.read_text(encoding="utf-8"), file=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({error})"
+        return from_json(read_below(folder, PLAN_FILE, limit=LIMIT), file=str(path))
+    except (OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
         fix = "name the image, or the folder that lies beside it"
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
@@ -108,14 +112,14 @@ def finish(
     folder = folder.resolve()
     plan, signals, slurm = read_plan(folder), Signals(), Slurm(environment)
     with signals.caught(), hold(folder):
-        ledger = read_ledger(folder)
-        assert ledger is not None, "something was submitted"
+        ledger = ledger_of(folder)
+        check_output(ledger, plan, folder=folder)
         steps = tuple(step for step in plan.steps if ledger.of(step.name))
         carrier = JobSteps(ledger=ledger, folder=folder, slurm=slurm, progress=progress, mask=Mask(environment))
         run = Run(
             plan=plan,
             folder=folder,
-            output=Path(ledger.output),
+            output=Path(ledger.output).resolve(),
             carrier=carrier,
             progress=progress,
             signals=signals,
@@ -132,6 +136,37 @@ def finish(
             raise
 
 
+def ledger_of(folder: Path) -> Ledger:
+    """What was submitted from a folder; raises ConfigError where nothing was."""
+    ledger = read_ledger(folder)
+    if ledger is None:
+        message = f"nothing was submitted from '{folder}'"
+        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
+    return ledger
+
+
+def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
+    """Raise ConfigError where an image would be put anywhere but beside its plan folder, or its plan makes none.
+
+    `folder` has no links in it. What tests an image that was there already publishes nothing.
+    """
+    output = Path(ledger.output)
+    if ledger.kind in ("smoke", "run"):
+        if output == Path(plan.image):
+            return
+        what = f"the image '{output}' of the jobs is not '{plan.image}', which the plan is for"
+    elif output.parent.resolve() != folder.parent or plan_folder(output).name != folder.name:
+        what = f"the image of the jobs, '{output}', does not lie beside the plan folder"
+    elif not is_plain(plan.image):
+        what = f"the plan's image '{plan.image}' does not lie in the plan folder"
+    elif output.is_symlink() and output.lstat().st_uid != os.geteuid():
+        what = f"'{output}' is a link of another user's"
+    else:
+        return
+    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image beside its plan folder"
+    raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
+
+
 def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:
     ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
     known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
@@ -146,7 +181,8 @@ def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Repor
     carrier.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
-        if fault := write_papers(run.plan, report, sbom=run.sbom):
+        # The papers of an image that was there already are those of its own build.
+        if ledger.kind != "smoke" and (fault := write_papers(run.plan, report, sbom=run.sbom)):
             run.progress.note(fault)
     else:
         report = with_answer(known, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from builder.execute.jobs.record import JobRecord, of_this_run, read_record
 from builder.execute.jobs.refusal import hopeless
 from builder.execute.jobs.slurm import NODE_LOST, JobState, Slurm
 from builder.execute.log import TAIL_LINES, Lines, shorten
+from builder.execute.trust import open_below
 from builder.model.finding import StepError
 
 LOOK = 0.25  # seconds between two looks at the log and the record
@@ -37,9 +39,10 @@ class JobEnd:
 
 @dataclass(kw_only=True)
 class LogTail:
-    """The lines of a growing file, each once; a file that is not there yet has none."""
+    """The lines of a growing file of a plan folder, each once; a file that is not there yet has none."""
 
-    path: Path
+    folder: Path
+    name: str
     on_line: Callable[[str], None]
     mask: Callable[[str], str]
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
@@ -49,7 +52,7 @@ class LogTail:
     def read(self) -> bool:
         """Take what is new; False when nothing is."""
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_below(self.folder, self.name), "rb") as file:
                 file.seek(self._offset)
                 data = file.read(BLOCK)
         except OSError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,12 +11,17 @@ from pathlib import Path
 
 from builder.execute.names import KITS_FILE, PLAN_FILE
 from builder.execute.tree import write_whole
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
 from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plain_path import is_plain
 from builder.model.plan import Plan
+from builder.model.safe import shown
+from builder.model.typed import typed
 
 SCHEMA = 1
 
-_NAME = re.compile(r"(?!\.\.?$)[^/\0]+")  # of a folder in this one
+LIMIT = 16 * 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +31,11 @@ class NamedKit:
     name: str
     site: str
     folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    kits: tuple[NamedKit, ...]
 
 
 def write_kits(folder: Path, *, kits: Sequence[NamedKit], arrays: Sequence[Plan]) -> None:
@@ -66,14 +75,16 @@ def read_kits(folder: Path) -> tuple[NamedKit, ...] | None:
     """Read the index, None when there is none; raises ConfigError when it is damaged."""
     path = folder / KITS_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        kits = tuple(NamedKit(**{key: str(item[key]) for key in ("name", "site", "folder")}) for item in found["kits"])
-        if found["schema"] != SCHEMA or not all(_NAME.fullmatch(kit.folder) for kit in kits):
-            raise ValueError("it is of another version, or leads out of its folder")
+        content = read_below(folder, KITS_FILE, limit=LIMIT)
+        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of kits").kits
+        if not all(is_plain(kit.folder) and "/" not in kit.folder for kit in kits):
+            raise ValueError("it leads out of its folder")
+        if len({kit.name for kit in kits}) < len(kits):
+            raise ValueError("two kits have one name")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"the list of kits in '{folder}' cannot be read: {error}"
+    except (OSError, ValueError) as error:
+        message = f"the list of kits in '{folder}' cannot be read: {shown(str(error), limit=200)}"
         fix = "write it again with `recipe plan`, or name one kit"
         raise ConfigError(Finding(code="kits-file", message=message, at=Place(file=str(path)), fix=fix)) from None
     return kits

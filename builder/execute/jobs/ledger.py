@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from builder.execute.image.product import Seen
 from builder.execute.names import JOBS, SUBMITTED_FILE
 from builder.execute.run import Lead
 from builder.execute.tree import write_whole
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.report import StepResult
+from builder.model.plain_path import is_plain
+from builder.model.safe import shown
+from builder.model.typed import typed
 
 SCHEMA = 1
 
-_NUMBER = re.compile(r"\d+(?:_\d+)?")  # of a job, or of an array's task
+LIMIT = 16 * 1024 * 1024  # bytes
+_COMMAND = re.compile(JOBS + r"/\.command-[0-9a-f]{16}")
+LONGEST = 4096  # characters of a path
+_NUMBER = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")  # of a job, or of an array's task
+_STEP = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 Kind = Literal["build", "smoke", "convert", "run"]
 
@@ -51,11 +62,17 @@ class Ledger:
     jobs: tuple[Submitted, ...] = ()
     finished: float = 0.0
     lead: Lead = field(default_factory=Lead)
+    command: str = ""  # the file of the command that runs, which only its user may read
 
     @property
     def began(self) -> float:
         """When its work began, in seconds since 1970."""
         return self.lead.began or min((job.submitted for job in self.jobs), default=time.time())
+
+    @property
+    def only(self) -> Submitted:
+        """The one job of a command."""
+        return self.jobs[0]
 
     def of(self, step: str) -> Submitted | None:
         """The job of a step."""
@@ -90,24 +107,35 @@ def read_ledger(folder: Path) -> Ledger | None:
     """Read what was submitted, None when nothing was; raises ConfigError when the file is damaged."""
     path = ledger_path(folder)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = read_below(folder, f"{JOBS}/{SUBMITTED_FILE}", limit=LIMIT)
+        ledger = typed(Ledger, parse_json(content), schema=SCHEMA, what="list of jobs")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise _faulty(path, str(error)) from None
-    try:
-        if found["schema"] != SCHEMA:
-            raise _faulty(path, f"its schema is {found['schema']!r}, this version reads {SCHEMA}")
-        return Ledger(
-            site=str(found["site"]),
-            kind=found.get("kind", "build"),
-            output=str(found.get("output", "")),
-            jobs=tuple(_job(item) for item in found["jobs"]),
-            finished=float(found.get("finished") or 0.0),
-            lead=_lead(found.get("lead") or {}),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _faulty(path, f"{type(error).__name__}: {error}") from None
+        raise _faulty(path, shown(str(error), limit=200)) from None
+    for fault in _odd(ledger):
+        raise _faulty(path, fault)
+    return ledger
+
+
+def keep_command(words: Sequence[str], folder: Path) -> str:
+    """Keep the words of a command in a file that only its user may read: no job's own words are private.
+
+    Returns its path below the folder; raises OSError.
+    """
+    name = f"{JOBS}/.command-{secrets.token_hex(8)}"
+    (folder / JOBS).mkdir(exist_ok=True)
+    handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
+    return name
+
+
+def forget_command(command: str, folder: Path) -> None:
+    """Remove the words of a command that has ended, or was refused."""
+    if command:
+        with suppress(OSError):
+            (folder / command).unlink()
 
 
 def forget_ledger(folder: Path) -> None:
@@ -115,33 +143,35 @@ def forget_ledger(folder: Path) -> None:
     ledger_path(folder).unlink(missing_ok=True)
 
 
-def _lead(item: dict[str, Any]) -> Lead:
-    names = ("name", "status", "seconds", "exit_code", "log")
-    return Lead(
-        results=tuple(StepResult(**{name: step[name] for name in names}) for step in item.get("results", ())),
-        proof=dict(item.get("proof", {})),
-        versions={str(name): str(text) for name, text in item.get("versions", {}).items()},
-        began=float(item.get("began", 0.0)),
-    )
+def _odd(ledger: Ledger) -> Iterator[str]:
+    """What no submission of ours has written: jobs that are none, paths that leave the folder, twins."""
+    yield from _odd_words(ledger)
+    for job in ledger.jobs:
+        for number in (job.job, *job.after):
+            if not _NUMBER.fullmatch(number):
+                yield f"'{shown(number)}' is no job"
+        if not _STEP.fullmatch(job.step):
+            yield f"'{shown(job.step)}' cannot be the name of a step"
+        for path in (job.script, job.log, *job.before):
+            if not is_plain(path):
+                yield f"'{shown(path)}' is not a plain path inside the plan folder"
+    if len({job.step for job in ledger.jobs}) < len(ledger.jobs):
+        yield "two jobs of one step"
+    if ledger.kind == "run" and len(ledger.jobs) != 1:
+        yield "a command has one job"
 
 
-def _job(item: dict[str, Any]) -> Submitted:
-    job = str(item["job"])
-    if not _NUMBER.fullmatch(job):
-        raise ValueError(f"{job!r} is no job")
-    return Submitted(
-        job=job,
-        step=str(item["step"]),
-        script=str(item["script"]),
-        log=str(item.get("log", "")),
-        after=tuple(map(str, item.get("after", ()))),
-        submitted=float(item.get("submitted", 0.0)),
-        argv=tuple(map(str, item.get("argv", ()))),
-        before={name: Seen(**seen) if seen else None for name, seen in item.get("before", {}).items()},
-    )
+def _odd_words(ledger: Ledger) -> Iterator[str]:
+    if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
+        yield f"'{shown(ledger.output)}' is no absolute path of an image"
+    if ledger.command and not _COMMAND.fullmatch(ledger.command):
+        yield f"'{shown(ledger.command)}' is no file of a command"
+    for result in ledger.lead.results:
+        if result.log and not is_plain(result.log):
+            yield f"'{shown(result.log)}' is not a plain path inside the plan folder"
 
 
 def _faulty(path: Path, what: str) -> ConfigError:
     message = f"what was submitted from this folder cannot be read: {what}"
-    fix = "look for the jobs with `squeue --me`; remove the file to start anew"
+    fix = "look for the jobs with `squeue --me`; remove the file to start again"
     return ConfigError(Finding(code="jobs-file", message=message, at=Place(file=str(path)), fix=fix))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from builder.execute.names import JOBS
+from builder.execute.trust import read_below
+from builder.layering.bounded import parse_json
+from builder.model.typed import typed
 
 SCHEMA = 1
+LIMIT = 64 * 1024  # bytes
 SKEW = 30.0  # seconds between two clocks; what Slurm begins again it puts off for two minutes
 
 
@@ -39,12 +41,13 @@ def record_path(folder: Path, job: str) -> Path:
 
 
 def read_record(folder: Path, job: str) -> JobRecord | None:
-    """Read the record of a job, None when there is none or it is no record."""
+    """Read the record of a job, None when there is none or it is no record; raises ConfigError for a stranger's."""
     try:
-        found = json.loads(record_path(folder, job).read_text(encoding="utf-8"))
-        return _record(found, job) if isinstance(found, dict) else None
-    except (OSError, ValueError, TypeError, KeyError):
+        content = read_below(folder, f"{JOBS}/{job}.json", limit=LIMIT)
+        record = typed(JobRecord, parse_json(content), schema=SCHEMA, what="record", more=True)
+    except (OSError, ValueError):
         return None
+    return record if record.job == job else None
 
 
 def of_this_run(record: JobRecord | None, *, started: float) -> JobRecord | None:
@@ -52,18 +55,3 @@ def of_this_run(record: JobRecord | None, *, started: float) -> JobRecord | None
     if record is not None and started > record.ended + SKEW:
         return None
     return record
-
-
-def _record(found: dict[str, Any], job: str) -> JobRecord | None:
-    if found.get("schema") != SCHEMA or str(found["job"]) != job:
-        return None
-    return JobRecord(
-        job=job,
-        exit_code=int(found["exit_code"]),
-        reason=str(found.get("reason") or ""),
-        started=float(found["started"]),
-        ended=float(found["ended"]),
-        nodes=str(found.get("nodes") or ""),
-        log=str(found.get("log") or ""),
-        ending=bool(found.get("ending")),
-    )

@@ -40,7 +40,7 @@ class JobSteps:
         """Follow the job to its end; what it says comes late, and from another machine."""
         del hear
         job = self._job(step)
-        log = LogTail(path=self.folder / job.log, on_line=self.progress.line, mask=self.mask)
+        log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.line, mask=self.mask)
         end = Follower(
             job=job,
             folder=self.folder,

@@ -37,8 +37,8 @@ class Undisturbed(Protocol):
 class Batch:
     """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
 
-    `variables` are set for the jobs, on top of the user's `environment`; `command` follows the script's name. `array`
-    says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is to be none.
+    `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
+    `array` says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is none.
     """
 
     kind: Kind
@@ -47,7 +47,7 @@ class Batch:
     wishes: Wishes
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
-    command: tuple[str, ...] = ()
+    command: str = ""  # below the plan folder
     array: str = ""
     again: Mapping[str, str] | None = None
 
@@ -80,7 +80,9 @@ def submit(
     `lead` has run before them; a second build comes after the first. What is in the queue when one of them is refused
     is cancelled. Raises StepError, or OSError when the folder cannot be written.
     """
-    ledger = Ledger(site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead())
+    ledger = Ledger(
+        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command
+    )
     write_ledger(ledger, folder)
     after: tuple[str, ...] = ()
     try:
@@ -161,7 +163,7 @@ def arguments(
     if dependency and conditions:
         # What can never run does not wait for ever.
         words += [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"]
-    return (*words, step.batch, *batch.command)
+    return (*words, step.batch)
 
 
 def header(plan: Plan, step: Step) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.jobs.finish import JobView, is_over, read_plan, views_of
+from builder.execute.jobs.finish import JobView, check_output, is_over, read_plan, views_of
 from builder.execute.jobs.follow import ASK
 from builder.execute.jobs.ledger import Ledger
 from builder.execute.jobs.record import read_record
@@ -30,7 +30,9 @@ class Watched:
     @classmethod
     def of(cls, ledger: Ledger, folder: Path) -> Watched:
         """Read its plan; raises ConfigError."""
-        return cls(ledger=ledger, plan=read_plan(folder), folder=folder)
+        plan = read_plan(folder)
+        check_output(ledger, plan, folder=folder.resolve())
+        return cls(ledger=ledger, plan=plan, folder=folder)
 
     def records(self) -> int:
         """How many of its jobs have left a record."""

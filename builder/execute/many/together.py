@@ -20,6 +20,7 @@ from builder.execute.progress import (
 )
 from builder.model.plan import Step
 from builder.model.report import StepResult
+from builder.model.safe import one_line, visible
 
 
 class Together(Protocol):
@@ -105,7 +106,7 @@ class LiveTogether:
     def say(self, row: Row, text: str, *, style: str | None = None) -> None:
         """A line that stays."""
         with self._lock:
-            self._console.print(f"{row.name.ljust(self._width)}  {text}", style=style, soft_wrap=True)
+            self._console.print(f"{row.name.ljust(self._width)}  {visible(text)}", style=style, soft_wrap=True)
 
     def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
         """The rows as they are; unless `now`, only when the last picture is old enough."""
@@ -122,7 +123,7 @@ class LiveTogether:
         from rich.console import Group
         from rich.text import Text
 
-        lines = [f"{name.ljust(self._width)}  {row.text()}" for name, row in self._rows.items()]
+        lines = [f"{name.ljust(self._width)}  {visible(row.text())}" for name, row in self._rows.items()]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
 
@@ -142,7 +143,7 @@ class Row:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._whole.say(self, title, style="bold")
+        self._whole.say(self, one_line(title), style="bold")
 
     def step_begins(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -10,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..bounded import read_json
 from ..failure import LayeringError
 from ..image.sif import INSPECT, Sif, SifError, read_sif
 from ..programs import ask, call, needed_program
 from ..squash.listing import row_of
 from ..store import Store
 
+LONGEST = 64 * 1024  # characters of a PATH
 FORMAT = 3  # of the facts; another number makes them anew
 FIX = "build with --backend apptainer"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -170,7 +171,7 @@ def _libc(bare: BaseFacts, files: set[str]) -> str:
 
 def _labels(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError):
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
@@ -189,6 +190,8 @@ def _path(folder: Path) -> str:
     for script in sorted(folder.glob("*")) if folder.is_dir() else ():
         for match in re.finditer(r"^\s*export PATH=[\"']?([^\"'\n]*)", _text(script), re.MULTILINE):
             value = match[1].removeprefix("${PATH:-")
+            if value.count("$") * len(found) > LONGEST:  # each line may double what the one before it has made
+                continue
             found = value.replace("${PATH}", found).replace("$PATH", found)
     return f"{found}:{USUAL_PATH}"
 

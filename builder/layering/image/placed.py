@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from .sif import DATA_JSON, LAYERS, Sif, part_of
+from ..bounded import parse_json
+from .sif import DATA_JSON, LAYERS, Object, Sif, part_of
 
 TOLD = 1 << 20  # bytes of what an image says of its layers
+MOST = 500  # layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +27,23 @@ class Placed:
 def layers_of(path: Path, sif: Sif) -> list[Placed]:
     """The layers of an image, lowest first: parts of a partition, or partitions; raises OSError.
 
-    What the image says of itself may be anything: what lies in no partition is left out.
+    What the image says of itself may be anything: a layer that does not lie in the partition behind the one before
+    it is left out.
     """
     for item in sif.objects:
         if item.label == LAYERS and item.kind == DATA_JSON and item.size <= TOLD:
-            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                document = json.loads(part_of(path, item))
+            with suppress(ValueError, KeyError, TypeError, AttributeError, StopIteration):
+                document = parse_json(part_of(path, item))
                 partition = next(one for one in sif.objects if one.partition and one.number == document["partition"])
-                rows = [(str(row["title"]), int(row["offset"]), int(row["size"])) for row in document["layers"]]
-                return [
-                    Placed(title=title, offset=partition.offset + begin, size=size)
-                    for title, begin, size in rows
-                    if min(begin, size) >= 0 and begin + size <= partition.size
-                ]
+                return list(_rows(document["layers"], partition))
             return []
     return [Placed(title="", offset=item.offset, size=item.size) for item in sif.overlays]
+
+
+def _rows(rows: Any, partition: Object) -> Iterator[Placed]:
+    end = 0
+    for row in rows[:MOST]:
+        title, begin, size = str(row["title"]), int(row["offset"]), int(row["size"])
+        if end <= begin <= begin + size <= partition.size:
+            end = begin + size
+            yield Placed(title=title, offset=partition.offset + begin, size=size)

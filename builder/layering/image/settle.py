@@ -11,14 +11,12 @@ import json
 import time as clock
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import BinaryIO
 
+from ..bounded import open_file, parse_json
 from ..failure import LayeringError
 from ..programs import find_program, version_of
 from .sif import ALIGNMENT, DATA_JSON, INSPECT, Object, Sif, SifError, copy_range, part_of, read_sif, write_header
-
-if TYPE_CHECKING:
-    import tarfile  # imported where an archive is read: an image without one starts sooner
 
 EPOCH = 315532800  # 1980-01-01, the oldest time that every archive format can hold
 DATE = "org.label-schema.build-date"
@@ -54,44 +52,35 @@ def time_for(base: str, *, environment: Mapping[str, str]) -> int | None:
 
 def newest_of_base(archive: Path) -> int | None:
     """The newest time of a file in the base's layers of what `docker save` wrote; None where they cannot be told."""
-    import tarfile
+    from .archive import Bounds, Plain, described, members  # an image without an archive starts sooner
 
     try:
-        with tarfile.open(archive) as tar:
-            manifest = _json(tar, "manifest.json")[0]
-            history = _json(tar, manifest["Config"]).get("history", [])
-            last = max(row for row, step in enumerate(history) if step.get("created_by", "").endswith(FIRST))
-            count = sum(not step.get("empty_layer") for step in history[:last])
-            newest = 0
-            for name in manifest["Layers"][:count]:
-                stream = tar.extractfile(name)
-                if stream is None:
-                    return None
-                with tarfile.open(fileobj=stream) as layer:
-                    for member in layer:
-                        newest = max(newest, int(member.mtime))
-                        layer.members = []  # type: ignore[attr-defined]  # a list that grows with every file
-            return newest if count else None
-    except (OSError, tarfile.TarError, LookupError, ValueError, TypeError, AttributeError):
+        manifest, config = described(archive)
+        history = config.get("history", [])
+        last = max(row for row, step in enumerate(history) if step.get("created_by", "").endswith(FIRST))
+        count = sum(not step.get("empty_layer") for step in history[:last])
+        names = set(manifest["Layers"][:count])
+        newest = 0
+        with open_file(archive) as file:
+            for member, content in members(Plain(file, Bounds())):
+                if member.regular and member.name in names:
+                    names.discard(member.name)
+                    newest = max([newest, *(inner.time for inner, _ in members(content))])
+        return newest if count and not names else None
+    except (OSError, LookupError, ValueError, TypeError, AttributeError):
         return None
 
 
 def labels_of(archive: Path, *, time: int) -> bytes:
     """What labels.json of an image holds that is converted: the labels that Docker was given, and our date."""
-    import tarfile
+    from .archive import described
 
     try:
-        with tarfile.open(archive) as tar:
-            found = _json(tar, _json(tar, "manifest.json")[0]["Config"])["config"].get("Labels") or {}
-    except (OSError, tarfile.TarError, LookupError, ValueError, TypeError, AttributeError) as error:
+        found = dict(described(archive)[1]["config"].get("Labels") or {})
+    except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise LayeringError(f"'{archive}' is not what `docker save` writes: {error}") from None
     labels = {**found, "org.label-schema.schema-version": "1.0", DATE: date_of(time)}
     return (json.dumps(labels, indent=1, sort_keys=True) + "\n").encode()
-
-
-def _json(tar: tarfile.TarFile, name: str) -> Any:
-    stream = tar.extractfile(name)
-    return json.load(stream) if stream else None
 
 
 def date_of(time: int) -> str:
@@ -135,7 +124,7 @@ def _json_objects(sif: Sif) -> list[Object]:
 def _settled(path: Path, item: Object, *, time: int) -> bytes:
     content = part_of(path, item)
     try:
-        document = json.loads(content)
+        document = parse_json(content)
         if item.label == OCI_CONFIG:
             document.pop("Image", None)
         else:

@@ -11,8 +11,11 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
+
+from ..bounded import open_file
 
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
@@ -29,6 +32,7 @@ ALIGNMENT = 4096
 OBJECTS = 48  # that an image has room for
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
 LAYERS = "recipe-layers.json"  # where in a partition the layers lie that it is made of
+LARGEST = 16 * 1024 * 1024  # bytes of an object that is read whole; the bill of an image of 2000 packages has 2
 COPIED = 1 << 28  # bytes of one call, a quarter of a second: sendfile(2) takes no more than 2 GiB
 ARCHITECTURES = {b"02\0": "x86_64", b"04\0": "aarch64"}
 
@@ -125,7 +129,9 @@ def read_header(path: Path) -> dict[str, str]:
 
 
 def part_of(path: Path, item: Object) -> bytes:
-    """The content of an object; raises OSError."""
+    """The content of an object that is no partition; raises OSError, and SifError where it is too large for one."""
+    if item.size > LARGEST:
+        raise SifError(f"its object '{item.label}' has {item.size} bytes, {LARGEST} at most are read")
     with path.open("rb") as file:
         file.seek(item.offset)
         return file.read(item.size)
@@ -133,7 +139,7 @@ def part_of(path: Path, item: Object) -> bytes:
 
 def read_sif(path: Path) -> Sif:
     """Read the header and the objects of an image; raises SifError and OSError."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return parse_sif(file, size=os.fstat(file.fileno()).st_size)
 
 
@@ -155,6 +161,12 @@ def parse_sif(file: BinaryIO, *, size: int) -> Sif:
     objects = [item for item in (_object(table, row) for row in range(total)) if item]
     if any(item.offset < 0 or item.size < 0 or item.offset + item.size > size for item in objects):
         raise SifError("it is cut short")
+    # Every object is read by itself: many that are the same bytes would be endless work.
+    places = sorted((item.offset, item.offset + item.size) for item in objects if item.size)
+    if any(end > begin for (_, end), (begin, _) in pairwise(places)):
+        raise SifError("its objects overlap")
+    if len({item.number for item in objects}) < len(objects):
+        raise SifError("two of its objects have the same number")
     return Sif(
         launch=launch,
         arch=arch,

@@ -22,7 +22,7 @@ NAME = struct.Struct("<HhHH")  # place in that block, number less that number, t
 FRAGMENT = struct.Struct("<Q2I")
 BLOCK = 8192  # bytes of a block of a table, unpacked
 PLAIN = 0x8000  # in a block's length: it is not packed
-LIMIT = 1 << 30  # bytes of a table: of about thirty million files
+LIMIT = 1 << 27  # bytes of a table: of about four million files
 NONE = 0xFFFFFFFFFFFFFFFF  # there is no such table
 NO_FRAGMENT = 0xFFFFFFFF
 EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options lie behind the superblock
@@ -261,9 +261,9 @@ class Squashfs:
 def unpacker(compression: int) -> Callable[[bytes], bytes]:
     """What unpacks a block of a table; raises SquashfsError where nothing here can."""
     if compression == GZIP:
-        return _checked(zlib.decompress, zlib.error)
+        return _checked(lambda packed: zlib.decompressobj().decompress(packed, BLOCK + 1), zlib.error)
     if compression == XZ:
-        return _checked(lzma.decompress, lzma.LZMAError)
+        return _checked(lambda packed: _xz().decompress(packed, BLOCK + 1), lzma.LZMAError)
     if compression == ZSTD:
         from .zstd import load
 
@@ -274,8 +274,15 @@ def unpacker(compression: int) -> Callable[[bytes], bytes]:
 def _checked(unpack: Callable[[bytes], bytes], error: type[Exception]) -> Callable[[bytes], bytes]:
     def checked(packed: bytes) -> bytes:
         try:
-            return unpack(packed)
+            found = unpack(packed)
         except error as reason:
             raise SquashfsError(f"a table is damaged: {reason}") from None
+        if len(found) > BLOCK:
+            raise SquashfsError("a table is damaged: a block of it is too long")
+        return found
 
     return checked
+
+
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=LIMIT)

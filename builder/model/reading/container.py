@@ -63,8 +63,15 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
     return Table(entries=tuple(entries), line=value.line)
 
 
+STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its end: MAX_ARG_STRLEN of Linux (execve(2))
+VARIABLES_LIMIT = 1024 * 1024  # bytes: with the arguments they have two MiB where the stack may have eight (execve(2))
+
+
 def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
-    """Note names that no shell takes or that are obeyed somewhere, and values that are more than one line."""
+    """Note names that no shell takes or that are obeyed somewhere, and values that are more than one
+    line or than a program can be started with.
+    """
+    whole = 0
     for name, item in value.entries if isinstance(value, Table) else ():
         place = f"{key}.{shown(name.raw)}"
         if not VARIABLE.fullmatch(name.raw):
@@ -74,8 +81,17 @@ def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
         elif (owner := reserved_in_image(name.raw)) is not None:
             message = f"'{name.raw}' cannot be a variable of an image: {owner.why}"
             decoder.fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
-        if isinstance(item, Text):
-            _check_line(item, decoder=decoder, key=place)
+        if not isinstance(item, Text):
+            continue
+        _check_line(item, decoder=decoder, key=place)
+        size = len(f"{name.raw}={item.raw}".encode(errors="surrogatepass")) + 1
+        whole += size
+        if size > STRING_LIMIT or whole - size <= VARIABLES_LIMIT < whole:
+            one = size > STRING_LIMIT
+            limit = STRING_LIMIT if one else VARIABLES_LIMIT
+            what = "the variable takes" if one else "the variables together take"
+            message = f"{what} more than {limit >> 10} KiB, and no program can be started so"
+            decoder.fault("value-long", message, line=item.line, key=place, fix="put it into a file, and name that")
 
 
 def _check_line(item: Text, *, decoder: Decoder, key: str) -> None:

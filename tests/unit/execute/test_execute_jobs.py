@@ -14,7 +14,15 @@ from builder.compile.scripts import minutes_of
 from builder.execute.asking import Captured
 from builder.execute.image.product import Seen
 from builder.execute.jobs.follow import Follower, JobEnd, LogTail
-from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
+from builder.execute.jobs.ledger import (
+    Ledger,
+    Submitted,
+    forget_command,
+    keep_command,
+    ledger_path,
+    read_ledger,
+    write_ledger,
+)
 from builder.execute.jobs.record import read_record, record_path
 from builder.execute.jobs.refusal import hopeless, refusal
 from builder.execute.jobs.slurm import JobState, Slurm
@@ -66,9 +74,17 @@ def test_where_nothing_is_inherited_names_go_along_and_no_values(plan_of: PlanOf
     assert not any("secret" in word or "HOME" in word for word in found)
 
 
-def test_words_of_a_command_follow_the_script_as_they_are(plan_of: PlanOf) -> None:
-    command = ("python3", "--wrap=id", "$(id)", "a b")
-    assert words(plan_of, command=command)[-5:] == ("build.sbatch", *command)
+def test_security_23_the_words_of_a_command_are_in_a_file_of_its_user_alone(plan_of: PlanOf, tmp_path: Path) -> None:
+    command = ("python3", "--token", "S3CRET", "$(id)", "a b", "", "two\nlines")
+    kept = keep_command(command, tmp_path)
+    assert (tmp_path / kept).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / kept).read_bytes().split(b"\0") == [*(word.encode() for word in command), b""]
+    assert words(plan_of, command=kept)[-1] == "build.sbatch"  # what squeue, ps and submitted.json show ends here
+    assert keep_command(command, tmp_path) != kept
+    write_ledger(Ledger(site="s", kind="run", output="/x.sif", command=kept).with_job(JOB), tmp_path)
+    assert "S3CRET" not in ledger_path(tmp_path).read_text()
+    forget_command(kept, tmp_path)
+    assert not (tmp_path / kept).exists()
 
 
 GOOD = {"partition": ["small", "smoke=dev-g"], "time": ["01:00:00"], "mem": ["64G"], "qos": []}
@@ -316,7 +332,7 @@ class Answers:
 
 def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower, list[str]]:
     lines: list[str] = []
-    log = LogTail(path=folder / "b-12.log", on_line=lines.append, mask=str)
+    log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
     slurm: Any = Answers(*words, started=started)
     watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines

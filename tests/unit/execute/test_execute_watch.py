@@ -49,10 +49,12 @@ def kits(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
         folder = tmp_path / f"{name}.plan"
         write_plan(plan_of(steps), folder, recipe_folder=tmp_path)
         jobs = tuple(
-            Submitted(job=f"{array}_{number}", step=step, script="", log="")
+            Submitted(job=f"{array}_{number}", step=step, script="x.sbatch", log="x.log")
             for array, step in ((7, "build"), (8, "smoke"))
         )
-        found[name] = Watched.of(Ledger(site="s", kind="build", output="x.sif", jobs=jobs), folder)
+        found[name] = Watched.of(
+            Ledger(site="s", kind="build", output=str(folder.with_suffix(".sif")), jobs=jobs), folder
+        )
     return found
 
 

@@ -1,0 +1,124 @@
+"""Files and JSON that a stranger may have written, read within bounds: size, count, depth and numbers.
+
+Whatever is wrong is a ValueError in words, or an OSError of the system; nothing else is raised here.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO
+
+LIMIT = 16 * 1024 * 1024  # bytes of a JSON file; the results of a thousand ranks have two million
+VALUES = 1_000_000  # of a JSON text: 150 MB of memory at most
+DEPTH = 100  # levels of lists and tables; what we write has ten
+DIGITS = 40  # of a whole number; those of 64 bits have 20
+_MARKS = (b"[", b"{", b",", b":")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # half a character, which no file and no terminal can take
+
+
+class BoundsError(ValueError):
+    """A file, an archive or a text that is larger, deeper or otherwise more than it may be."""
+
+
+class SpecialError(OSError):
+    """A pipe, a device or a folder where a file should be."""
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A regular file, open to be read; raises OSError for anything else, at once also for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SpecialError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: Path, *, limit: int) -> bytes:
+    """The bytes of a regular file of at most `limit` bytes; raises BoundsError and OSError, and waits for no pipe."""
+    with open_file(path) as file:
+        found = file.read(limit + 1)
+    if len(found) > limit:
+        raise BoundsError(f"it is larger than {in_units(limit)}")
+    return found
+
+
+def in_units(size: int) -> str:
+    """A bound in bytes as a person reads it."""
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
+
+
+def read_json(path: Path, *, limit: int = LIMIT, finite: bool = True) -> Any:
+    """The content of a JSON file; raises ValueError and OSError."""
+    return parse_json(read_file(path, limit=limit), limit=limit, finite=finite)
+
+
+def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True) -> Any:
+    """A JSON text in UTF-8 as plain data with whole characters; raises ValueError.
+
+    `finite` False takes numbers that are not: a loss that became none is judged, not hidden.
+    """
+    raw = content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content
+    if len(raw) > limit:
+        raise BoundsError(f"it is larger than {in_units(limit)}")
+    # Before anything is made of it: a list of two bytes needs seventy-two.
+    if sum(raw.count(mark) for mark in _MARKS) > VALUES:
+        raise BoundsError(f"it holds more than {VALUES} values")
+    try:
+        found = json.loads(raw.decode("utf-8"), parse_int=_whole, **(_FINITE if finite else {}))
+    except RecursionError:
+        raise BoundsError(_DEEP) from None
+    _check_depth(found)
+    if _HALF.search(raw):
+        _check_characters(found)
+    return found
+
+
+_DEEP = f"it is nested more than {DEPTH} levels deep"
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > DIGITS:
+        raise BoundsError("it holds a number of more digits than anything has")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    found = float(digits)
+    if not math.isfinite(found):
+        raise BoundsError("it holds a number that is not finite")
+    return found
+
+
+def _constant(word: str) -> float:
+    raise BoundsError(f"it holds the number {word}, which JSON does not have")
+
+
+_FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _constant}
+
+
+def _check_depth(found: object) -> None:
+    level, depth = [found], 0
+    while level:
+        if depth >= DEPTH:
+            raise BoundsError(_DEEP)
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        level = [item for item in below if isinstance(item, (dict, list))]
+        depth += 1
+
+
+def _check_characters(found: object) -> None:
+    try:
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise BoundsError("it holds half a character") from None

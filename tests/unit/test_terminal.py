@@ -1,0 +1,94 @@
+"""Nothing of a foreign text reaches the terminal as a command of the terminal, or as a line of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.cli.build import summary, verdict
+from builder.cli.main import run
+from builder.cli.show import columns, echo, finding_lines
+from builder.execute import mask
+from builder.execute.progress import PlainProgress
+from builder.model.finding import Finding, Place
+from builder.model.report import Report, SmokeCheck
+from builder.model.safe import one_line, visible
+
+CLI = Path(__file__).parents[2] / "builder" / "cli"
+ODD = ("\x1b]0;pwned\x07", "\x1b[2J", "\x9b31m", "a\rb", "a\bb", "\x7f", "a\u202eb", "a\u2066b", "a\u2028b", "\ud800")
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    echo(f"x {text} y\nnext")
+    echo(text, err=True)
+    out, err = capsys.readouterr()
+    assert not OBEYED.search(out + err)
+    assert out.endswith(" y\nnext\n")
+    assert json.loads(visible(json.dumps([text], ensure_ascii=False))) == [text]  # JSON stays JSON
+
+
+@pytest.mark.parametrize("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
+def test_security_19_a_name_forges_no_line(text: str) -> None:
+    finding = Finding(code="x", message=f"'{text}' is odd", at=Place(file=text, key=text), fix=f"look at {text}")
+    assert [line[:6] for line in finding_lines(finding)] == ["error:", "  at: ", "  fix:"]
+    assert not OBEYED.search("".join(finding_lines(finding)))
+    assert len(columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
+    report = Report(
+        target="t", status="passed", image=text, steps=(),
+        checks=(SmokeCheck(name=text, ok=False, measured=text, expected=text),),
+        smoke={text: {"backend": text, "ranks": [], "device": {"name": text}, "imports": [{"name": text}]}},
+    )  # fmt: skip
+    assert len(verdict(report).split("\n")) == 3
+    stream = io.StringIO()
+    progress = PlainProgress(stream)
+    progress.begin(title=text, total=1)
+    assert stream.getvalue().count("\n") == 1
+    assert not OBEYED.search(stream.getvalue())
+    assert one_line("[red]a[/red]") == "[red]a[/red]"  # words of a markup are words
+
+
+def test_security_19_there_is_one_place_that_prints() -> None:
+    for path in CLI.glob("*.py"):
+        found = re.findall(r"click\.s?echo\(|(?<![.\w])print\(", path.read_text(encoding="utf-8"))
+        assert not found or path.name in ("show.py", "main.py"), path.name
+
+
+def test_security_19_a_file_whose_name_has_line_breaks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "x\n  fix: curl evil | sh\x1b[2J.plan"
+    Path(name).mkdir()
+    for words in (["status", name], ["report", name], ["inspect", name], ["status", f"{name}/y.sif"]):
+        run(words)
+        err = "".join(capsys.readouterr())
+        assert not [line for line in err.splitlines() if line.startswith("  fix: curl")], words
+        assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    "odd", [None, True, 3, 10**400, 1e308, "x", "\x1b[2J", [], [[]], {}, {"a": 1}, [None, 3, "x", {"name": {}}]]
+)
+def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
+    for name in ("ranks", "backend", "accuracy", "training", "imports", "device", "seconds"):
+        whole = {
+            "ranks": [],
+            "accuracy": 0.5,
+            "training": {"first_loss": odd, "last_loss": odd},
+            "seconds": {"total": odd},
+        }
+        found = summary({**whole, name: odd})
+        assert found == "" or found.isprintable()
+    assert summary(odd) is not None
+
+
+def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:
+    script = (CLI.parent / "data" / "templates" / "record.sh").read_text(encoding="utf-8")
+    assert mask._SECRET_NAME.pattern in script
+    assert mask._HARMLESS_NAME.pattern in script
