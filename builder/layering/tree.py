@@ -1,0 +1,362 @@
+"""Work below folders whose content comes from somebody else: no link in them is ever followed.
+
+A container step, a base image, a package or a recipe's folder may hold links to any place of this machine. Here every
+name is opened from the folder that it is in, never by its whole path, and never through a link; that holds also while
+somebody swaps a folder for a link. `root` is a folder whose own path is ours; `path` names what is below it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+LISTED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe would keep who opens it waiting.
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER, LINK, FILE, OTHER = stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG, 0
+
+
+class TreeError(OSError):
+    """A path or a link below a tree that leads somewhere else, or is not of the kind that it should be."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One name found by a walk; `at` is its folder, open while the walk stands there."""
+
+    name: str
+    kind: int
+    above: Entry | None
+    at: int = -1
+    enter: bool = True  # whether the walk goes into this folder
+
+    @property
+    def path(self) -> str:
+        """The path below the folder where the walk began."""
+        names, entry = [self.name], self.above
+        while entry is not None:
+            names.append(entry.name)
+            entry = entry.above
+        return "/".join(reversed(names))
+
+    def stat(self) -> os.stat_result:
+        """What the system knows of it, of a link itself."""
+        return os.stat(self.name, dir_fd=self.at, follow_symlinks=False)
+
+    def target(self) -> str:
+        """Where a link leads."""
+        return os.readlink(self.name, dir_fd=self.at)
+
+    def open(self) -> int:
+        """A descriptor of an ordinary file; raises TreeError where it is something else by now."""
+        return open_file(self.name, self.at, self.path)
+
+    def unlink(self) -> None:
+        """Remove a file or a link."""
+        os.unlink(self.name, dir_fd=self.at)
+
+
+def parts_of(path: str) -> list[str]:
+    """The names in a path; raises TreeError for one that can lead upwards."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in path:
+        raise TreeError(errno.EINVAL, "the path leads out of its folder", path)
+    return parts
+
+
+def leaves(path: str, target: str) -> bool:
+    """Whether a link at `path` could lead out of the tree: it is absolute, goes up too far, or up behind a name.
+
+    Behind a name `..` leads to wherever another link points. Where no link leaves in this sense, no chain of them does.
+    """
+    words = [word for word in target.split("/") if word not in ("", ".")]
+    ups = next((number for number, word in enumerate(words) if word != ".."), len(words))
+    return target.startswith("/") or ".." in words[ups:] or ups >= len(parts_of(path))
+
+
+@contextmanager
+def folder(root: Path, path: str = "", *, make: int | None = None) -> Iterator[int]:
+    """A descriptor of a folder below another; with `make` those that are missing get this mode.
+
+    Raises TreeError where a part of the path is a link or no folder, FileNotFoundError where it is missing.
+    """
+    here = os.open(root, LISTED)
+    try:
+        for name in parts_of(path):
+            if make is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(name, make, dir_fd=here)
+            inner = open_folder(name, here, path)
+            os.close(here)
+            here = inner
+        yield here
+    finally:
+        os.close(here)
+
+
+def open_folder(name: str, at: int, path: str, *, open_up: bool = False) -> int:
+    """A descriptor of a folder in an open one; with `open_up` one that its owner may not even read gets all rights."""
+    try:
+        return os.open(name, LISTED, dir_fd=at)
+    except NotADirectoryError:
+        raise TreeError(errno.ELOOP, f"'{name}' is a link or a file where a folder should be", path) from None
+    except PermissionError:
+        if not open_up:
+            raise
+        _open_up(name, at)
+        return os.open(name, LISTED, dir_fd=at)
+
+
+def _open_up(name: str, at: int) -> None:
+    """Give the owner all rights to a folder that cannot even be opened."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    try:  # what the descriptor stands for, whatever has its name by now
+        os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IRWXU)
+    finally:
+        os.close(handle)
+
+
+def open_file(name: str, at: int, path: str) -> int:
+    """A descriptor of an ordinary file in an open folder; raises TreeError for anything else."""
+    try:
+        handle = os.open(name, READ, dir_fd=at)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise TreeError(errno.ELOOP, "it is no ordinary file", path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise TreeError(errno.ELOOP, "it is no ordinary file", path)
+    return handle
+
+
+# --- one file --------------------------------------------------------------------------------------------------------
+
+
+def seen(root: Path, path: str) -> os.stat_result | None:
+    """What the system knows of what lies there, of a link itself; None where nothing does but through a link."""
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with suppress(FileNotFoundError, TreeError), folder(root, above) as at:
+        return os.stat(name or ".", dir_fd=at, follow_symlinks=False)
+    return None
+
+
+def read(root: Path, path: str, *, limit: int) -> bytes:
+    """The content of an ordinary file, at most so many bytes; raises OSError, TreeError for a link or a pipe."""
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with folder(root, above) as at, open(open_file(name, at, path), "rb") as file:
+        return file.read(limit)
+
+
+def create(root: Path, path: str, *, mode: int = 0o666) -> int:
+    """A descriptor of a new file that takes the place of a file or a link; folders on the way are made.
+
+    A file with other names, as in a cache, keeps its content under these.
+    """
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with folder(root, above, make=0o777) as at:
+        return _create(name, at, mode=mode)
+
+
+def _create(name: str, at: int, *, mode: int) -> int:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=at)
+    return os.open(name, NEW, mode, dir_fd=at)
+
+
+def write(root: Path, path: str, content: bytes, *, mode: int | None = None) -> None:
+    """Write a file as `create` makes it, with exactly this mode, or what the umask leaves of 0666; raises OSError."""
+    with open(create(root, path), "wb") as file:
+        file.write(content)
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+
+
+def link(root: Path, path: str, target: str) -> None:
+    """Put a link in the place of a file or a link; raises OSError."""
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with folder(root, above, make=0o777) as at:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=at)
+        os.symlink(target, name, dir_fd=at)
+
+
+def move(root: Path, path: str, to_root: Path, to: str) -> None:
+    """Rename what lies in one tree to a place in another, in place of a file or a link; raises OSError."""
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    to_above, _, to_name = "/".join(parts_of(to)).rpartition("/")
+    with folder(root, above) as at, folder(to_root, to_above, make=0o777) as to_at:
+        os.replace(name, to_name, src_dir_fd=at, dst_dir_fd=to_at)
+
+
+# --- many files ------------------------------------------------------------------------------------------------------
+
+
+def walk(root: Path, path: str = "") -> Iterator[Entry]:
+    """Everything below a folder, a folder before what is in it; nothing where there is no such folder.
+
+    Other file systems that are mounted there are passed over. Raises OSError.
+    """
+    try:
+        with folder(root, path) as top:
+            yield from (entry for entry, left in both_ways(top) if not left)
+    except FileNotFoundError:
+        return
+
+
+def both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[Entry, bool]]:
+    """Every entry, a folder a second time (True) when all that is in it was given.
+
+    However deep the tree is, two folders are open: the way back leads through `..`, which must be where it came from.
+    """
+    device = os.fstat(top).st_dev
+    here, above = os.dup(top), list[tuple[Entry, tuple[int, int]]]()
+    todo = [_entries(here, None)]
+    try:
+        while todo:
+            if not todo[-1]:
+                todo.pop()
+                if above:
+                    entry, known = above.pop()
+                    here = exchanged(here, os.open("..", LISTED, dir_fd=here))
+                    back = os.fstat(here)
+                    if (back.st_dev, back.st_ino) != known:
+                        raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
+                    entry.at = here
+                    yield entry, True
+                continue
+            entry = todo[-1].pop()
+            entry.at = here
+            yield entry, False
+            if entry.kind != FOLDER or not entry.enter:
+                continue
+            try:
+                inner = open_folder(entry.name, here, entry.name, open_up=open_up)
+            except OSError as error:
+                if open_up or error.errno == errno.ENOENT:  # what cannot be removed stays; the caller has removed it
+                    continue
+                raise
+            stood, goes = os.fstat(here), os.fstat(inner)
+            if goes.st_dev != device:
+                os.close(inner)
+                continue
+            if open_up and goes.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                os.fchmod(inner, stat.S_IMODE(goes.st_mode) | stat.S_IRWXU)
+            above.append((entry, (stood.st_dev, stood.st_ino)))
+            here = exchanged(here, inner)
+            todo.append(_entries(here, entry))
+    finally:
+        os.close(here)
+
+
+def exchanged(old: int, new: int) -> int:
+    """Close one descriptor for another."""
+    os.close(old)
+    return new
+
+
+def _entries(at: int, above: Entry | None) -> list[Entry]:
+    """What is in a folder, in an order to be taken from the end: files come before folders."""
+    with os.scandir(at) as items:
+        found = [Entry(item.name, _kind(item), above) for item in items]
+    return sorted(found, key=lambda entry: (entry.kind != FOLDER, entry.name))
+
+
+def _kind(item: os.DirEntry[str]) -> int:
+    if item.is_symlink():
+        return LINK
+    if item.is_dir(follow_symlinks=False):
+        return FOLDER
+    return FILE if item.is_file(follow_symlinks=False) else OTHER
+
+
+def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
+    """Give each folder below another the mode for its path, and that folder the one for ""; raises OSError."""
+    with folder(root) as top:
+        for entry, left in both_ways(top):
+            if left:
+                inner = open_folder(entry.name, entry.at, entry.name)
+                os.fchmod(inner, mode_of(entry.path))
+                os.close(inner)
+        os.fchmod(top, mode_of(""))
+
+
+# --- removing --------------------------------------------------------------------------------------------------------
+
+
+def remove(path: Path, *, below: Path | None = None) -> bool:
+    """Remove a file, a link or a folder with all that is in it, whatever its modes; False when something is left.
+
+    Nothing is removed where a file system is mounted inside. With `below` the path is one below that folder, which is
+    not left through a link: what lies behind one counts as gone.
+    """
+    root, inside = (path.parent, "") if below is None else (below, str(path.parent))
+    try:
+        with _parent(root, inside, trusted=below is None) as at:
+            return _remove(path.name, at)
+    except (FileNotFoundError, NotADirectoryError, TreeError):
+        return True
+    except OSError:
+        return False
+
+
+@contextmanager
+def _parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
+    if not trusted:
+        with folder(root, inside) as at:
+            yield at
+        return
+    at = os.open(root, LISTED & ~os.O_NOFOLLOW)
+    try:
+        yield at
+    finally:
+        os.close(at)
+
+
+def _remove(name: str, at: int) -> bool:
+    try:
+        os.unlink(name, dir_fd=at)
+        return True
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EPERM):
+            return False
+    top = open_folder(name, at, name, open_up=True)
+    try:
+        if _mounted_below(top):
+            return False
+        with suppress(OSError):
+            os.fchmod(top, stat.S_IMODE(os.fstat(top).st_mode) | stat.S_IRWXU)
+        _remove_content(top)
+        os.rmdir(name, dir_fd=at)
+    except OSError:
+        return False
+    finally:
+        os.close(top)
+    return True
+
+
+def _remove_content(top: int) -> None:
+    for entry, left in both_ways(top, open_up=True):
+        with suppress(OSError):
+            if left:
+                os.rmdir(entry.name, dir_fd=entry.at)
+            elif entry.kind != FOLDER:
+                entry.unlink()
+
+
+def _mounted_below(top: int) -> bool:
+    """Whether something is mounted below a folder, also a folder of the same file system."""
+    place = os.fsencode(os.readlink(f"/proc/self/fd/{top}")).rstrip(b"/") + b"/"
+    with open("/proc/self/mountinfo", "rb") as file:
+        points = [line.split(b" ")[4] for line in file]
+    for octal, char in ((rb"\040", b" "), (rb"\011", b"\t"), (rb"\012", b"\n"), (rb"\134", b"\\")):
+        points = [point.replace(octal, char) for point in points]
+    return any(point.startswith(place) for point in points)
