@@ -16,7 +16,7 @@ from builder.execute.process import end_marked
 from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import Finding, Place, ToolError
 
-_OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+")
+_OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+(?:-[0-9a-f]{8})?(?:\.old)?")
 
 
 def remove_leftovers(folder: Path) -> tuple[Path, ...]:

@@ -6,13 +6,13 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from ..failure import LayeringError
 from ..programs import ask, clean_environment, find_program, needed_program, version_of
+from ..tree import remove
 from .pieces import Piece, in_order, join, unfold
 from .squashfs import GZIP, ZSTD, Superblock
 
@@ -99,20 +99,21 @@ class Packer:
         own = {piece.path: piece for piece in pieces}
         folders: set[str] = set()
         for path in own:
-            with suppress(FileNotFoundError):
-                os.unlink(f"{tree}/{path}")  # a wheel may bring its own; mksquashfs would take that
             folder = os.path.dirname(path)
             while folder and folder not in folders:
                 folders.add(folder)
                 folder = os.path.dirname(folder)
+        missing = {folder for folder in folders if not os.path.isdir(f"{tree}/{folder}")}
+        for path in own:
+            if os.path.dirname(path) not in missing:  # a wheel may bring its own; mksquashfs would take that
+                remove(Path(path), below=tree)
         if self.form is None:
             unfold(list(own.values()), tree)
             return []
-        missing = sorted(folder for folder in folders if not os.path.isdir(f"{tree}/{folder}"))
-        lines = [f"/{_escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
+        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
         rows, offset = in_order(own.values()), 0
         for piece in rows:
-            lines.append(f"/{_escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
+            lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
             offset += piece.size
         with file.open("wb") as out:
             out.write(os.fsencode("".join(lines) + DATA))
@@ -142,7 +143,10 @@ class Packer:
 DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
 
 
-def _escaped(path: str) -> str:
+def escaped(path: str) -> str:
+    """A path as one word of the packer's language, in which others are commands; raises LayeringError."""
+    if "\n" in path or "\0" in path:
+        raise LayeringError(f"a file of the image has a line break in its name: {path!r}", fix="give it another name")
     return re.sub(r'([\s"\\])', r"\\\1", path)
 
 

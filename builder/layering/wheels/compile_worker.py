@@ -36,9 +36,11 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
                 return
             path = paths[int.from_bytes(token, "little")]
             try:
-                with open(os.path.join(folder, path), "rb") as file:
+                # What is a link by now leads to somebody else's file.
+                number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)
+                with open(number, "rb") as file:
                     made = compiled(file.read(), prefix + "/" + path)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
             data.write(made)
             parent, name = os.path.split(path)
