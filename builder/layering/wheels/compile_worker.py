@@ -48,6 +48,14 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
             index.write(b"%d %s\n" % (len(made), os.fsencode(target)))
 
 
+def size_of(path: str) -> int:
+    """The bytes of a file, none where the package only says that it has it."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
 def main() -> int:
     """Read paths, deal them out to children and wait for all."""
     folder, prefix, workers, nice, out = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
@@ -56,7 +64,7 @@ def main() -> int:
     os.nice(nice)
     paths = os.fsdecode(sys.stdin.buffer.read()).splitlines()
     # The largest first, each to whoever is free: all end at about the same time.
-    paths.sort(key=lambda path: (-os.path.getsize(os.path.join(folder, path)), path))
+    paths.sort(key=lambda path: (-size_of(os.path.join(folder, path)), path))
     source, sink = os.pipe()
     children = []
     for number in range(workers):

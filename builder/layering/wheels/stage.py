@@ -142,8 +142,8 @@ def owners(site: Path, tree: Path) -> dict[str, list[str]]:
         rows = _rows(tree, f"{here}/{info}/RECORD")
         if rows is None:
             continue
-        paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py"))
-        found[name] = sorted(path for path in paths if not path.startswith(("/", "../")))
+        paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py") and row[0][0] != "/")
+        found[name] = sorted(path for path in paths if not path.startswith("../"))
     return found
 
 
