@@ -34,6 +34,8 @@ OPTIONS = {
 # An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
 UNPACKED_PART, GIB = 0.31, 1024**3
 
+QUOTED = ("layers", "cotainr")  # what they read holds a path as one quoted word
+
 F = TypeVar("F", bound=Callable[..., object])
 
 site_argument = click.argument("site")
@@ -150,7 +152,23 @@ def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
     own = recipe.container.base
     if own and "://" not in own and not context.base:
         context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
+        target = resolve(recipe, site, context=context)
+        _check_joined(context.base, recipe, backend=target.backend)
+        return target
     return resolve(recipe, site, context=context)
+
+
+def _check_joined(path: str, recipe: Recipe, *, backend: str) -> None:
+    """Refuse a path that could be more than a path in what is generated: folders have any name."""
+    plain = path.isprintable() and path == path.strip() and "{{" not in path
+    if IMAGE_FILE.fullmatch(path) or (plain and backend in QUOTED):
+        return
+    message = f"the path of the base image is '{shown(path)}' in the recipe's folder: '{backend}' cannot read it"
+    fix = "move the recipe to a folder whose name has only letters, digits and . _ @ , = + -"
+    if plain:
+        fix += ", or build with --backend layers"
+    at = Place(file=shown(recipe.file), key="container.base")
+    raise ConfigError(Finding(code="container-base", message=message, at=at, fix=fix))
 
 
 def plain_context(account: str | None) -> Context:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from builder.execute.asking import capture
 from builder.execute.locking.uv import uv_program
 from builder.layering.store import STORE, Entry, Store, cache_folder, limit_bytes
+from builder.layering.tree import FOLDER, walk
 from builder.model.finding import Finding, Place, ToolError
 
 DOWNLOADS = ("uv", "conda")  # folders beside the cache of layers
@@ -103,10 +103,9 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += Path(root, name).lstat().st_size
+    for entry in walk(folder.resolve()):
+        with suppress(OSError):
+            total += entry.stat().st_size if entry.kind != FOLDER else 0
     return total
 
 

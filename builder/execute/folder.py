@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
-import stat
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import builder
 from builder.execute.hold import hold
 from builder.execute.names import AGAIN, JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
-from builder.execute.tree import remove_tree, removed_afterwards
+from builder.execute.tree import draft_of, remove_tree, removed_afterwards
 from builder.execute.trust import check_folder
+from builder.layering import copies, tree
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plain_path import is_plain
 from builder.model.plan import Copy, Plan
@@ -35,7 +33,7 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
     folder = folder.resolve()
     _check_paths(plan)
     exists = _check_folder(folder)
-    staging = folder.with_name(f".{folder.name}.recipe-{os.getpid()}")
+    staging = draft_of(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_staging(folder)
@@ -49,8 +47,7 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
                 _update(plan, staging, folder=folder)
     except OSError as error:
         at = Place(file=str(error.filename or folder))
-        # Of many files that could not be copied the first says why.
-        reason = str(error.args[0][0][2]) if isinstance(error, shutil.Error) else error.strerror or str(error)
+        reason = error.strerror or str(error)
         message = f"the plan folder '{folder}' cannot be written: {reason.lower()}"
         fix = "choose another folder with -o, or give it the rights and the space"
         raise ConfigError(Finding(code="folder-unwritable", message=message, at=at, fix=fix)) from None
@@ -102,63 +99,60 @@ def _path_finding(path: str, what: str) -> Finding:
 
 def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> None:
     for file in plan.files:
-        path = staging / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(file.text, encoding="utf-8", newline="")
-        if file.executable:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            path.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+        handle = tree.create(staging, file.path, mode=0o777 if file.executable else 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as out:
+            out.write(file.text)
     for copy in plan.copies:
-        target = staging / copy.path
-        target.parent.mkdir(parents=True, exist_ok=True)
         source = _source(copy, recipe_folder=recipe_folder)
         own = None if copy.bundled else Left(recipe_folder)
-        _copy(source, target, skip={folder, staging}, own=own)
-    (staging / PLAN_FILE).write_text(to_json(plan), encoding="utf-8", newline="")
+        _copy(source, staging, copy.path, skip={folder, staging}, own=own)
+    tree.write(staging, PLAN_FILE, to_json(plan).encode())
 
 
 def _source(copy: Copy, *, recipe_folder: Path) -> Path:
-    base = Path(builder.__file__).parent if copy.bundled else recipe_folder
-    source = (base / copy.source).resolve()
+    """What is to be copied; a link of the recipe's folder may not lead out of it, the path itself may."""
+    base = Path(builder.__file__).parent if copy.bundled else recipe_folder.resolve()
+    named = Path(os.path.normpath(base / copy.source))
+    source = named.resolve()
     if not source.exists():
         message = f"'{copy.source}' is to be copied into the image and does not exist"
         raise ConfigError(
             Finding(code="copy-missing", message=message, at=Place(file=str(source)), fix="check the path")
         )
+    if named.is_relative_to(base) and not source.is_relative_to(base):
+        message = f"'{copy.source}' leads through a link to '{source}', which is not in the recipe's folder"
+        fix = "name that place itself in `container.files`, if it is what the image is to hold"
+        raise ConfigError(Finding(code="copy-kind", message=message, at=Place(file=str(named)), fix=fix))
     return source
 
 
-def _copy(source: Path, target: Path, *, skip: set[Path], own: Left | None) -> None:
+def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Left | None) -> None:
     """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out.
 
     `own` says what else is left out of a recipe's folders; None for what comes with the program.
     """
-    if source.is_file():
-        shutil.copy(source, target)
-        return
-    if not source.is_dir():
+    if not (source.is_file() or source.is_dir()):
         raise ConfigError(_copy_finding(source, "is neither a file nor a folder"))
+    left_out = {str(one.relative_to(source)) for one in skip if one.is_relative_to(source)}
 
-    def ignored(at: str, names: list[str]) -> Iterable[str]:
-        inside = [Path(at, name) for name in names]
-        left = {path for path in inside if (own.why(path, top=source) if own else path.name == "__pycache__")}
-        for path in inside:
-            if path not in left:
-                _check_entry(path, top=source)
-        return [path.name for path in inside if path in skip or path in left]
+    def ignored(entry: tree.Entry) -> bool:
+        secret = own.why(source / entry.path, top=source) if own else entry.name == "__pycache__"
+        return entry.path in left_out or bool(secret)
 
-    shutil.copytree(source, target, symlinks=True, ignore=ignored)
+    copies.copy(source, staging, path, skip=ignored, check=lambda entry: _check_entry(entry, top=source))
 
 
-def _check_entry(path: Path, *, top: Path) -> None:
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        target = path.readlink()
-        inside = Path(os.path.normpath(path.parent / target)).is_relative_to(top)
-        if target.is_absolute() or not inside:
-            raise ConfigError(_copy_finding(path, f"is a link to '{target}', which is not in the copied folder"))
-    elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise ConfigError(_copy_finding(path, "is neither a file, a folder nor a link"))
+def _check_entry(entry: tree.Entry, *, top: Path) -> None:
+    if entry.kind == tree.LINK:
+        target = entry.target()
+        # Where `..` stands behind a name, only the files can say where that leads.
+        inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
+        if tree.leaves(entry.path, os.path.normpath(target)) or not inside:
+            raise ConfigError(
+                _copy_finding(top / entry.path, f"is a link to '{target}', which is not in the copied folder")
+            )
+    elif entry.kind == tree.OTHER:
+        raise ConfigError(_copy_finding(top / entry.path, "is neither a file, a folder nor a link"))
 
 
 def _copy_finding(path: Path, what: str) -> Finding:
@@ -168,20 +162,18 @@ def _copy_finding(path: Path, what: str) -> Finding:
 
 def _update(plan: Plan, staging: Path, *, folder: Path) -> None:
     """Bring our own folder up to date: what the old plan wrote is replaced or removed, all else stays."""
-    inside = folder.resolve()
     new = _paths(plan)
     for path in _old_paths(folder):
-        if path not in new and _stays_inside(folder / path, inside):
-            remove_tree(folder / path)
-            _remove_empty(folder / path, top=folder)
+        if path not in new:
+            tree.remove(Path(path), below=folder)
+            _remove_empty(path, top=folder)
     for path in [*new, PLAN_FILE]:
-        target = folder / path
-        if not _stays_inside(target, inside):
-            raise ConfigError(_path_finding(path, "leads out of it through a link"))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir() and not target.is_symlink():
-            remove_tree(target)
-        (staging / path).replace(target)
+        if tree.is_folder(folder, path):
+            tree.remove(Path(path), below=folder)
+        try:
+            tree.move(staging, path, folder, path)
+        except tree.TreeError:
+            raise ConfigError(_path_finding(path, "leads out of it through a link")) from None
 
 
 def _remove_old_staging(folder: Path) -> None:
@@ -199,13 +191,6 @@ def _old_paths(folder: Path) -> list[str]:
     return []  # a plan of another version: its files stay
 
 
-def _stays_inside(path: Path, inside: Path) -> bool:
-    return path.parent.resolve().is_relative_to(inside)
-
-
-def _remove_empty(path: Path, *, top: Path) -> None:
-    with suppress(OSError):
-        for parent in path.parents:
-            if parent == top:
-                return
-            parent.rmdir()
+def _remove_empty(path: str, *, top: Path) -> None:
+    for parent in PurePosixPath(path).parents[:-1]:
+        tree.remove_empty(top, str(parent))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from builder.execute.names import LOCK_FILE
+from builder.layering import tree
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 
 # A Lustre client without the `flock` mount option has no locks at all; the build then goes on without one.
@@ -24,7 +25,9 @@ def hold(folder: Path) -> Iterator[None]:
     """
     path = folder / LOCK_FILE
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = tree.keep(folder.resolve(), LOCK_FILE)
+    except tree.TreeError:
+        raise ConfigError(_foreign(path)) from None
     except OSError as error:
         message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
         fix = "choose another folder, or give it the rights and the space"
@@ -46,6 +49,15 @@ def _lock(handle: int, path: Path) -> None:
             raise
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
+
+
+def _foreign(path: Path) -> Finding:
+    return Finding(
+        code="folder-taken",
+        message=f"'{path.name}' in the plan folder is no file of a build's own, but leads somewhere else",
+        at=Place(file=str(path)),
+        fix="see who put it there and remove it, or build to another output with -o",
+    )
 
 
 def _busy(content: bytes, path: Path) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from builder.layering.tree import keep
 
 LINE_LIMIT = 4_000  # characters of one line that are kept
 HOLD_LIMIT = 65_536  # characters that are held while a line has no end
@@ -97,8 +100,11 @@ class StepLog:
 
     def __init__(self, path: Path, *, on_line: Callable[[str], None], mask: Callable[[str], str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Closed by __exit__.
-        self._file = path.open("w", encoding="utf-8", errors="replace")
+        # Never through a link that somebody has put there. Closed by __exit__.
+        handle = keep(path.parent.parent.resolve(), f"{path.parent.name}/{path.name}")
+        self._file = os.fdopen(handle, "w", encoding="utf-8", errors="replace")
+        with suppress(OSError):
+            self._file.truncate(0)
         self._on_line = on_line
         self._mask = mask
         self._lines = Lines()

@@ -19,7 +19,7 @@ from builder.layering.bounded import parse_json
 from builder.model.finding import Finding, Place, ToolError
 
 LIMIT = 64 * 1024  # bytes
-_OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+")
+_OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+(?:-[0-9a-f]{8})?(?:\.old)?")
 
 
 def remove_leftovers(folder: Path) -> tuple[Path, ...]:

@@ -1,43 +1,16 @@
-"""Folders: removed with whatever rights a build left in them."""
+"""Files and folders of the program's own: drafts beside their places, whole or not at all, removed afterwards."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
-
-def remove_tree(path: Path) -> bool:
-    """Remove a folder, also one with read-only folders inside; False when something of it is left.
-
-    Links are removed, never followed, and nothing is removed where another file system is mounted inside.
-    """
-    try:
-        device = path.lstat().st_dev
-    except OSError:
-        return not os.path.lexists(path)
-    if path.is_symlink() or not path.is_dir():
-        with suppress(OSError):
-            path.unlink()
-        return not os.path.lexists(path)
-    _open_up(path)
-    for root, folders, _ in os.walk(path):
-        for name in folders:
-            inner = Path(root, name)
-            if not inner.is_symlink():
-                if inner.lstat().st_dev != device:
-                    return False
-                _open_up(inner)
-    shutil.rmtree(path, ignore_errors=True)
-    return not os.path.lexists(path)
-
-
-def _open_up(folder: Path) -> None:
-    with suppress(OSError):
-        folder.chmod(stat.S_IMODE(folder.lstat().st_mode) | stat.S_IRWXU)
+from builder.layering import tree
+from builder.layering.tree import remove as remove_tree
 
 
 @contextmanager
@@ -52,7 +25,7 @@ def removed_afterwards(path: Path) -> Iterator[Path]:
 def sync(path: Path) -> None:
     """Have a file or folder on the disk, as far as the file system lets us."""
     with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             os.fsync(handle)
         finally:
@@ -60,16 +33,25 @@ def sync(path: Path) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Where what takes a place is written first, beside it."""
-    return path.with_name(f".{path.name}.recipe-{os.getpid()}")
+    """Where what takes a place is written first, beside it: the same for one process, and not to be foreseen."""
+    return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_word(os.getpid())}")
+
+
+@cache
+def _word(pid: int) -> str:
+    del pid  # a child of this process has its own
+    return secrets.token_hex(4)
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all; raises OSError."""
-    draft = draft_of(path)
+    draft = path.with_name(f".{path.name}.recipe-{os.getpid()}-{secrets.token_hex(4)}")
     with removed_afterwards(draft):
-        with draft.open("w", encoding="utf-8", newline="") as file:
+        with os.fdopen(os.open(draft, tree.NEW, 0o666), "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+
+
+__all__ = ["draft_of", "remove_tree", "removed_afterwards", "sync", "write_whole"]

@@ -4,65 +4,93 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 
+from . import copies, tree
 from .bases.facts import BaseFacts
 from .bounded import parse_json
-from .digest import sha256_of
+from .digest import sha256_of_open
+from .failure import LayeringError
 from .spec import Spec
 
 ENVIRONMENT = "env/91-recipe.sh"
 RUNSCRIPT = '#!/bin/sh\nexec "$@"\n'
 TEST = "#!/bin/sh\nPATH=/opt/env/bin:$PATH exec python3 /opt/recipe/verify.py /opt/recipe/recipe.json\n"
 LAYERS = "recipe.layers"  # label: what `recipe inspect --verify` holds the layers against
+FIX = (
+    "give `container.files` a place in the image that its own links do not move, and remove such links from the folder"
+)
 METADATA = ("env.sh", "labels.txt", "recipe.json", "verify.py")
 
 
-def own_files(tree: Path, *, spec: Spec, facts: BaseFacts) -> None:
-    """The user's own files; a folder that the image has keeps its mode, and a link to a folder stays one."""
+def own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
+    """The user's own files; a folder that the image has keeps its mode, and a link to a folder stays one.
+
+    Links come last, and each has to lead to the same place as where the recipe puts it: the base's links may put it
+    elsewhere. Raises LayeringError.
+    """
+    links = list[tuple[str, str]]()
     source = spec.folder / "root"
-    for root, folders, names in os.walk(source):
-        here = "/" + os.path.relpath(root, source)
-        place = tree / facts.real(os.path.normpath(here)).lstrip("/")
-        place.mkdir(parents=True, exist_ok=True)
-        for name in [*names, *[name for name in folders if Path(root, name).is_symlink()]]:
-            path = Path(root, name)
-            shutil.copy2(path, place / name, follow_symlinks=False)
-            if not path.is_symlink():
-                mode = path.stat().st_mode
-                (place / name).chmod(0o755 if mode & 0o111 else 0o644)
-    _modes(tree, facts=facts)
+    try:
+        with copies.places(top) as at:
+            for entry in tree.walk(source):
+                above = "/" + (entry.above.path if entry.above else "")
+                if entry.kind == tree.FOLDER:
+                    at(facts.real(f"/{entry.path}"))
+                elif entry.kind == tree.LINK:
+                    _check_link(entry.target(), above=above, facts=facts)
+                    links.append((f"{facts.real(above)}/{entry.name}", entry.target()))
+                else:
+                    _copied(entry, at(facts.real(above)))
+        for place, target in links:
+            tree.link(top, place, target)
+        _modes(top, facts=facts)
+    except OSError as error:
+        if not isinstance(error, (tree.TreeError, IsADirectoryError)):
+            raise
+        message = (
+            f"two of the recipe's own files meet at one place of the base image: '{error.filename}': {error.strerror}"
+        )
+        raise LayeringError(message, fix=FIX) from None
 
 
-def _modes(tree: Path, *, facts: BaseFacts) -> None:
+def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:
+    """Refuse a link that leads elsewhere when the base image's links have put it where it will lie."""
+    if target.startswith("/"):
+        return
+    if facts.real(f"{facts.real(above)}/{target}") != facts.real(os.path.normpath(f"{above}/{target}")):
+        message = f"the link to '{target}' in '{above}' leads elsewhere in the base image, where that is another folder"
+        raise LayeringError(message, fix=FIX)
+
+
+def _copied(entry: tree.Entry, at: int) -> None:
+    with open(entry.open(), "rb", buffering=0) as file, open(tree.create_in(at, entry.name), "wb", buffering=0) as new:
+        copies.pour(file.fileno(), new.fileno())
+        os.fchmod(new.fileno(), 0o755 if os.fstat(file.fileno()).st_mode & 0o111 else 0o644)
+
+
+def _modes(top: Path, *, facts: BaseFacts) -> None:
     """Folders of a layer get the modes that they have in the image."""
-    for root, folders, _ in os.walk(tree):
-        for name in folders:
-            path = Path(root, name)
-            if not path.is_symlink():
-                path.chmod(facts.folders.get("/" + os.path.relpath(path, tree), 0o755))
-    tree.chmod(facts.folders.get("/", 0o755))
+    copies.set_modes(top, lambda path: facts.folders.get(f"/{path}", 0o755))
 
 
-def metadata(tree: Path, *, spec: Spec, facts: BaseFacts) -> None:
+def metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
     """Environment, labels and what the image was made from."""
-    own = tree / facts.real("/.singularity.d").lstrip("/")
-    (own / "env").mkdir(parents=True)
-    (own / ENVIRONMENT).write_text(spec.text("env.sh"), encoding="utf-8")
-    (own / ENVIRONMENT).chmod(0o755)
+
+    def put(path: str, text: str, mode: int = 0o644) -> None:
+        folder, _, name = path.rpartition("/")
+        tree.write(top, f"{facts.real(folder)}/{name}", text.encode(), mode=mode)
+
+    put(f"/.singularity.d/{ENVIRONMENT}", spec.text("env.sh"), 0o755)
     labels = dict(facts.labels) | labels_in(spec.text("labels.txt"))
-    (own / "labels.json").write_text(json.dumps(labels, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    put("/.singularity.d/labels.json", json.dumps(labels, indent=1, sort_keys=True) + "\n")
     if not facts.runscript:
-        (own / "runscript").write_text(RUNSCRIPT, encoding="utf-8")
-        (own / "runscript").chmod(0o755)
-    (own / "test").write_text(TEST, encoding="utf-8")
-    (own / "test").chmod(0o755)
-    record = tree / facts.real("/opt/recipe").lstrip("/")
-    record.mkdir(parents=True)
+        put("/.singularity.d/runscript", RUNSCRIPT, 0o755)
+    put("/.singularity.d/test", TEST, 0o755)
     for name in ("recipe.json", "verify.py"):
-        shutil.copyfile(spec.folder / name, record / name)
+        put(f"/opt/recipe/{name}", spec.text(name))
 
 
 def inspected(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
@@ -88,12 +116,18 @@ def labels_in(text: str) -> dict[str, str]:
 
 
 def tree_digest(folder: Path) -> list[list[str]]:
-    """What a folder holds, as far as it goes into an image."""
+    """What a folder holds, as far as it goes into an image; raises LayeringError for what no image can hold."""
     found = []
-    for root, folders, names in os.walk(folder):
-        for name in sorted([*folders, *names]):
-            path = Path(root, name)
-            seen = path.lstat()
-            content = f"-> {path.readlink()}" if path.is_symlink() else "" if path.is_dir() else sha256_of(path)
-            found.append([os.path.relpath(path, folder), content, "x" if seen.st_mode & 0o111 else ""])
+    for entry in tree.walk(folder):
+        content = ""
+        if entry.kind == tree.LINK:
+            content = f"-> {entry.target()}"
+        elif entry.kind != tree.FOLDER:
+            try:
+                with FileIO(entry.open()) as file:
+                    content = sha256_of_open(file)
+            except tree.TreeError:
+                message = f"'{entry.path}' in '{folder}' is neither a file, a folder nor a link"
+                raise LayeringError(message, fix="write the plan again") from None
+        found.append([entry.path, content, "x" if entry.stat().st_mode & 0o111 else ""])
     return sorted(found)

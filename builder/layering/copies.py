@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .tree import (
@@ -22,6 +23,7 @@ from .tree import (
     open_file,
     open_folder,
     parts_of,
+    walk,
 )
 
 BLOCK = 1 << 20
@@ -45,46 +47,80 @@ def copy(
             _copy_file(open_file(source.name, at, str(source)), create(root, path))
         return
     links, modes = list[tuple[str, str]](), list[tuple[str, os.stat_result]]()
-    with folder(source) as top, folder(root, path, make=0o700) as base:
-        modes.append(("", os.fstat(top)))
-        last, at = "", os.dup(base)
+    with folder(source) as top, places(root) as at:
+        modes.append((path, os.fstat(top)))
+        at(path)
+        for entry, left in both_ways(top):
+            if left:
+                continue
+            if skip(entry):
+                entry.enter = False
+                continue
+            check(entry)
+            above, place = f"{path}/{entry.above.path}" if entry.above else path, f"{path}/{entry.path}"
+            if entry.kind == LINK:
+                links.append((place, entry.target()))
+            elif entry.kind == FOLDER:
+                at(place)
+                modes.append((place, entry.stat()))
+            elif entry.kind == OTHER:
+                raise TreeError(errno.EINVAL, "it is neither a file, a folder nor a link", entry.path)
+            else:
+                _copy_file(entry.open(), os.open(entry.name, NEW, 0o600, dir_fd=at(above)))
+        for place, target in links:
+            os.symlink(target, place.rpartition("/")[2], dir_fd=at(place.rpartition("/")[0]))
+        for place, noted in reversed(modes):
+            _like(at(place), noted)
+
+
+@contextmanager
+def places(root: Path) -> Iterator[Callable[[str], int]]:
+    """A function that gives a descriptor of a folder below `root`, made where it is missing, until it is asked again.
+
+    Of files that follow each other in a folder the first one alone opens all that is above it.
+    """
+    with folder(root) as base:
+        last: tuple[str, int] = ("", os.dup(base))
+
+        def at(path: str) -> int:
+            nonlocal last
+            if path != last[0]:
+                here = os.dup(base)
+                last = (path, exchanged(last[1], here))
+                for name in parts_of(path):
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o777, dir_fd=here)
+                    inner = open_folder(name, here, path)
+                    here = exchanged(here, inner)
+                    last = (path, here)
+            return last[1]
+
         try:
-            for entry, left in both_ways(top):
-                if left:
-                    continue
-                if skip(entry):
-                    entry.enter = False
-                    continue
-                check(entry)
-                whole = entry.path
-                above = whole[: -len(entry.name)]
-                if entry.kind == LINK:
-                    links.append((whole, entry.target()))
-                elif entry.kind == OTHER:
-                    raise TreeError(errno.EINVAL, "it is neither a file, a folder nor a link", whole)
-                else:
-                    if above != last:
-                        at, last = exchanged(at, _descend(base, above)), above
-                    if entry.kind == FOLDER:
-                        os.mkdir(entry.name, 0o700, dir_fd=at)
-                        modes.append((whole, entry.stat()))
-                    else:
-                        _copy_file(entry.open(), os.open(entry.name, NEW, 0o600, dir_fd=at))
-            for whole, target in links:
-                at = exchanged(at, _descend(base, whole.rpartition("/")[0]))
-                os.symlink(target, whole.rpartition("/")[2], dir_fd=at)
-            for whole, noted in reversed(modes):
-                at = exchanged(at, _descend(base, whole))
-                _like(at, noted)
+            yield at
         finally:
-            os.close(at)
+            os.close(last[1])
 
 
-def _descend(base: int, path: str) -> int:
-    here = os.dup(base)
-    for name in parts_of(path):
-        here = exchanged(here, open_folder(name, here, path))
-    return here
+def merge(source: Path, root: Path) -> None:
+    """Move the files of a folder into another that may have the same folders; raises OSError."""
+    with places(root) as at:
+        for entry in walk(source):
+            if entry.kind == FOLDER:
+                at(entry.path)
+            else:
+                above = entry.above.path if entry.above else ""
+                os.replace(entry.name, entry.name, src_dir_fd=entry.at, dst_dir_fd=at(above))
+
+
+def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
+    """Give each folder below another the mode for its path, and that folder the one for ""; raises OSError."""
+    with folder(root) as top:
+        for entry, left in both_ways(top):
+            if left:
+                inner = open_folder(entry.name, entry.at, entry.name)
+                os.fchmod(inner, mode_of(entry.path))
+                os.close(inner)
+        os.fchmod(top, mode_of(""))
 
 
 def _copy_file(source: int, target: int) -> None:

@@ -14,7 +14,8 @@ from .image.draft import Layer
 from .inside import Containers
 from .spec import Spec
 from .squash.pieces import Piece
-from .store import Store, remove
+from .store import Store
+from .tree import remove
 
 
 class _NeedsLayersError(LayeringError):

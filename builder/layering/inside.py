@@ -5,18 +5,15 @@ It runs in the image as it is so far, with a folder laid over it; the folder bec
 
 from __future__ import annotations
 
-import os
-import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import copies, tree
 from .failure import LayeringError
 from .image.sif import read_sif
 from .programs import ask, clean_environment, find_program, follow
 from .squash.pack import escaped
-from .store import remove
 from .wheels.offer import offered
 
 # What a container step leaves that is no part of the image.
@@ -48,9 +45,7 @@ class Containers:
         argv = [self.runtime, "exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd"]
         argv += ["--pwd", "/"]
         # A copy: what runs in there writes beside what it reads, and nothing of the plan's own folder.
-        shutil.copytree(
-            self.folder, work / "build", ignore=lambda _, names: {"root"}.intersection(names), symlinks=True
-        )
+        copies.copy(self.folder, work, "build", skip=lambda entry: entry.path == "root")
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
         try:
@@ -62,9 +57,11 @@ class Containers:
                         raise LayeringError(message, told=True)
         finally:
             self._own(image, work)
-        upper = overlay / "upper"
-        tidy(upper)
-        return upper
+        try:
+            tidy(work, "overlay/upper")
+        except tree.TreeError as error:
+            raise LayeringError(f"a step has put something else in the place of its own folder: {error}") from None
+        return overlay / "upper"
 
     def _own(self, image: Path, work: Path) -> None:
         """Files of the container's other users become ours, so that they can be packed and removed."""
@@ -80,22 +77,22 @@ class Containers:
         ask(argv, env=clean_environment())
 
 
-def tidy(upper: Path) -> None:
-    """Remove what is no part of the image, also logs, which hold times."""
+def tidy(work: Path, upper: str) -> None:
+    """Remove what is no part of the image, also logs, which hold times; what lies behind a link is none of it.
+
+    Not in the container: it would remove what the images below hold, and where a site shows its file systems to every
+    container, a link leads there too.
+    """
+    top = work / upper
+    with tree.folder(work, upper):  # a link in its place is refused
+        pass
     for name in LEFT:
-        path = upper / name
-        if path.is_dir() and not path.is_symlink():
-            remove(path)
-        else:
-            path.unlink(missing_ok=True)
-    log = upper / "var" / "log"
-    for root, _, files in os.walk(log):
-        for name in files:
-            Path(root, name).unlink()
+        tree.remove(Path(name), below=top)
+    for entry in tree.walk(top, "var/log"):
+        if entry.kind != tree.FOLDER:
+            entry.unlink()
     for name in ("opt/recipe", "opt", "var/cache", "var/lib/apt", "var/lib", "var", "etc", "root"):
-        path = upper / name
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
+        tree.remove_empty(top, name)
 
 
 def whiteouts(upper: Path, image: Path) -> list[str]:
@@ -105,15 +102,17 @@ def whiteouts(upper: Path, image: Path) -> list[str]:
     0/0 for each name in the folder below says the same to all of them.
     """
     words: list[str] = []
-    for root, _, files in os.walk(upper):
-        marks = [name for name in OPAQUE if name in files]
-        for name in marks:
-            Path(root, name).unlink()
-        if not marks:
-            continue
-        folder = os.path.relpath(root, upper)
-        for name in sorted(names_in(image, folder) - {path.name for path in Path(root).iterdir()}):
-            words += ["-p", f"{escaped(f'{folder}/{name}')} c 000 0 0 0 0"]
+    marked, names = dict[str, list[str]](), dict[str, set[str]]()
+    for entry in tree.walk(upper):
+        folder = entry.path[: -len(entry.name)].rstrip("/")
+        if entry.name in OPAQUE and entry.kind != tree.FOLDER:
+            marked.setdefault(folder, []).append(entry.name)
+            entry.unlink()
+        else:
+            names.setdefault(folder, set()).add(entry.name)
+    for folder in marked:
+        for name in sorted(names_in(image, folder) - names.get(folder, set())):
+            words += ["-p", f"{escaped(f'{folder}/{name}'.lstrip('/'))} c 000 0 0 0 0"]
     return words
 
 
@@ -125,11 +124,5 @@ def names_in(image: Path, folder: str) -> set[str]:
     for item in (sif.system, *sif.overlays):
         _, out, _ = ask([program, "-l", "-o", str(item.offset), str(image), folder])
         start = f"squashfs-root/{folder}/"
-        found |= {line[len(start) :].split("/")[0] for line in out.splitlines() if line.startswith(start)}
+        found |= {line[len(start) :].split("/")[0] for line in out.split("\n") if line.startswith(start)}
     return found - {""}
-
-
-def is_whiteout(path: Path) -> bool:
-    """Whether a file of an overlay's folder says that the name is gone."""
-    seen = path.lstat()
-    return stat.S_ISCHR(seen.st_mode) and seen.st_rdev == 0

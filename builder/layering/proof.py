@@ -6,11 +6,13 @@ import importlib.util
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from .failure import LayeringError
 from .programs import ask, find_program
+from .tree import read
 
 LINE = re.compile(r"^(__version__|cuda|hip|xpu)\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
@@ -56,6 +58,7 @@ def _torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> di
     program = find_program("unsquashfs") or "unsquashfs"
     names = [f"{name.lstrip('/')}/version.py" for name in folders]
     ask([program, "-n", "-q", "-d", str(tree), "-o", str(offset), str(file), *names])
-    for path in sorted(tree.rglob("torch/version.py")):
-        return dict(LINE.findall(path.read_text(encoding="utf-8", errors="replace")))
+    for name in names:
+        with suppress(OSError):  # what was unpacked holds the image's links
+            return dict(LINE.findall(read(tree, name, limit=1 << 20).decode(errors="replace")))
     return {}

@@ -17,7 +17,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from .digest import sha256_of
+from .tree import remove
 
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 STORE = "layers-1"  # beside what was downloaded
@@ -310,14 +310,3 @@ class Store:
 def _clear(folder: Path, alive: Path) -> None:
     remove(folder)
     alive.unlink(missing_ok=True)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder, also one whose folders were made unwritable."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        for root, names, _ in os.walk(folder):
-            for name in names:
-                with suppress(OSError):
-                    Path(root, name).chmod(0o700)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,18 @@ class Entry:
     def open(self) -> int:
         """A descriptor of an ordinary file; raises TreeError where it is something else by now."""
         return open_file(self.name, self.at, self.path)
+
+    def sync(self) -> None:
+        """Have an ordinary file on the disk."""
+        handle = self.open()
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def set_time(self, seconds: int) -> None:
+        """Set both times, of a link itself."""
+        os.utime(self.name, (seconds, seconds), dir_fd=self.at, follow_symlinks=False)
 
     def unlink(self) -> None:
         """Remove a file or a link."""
@@ -154,6 +166,27 @@ def read(root: Path, path: str, *, limit: int) -> bytes:
         return file.read(limit)
 
 
+def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
+    """A descriptor of a file for reading and writing, as it is or made; raises TreeError for what leads elsewhere.
+
+    A file with another name may be somebody's in another place.
+    """
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with folder(root, above) as at:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            handle = os.open(name, flags, mode, dir_fd=at)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise TreeError(errno.ELOOP, "it is no ordinary file", path) from None
+            raise
+    noted = os.fstat(handle)
+    if stat.S_ISFIFO(noted.st_mode) or noted.st_nlink > 1:
+        os.close(handle)
+        raise TreeError(errno.ELOOP, "it is no file of its own", path)
+    return handle
+
+
 def create(root: Path, path: str, *, mode: int = 0o666) -> int:
     """A descriptor of a new file that takes the place of a file or a link; folders on the way are made.
 
@@ -161,10 +194,11 @@ def create(root: Path, path: str, *, mode: int = 0o666) -> int:
     """
     above, _, name = "/".join(parts_of(path)).rpartition("/")
     with folder(root, above, make=0o777) as at:
-        return _create(name, at, mode=mode)
+        return create_in(at, name, mode=mode)
 
 
-def _create(name: str, at: int, *, mode: int) -> int:
+def create_in(at: int, name: str, *, mode: int = 0o666) -> int:
+    """The same in an open folder."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)
     return os.open(name, NEW, mode, dir_fd=at)
@@ -199,15 +233,20 @@ def move(root: Path, path: str, to_root: Path, to: str) -> None:
 
 
 def walk(root: Path, path: str = "") -> Iterator[Entry]:
-    """Everything below a folder, a folder before what is in it; nothing where there is no such folder.
+    """Everything below a folder, a folder before what is in it; nothing where there is none, as behind a link.
 
     Other file systems that are mounted there are passed over. Raises OSError.
     """
-    try:
-        with folder(root, path) as top:
-            yield from (entry for entry, left in both_ways(top) if not left)
-    except FileNotFoundError:
+    if path and not is_folder(root, path):
         return
+    with folder(root, path) as top:
+        yield from (entry for entry, left in both_ways(top) if not left)
+
+
+def is_folder(root: Path, path: str) -> bool:
+    """Whether a folder lies there, and no link on the way."""
+    noted = seen(root, path)
+    return noted is not None and stat.S_ISDIR(noted.st_mode)
 
 
 def both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[Entry, bool]]:
@@ -276,17 +315,6 @@ def _kind(item: os.DirEntry[str]) -> int:
     return FILE if item.is_file(follow_symlinks=False) else OTHER
 
 
-def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
-    """Give each folder below another the mode for its path, and that folder the one for ""; raises OSError."""
-    with folder(root) as top:
-        for entry, left in both_ways(top):
-            if left:
-                inner = open_folder(entry.name, entry.at, entry.name)
-                os.fchmod(inner, mode_of(entry.path))
-                os.close(inner)
-        os.fchmod(top, mode_of(""))
-
-
 # --- removing --------------------------------------------------------------------------------------------------------
 
 
@@ -317,6 +345,13 @@ def _parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
         yield at
     finally:
         os.close(at)
+
+
+def remove_empty(root: Path, path: str) -> None:
+    """Remove a folder that holds nothing."""
+    above, _, name = "/".join(parts_of(path)).rpartition("/")
+    with suppress(OSError), folder(root, above) as at:
+        os.rmdir(name, dir_fd=at)
 
 
 def _remove(name: str, at: int) -> bool:

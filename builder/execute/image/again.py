@@ -18,6 +18,7 @@ from builder.execute.digest import sha256_of
 from builder.execute.names import AGAIN, DIFFERENT, LOGS
 from builder.execute.run import Lead, Run
 from builder.execute.tree import remove_tree, write_whole
+from builder.layering import copies
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
@@ -110,12 +111,7 @@ def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Verified:
 def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
     """The plan's own files, as the first build had them."""
     for path in [*(file.path for file in plan.files), *(copy.path for copy in plan.copies)]:
-        source, target = folder / path, place / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source, target)
+        copies.copy(folder / path, place, path)
 
 
 def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from builder.execute.names import PLAN_FILE, REPORT_FILE
+from builder.layering.tree import walk
 from builder.model.plan import Plan
 from builder.model.plan_json import to_json
 
@@ -40,5 +41,5 @@ def _newest(source: Path) -> float:
     """The newest change at or below a path of this machine; 0 for what is none, such as an image of a registry."""
     if not source.is_absolute() or not source.exists():
         return 0.0
-    below = source.rglob("*") if source.is_dir() else ()
-    return max([source.lstat().st_mtime, *(path.lstat().st_mtime for path in below)])
+    below = walk(source.resolve()) if source.is_dir() else ()
+    return max([source.lstat().st_mtime, *(entry.stat().st_mtime for entry in below)])

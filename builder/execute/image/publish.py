@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from builder.execute.tree import draft_of, remove_tree, removed_afterwards, sync
+from builder.layering import copies, tree
 
 
 def publish(
@@ -50,17 +50,15 @@ def _link(image: Path, output: Path) -> None:
 
 
 def _copy(source: Path, draft: Path) -> None:
-    if source.is_dir():
-        shutil.copytree(source, draft, symlinks=True)
-    else:
-        shutil.copy2(source, draft)
+    copies.copy(source, draft.parent.resolve(), draft.name)
 
 
 def _sync(path: Path) -> None:
     if path.is_dir():
-        for root, _, files in os.walk(path):
-            for name in files:
-                sync(Path(root, name))
+        for entry in tree.walk(path):
+            if entry.kind == tree.FILE:
+                with suppress(OSError):
+                    entry.sync()
     sync(path)
 
 
@@ -83,7 +81,7 @@ def _take_place(draft: Path, output: Path) -> None:
 def _released_later(old: Path) -> Iterator[None]:
     """Free the space of a file that is replaced beside other work: of a large one it takes the kernel a while."""
     try:
-        file = os.open(old, os.O_RDONLY)
+        file = os.open(old, tree.READ)
     except OSError:
         yield
         return
@@ -96,6 +94,5 @@ def _released_later(old: Path) -> Iterator[None]:
 def size_of(image: Path) -> int:
     """Give the bytes of an image, a file or a folder; raises OSError."""
     if image.is_dir():
-        files = (Path(root, name) for root, _, names in os.walk(image) for name in names)
-        return sum(file.lstat().st_size for file in files)
+        return sum(entry.stat().st_size for entry in tree.walk(image.resolve()) if entry.kind != tree.FOLDER)
     return image.stat().st_size

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from ..bounded import read_json
 from ..failure import LayeringError
 from ..image.sif import INSPECT, Sif, SifError, read_sif
 from ..programs import ask, call, needed_program
 from ..squash.listing import row_of
 from ..store import Store
+from ..tree import read, walk
 
 LONGEST = 64 * 1024  # characters of a PATH
 FORMAT = 3  # of the facts; another number makes them anew
@@ -23,6 +23,8 @@ USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
 PYTHON = re.compile(r"python(3\.\d+)")
 Listing = tuple[dict[str, int], dict[str, str], set[str]]
+ENVIRONMENT = ".singularity.d/env"
+LIMIT = 32 << 20  # bytes of one file; a C library has 2 MB
 METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO")
 
 
@@ -124,10 +126,10 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
                 *[path.lstrip("/") for path in wanted if path in files],
             ]
         )
-        labels = _labels(tree / ".singularity.d/labels.json")
-        script = _text(tree / ".singularity.d/runscript")
-        glibc = GLIBC.search((tree / libc.lstrip("/")).read_bytes()) if libc else None
-        path = _path(tree / ".singularity.d/env")
+        labels = _labels(tree)
+        script = _text(tree, ".singularity.d/runscript")
+        glibc = GLIBC.search(_bytes(tree, libc)) if libc else None
+        path = _path(tree)
     python, minor = _python(bare, files, path)
     return BaseFacts(
         sha256=digest,
@@ -169,26 +171,32 @@ def _libc(bare: BaseFacts, files: set[str]) -> str:
     return ""
 
 
-def _labels(path: Path) -> dict[str, str]:
+def _labels(tree: Path) -> dict[str, str]:
     try:
-        found = read_json(path)
+        found = parse_json(_bytes(tree, ".singularity.d/labels.json"))
     except (OSError, ValueError):
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _text(path: Path) -> str:
+def _bytes(tree: Path, path: str) -> bytes:
+    """A file of the image; nothing where it is none: what was unpacked holds the image's links."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read(tree, path, limit=LIMIT)
     except OSError:
-        return ""
+        return b""
 
 
-def _path(folder: Path) -> str:
+def _text(tree: Path, path: str) -> str:
+    return _bytes(tree, path).decode(errors="replace")
+
+
+def _path(tree: Path) -> str:
     """PATH as the image sets it: the last plain value among its scripts, with what those scripts put before."""
     found = ""
-    for script in sorted(folder.glob("*")) if folder.is_dir() else ():
-        for match in re.finditer(r"^\s*export PATH=[\"']?([^\"'\n]*)", _text(script), re.MULTILINE):
+    for name in sorted(entry.path for entry in walk(tree, ENVIRONMENT)):
+        text = _text(tree, f"{ENVIRONMENT}/{name}")
+        for match in re.finditer(r"^\s*export PATH=[\"']?([^\"'\n]*)", text, re.MULTILINE):
             value = match[1].removeprefix("${PATH:-")
             if value.count("$") * len(found) > LONGEST:  # each line may double what the one before it has made
                 continue

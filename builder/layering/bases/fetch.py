@@ -27,9 +27,13 @@ from ..image.sif import (
 from ..offline import FIX
 from ..programs import ask, clean_environment, follow
 from ..squash.pack import Packer
-from ..store import Store, key_of, remove
+from ..store import Store, key_of
+from ..tree import read, remove, walk, write
 from .reference import HUB, HUB_SERVER, parts_of
 
+FOLDER_OF_LABELS = ".singularity.d"
+LABELS = f"{FOLDER_OF_LABELS}/labels.json"
+LABELS_LIMIT = 1 << 20
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
 
@@ -137,29 +141,32 @@ def settle_times(tree: Path, *, before: int) -> int:
     The image's own files keep their times. What unpacking made has the time of day: folders that no layer of the
     image names, and what the engine adds.
     """
-    later: list[str] = []
     newest = EPOCH
-    for root, _, files in os.walk(tree):
-        for path in (root, *(os.path.join(root, name) for name in files)):
-            seen = int(os.lstat(path).st_mtime)
-            if seen >= before:
-                later.append(path)
-            else:
-                newest = max(newest, seen)
-    for path in reversed(later):
-        os.utime(path, (newest, newest), follow_symlinks=False)
+    top = int(tree.stat().st_mtime)
+    for entry in walk(tree):
+        noted = int(entry.stat().st_mtime)
+        if noted < before:
+            newest = max(newest, noted)
+    if top < before:
+        newest = max(newest, top)
+    for entry in walk(tree):
+        if int(entry.stat().st_mtime) >= before:
+            entry.set_time(newest)
+    if top >= before:
+        os.utime(tree, (newest, newest))
     return newest
 
 
 def _settle_labels(tree: Path, *, time: int) -> None:
     """The engine's labels without the time of day."""
-    path = tree / ".singularity.d" / "labels.json"
     try:
-        labels = json.loads(path.read_text(encoding="utf-8"))
+        labels = json.loads(read(tree, LABELS, limit=LABELS_LIMIT))
         if DATE in labels:
             labels[DATE] = date_of(time)
-        path.write_text(json.dumps(labels, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        for one in (path, path.parent):
-            os.utime(one, (time, time))
-    except (OSError, ValueError, TypeError):
+        write(tree, LABELS, (json.dumps(labels, indent=1, sort_keys=True) + "\n").encode(), mode=0o644)
+        for entry in walk(tree):
+            entry.enter = entry.path == FOLDER_OF_LABELS
+            if entry.path in (LABELS, FOLDER_OF_LABELS):
+                entry.set_time(time)
+    except (OSError, ValueError, TypeError, RecursionError):
         return

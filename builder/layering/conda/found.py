@@ -13,11 +13,13 @@ from ..digest import sha256_of
 from ..failure import AlteredError, LayeringError
 from ..programs import call, needed_program
 from ..store import Entry, Store
+from ..tree import read
 from ..wheels.resolve import normal
 
 SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")
 ACTIVATE = re.compile(r"/etc/conda/activate\.d/([^/]+\.sh)")
 DIST = re.compile(r"/lib/python3\.\d+/site-packages/([^/]+?)-([^-/]+)(?:-py3\.\d+)?\.(?:dist|egg)-info")
+RECORD = 64 << 20  # bytes of one package's record
 META = re.compile(r"/conda-meta/[^/]+\.json")
 
 
@@ -84,7 +86,7 @@ def owners(entry: Entry, found: Found, paths: set[str], *, prefix: str, work: Pa
     call([program, "-quiet", "-no-progress", "-dest", place, entry.path, *records], what=f"reading '{entry.path}'")
     names = set()
     for record in records:
-        noted = json.loads((place / record).read_text(encoding="utf-8"))
+        noted = json.loads(read(place, record, limit=RECORD))
         if not paths.isdisjoint(f"/{path}" for path in noted["files"]):
             names.add(str(noted["name"]))
     return names

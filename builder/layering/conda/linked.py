@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import tree
 from ..failure import LayeringError
-from ..store import remove
 from .client import CondaPackage
 
 FLAT = "build with --backend apptainer"
 # Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
 # always the same; empty folders here and the order of the records are decided by a race (0.28).
 LOST = "__clobbers__"
+HISTORY = "conda-meta/history"
+LIMIT = 64 << 20  # bytes of one package's record
 # What of a package's own description goes into the image's record of it.
 KEPT = ("build", "build_number", "constrains", "license", "license_family", "name", "noarch", "subdir", "timestamp",
         "track_features", "version")  # fmt: skip
 
 
-def _meta(package: CondaPackage, place: Path) -> Path:
-    return place / "conda-meta" / f"{package.name}-{package.version}-{package.build}.json"
+def _meta(package: CondaPackage) -> str:
+    return f"conda-meta/{package.name}-{package.version}-{package.build}.json"
 
 
 def read_record(package: CondaPackage, place: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(_meta(package, place).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(tree.read(place, _meta(package), limit=LIMIT))
     except (OSError, ValueError):
         message = f"'{package.file_name}' is not the package that its channel says it is"
         raise LayeringError(message, fix="ask whoever keeps the channel") from None
@@ -55,12 +56,10 @@ def take_out(package: CondaPackage, place: Path) -> None:
     """Remove a package's files, and the folders that were only its own."""
     files = read_record(package, place)["files"]
     for name in files:
-        (place / name).unlink(missing_ok=True)
-    for folder in sorted({parent for name in files for parent in Path(name).parents}, reverse=True):
-        path = place / folder
-        if folder.parts and path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
-            path.rmdir()
-    _meta(package, place).unlink()
+        tree.remove(Path(name), below=place)
+    for folder in sorted({parent for name in files for parent in Path(name).parents if parent.parts}, reverse=True):
+        tree.remove_empty(place, str(folder))
+    tree.remove(Path(_meta(package)), below=place)
 
 
 def write_record(package: CondaPackage, place: Path) -> None:
@@ -80,25 +79,16 @@ def write_record(package: CondaPackage, place: Path) -> None:
         "files": sorted(name for name in noted["files"] if not name.startswith(f"{LOST}/")),
         "paths_data": {**noted["paths_data"], "paths": sorted(paths, key=lambda row: str(row["_path"]))},
     }
-    path = _meta(package, place)
-    path.unlink()
-    path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    tree.write(place, _meta(package), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
 def tidy(place: Path, *, whole: bool) -> None:
     """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
-    remove(place / LOST)
-    history = place / "conda-meta" / "history"
-    for path in (history, place / "CACHEDIR.TAG"):
-        path.unlink(missing_ok=True)
+    for name in (LOST, HISTORY, "CACHEDIR.TAG"):
+        tree.remove(Path(name), below=place)
     if whole:
-        history.touch()  # conda and others take a folder with this file for an environment
-    for path in _files(place):
-        if path.suffix == ".a" or (path.suffix == ".pyc" and path.parent.name == "__pycache__"):
-            path.unlink()
-
-
-def _files(place: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(place):
-        for name in names:
-            yield Path(root, name)
+        tree.write(place, HISTORY, b"")  # conda and others take a folder with this file for an environment
+    for entry in tree.walk(place):
+        compiled = entry.name.endswith(".pyc") and entry.above is not None and entry.above.name == "__pycache__"
+        if entry.kind != tree.FOLDER and (entry.name.endswith(".a") or compiled):
+            entry.unlink()

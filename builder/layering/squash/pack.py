@@ -6,13 +6,13 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 
 from ..failure import LayeringError
 from ..programs import ask, clean_environment, find_program, needed_program, version_of
+from ..tree import remove
 from .pieces import Piece, in_order, join, unfold
 from .squashfs import GZIP, ZSTD, Superblock
 
@@ -99,17 +99,18 @@ class Packer:
         own = {piece.path: piece for piece in pieces}
         folders: set[str] = set()
         for path in own:
-            with suppress(FileNotFoundError):
-                os.unlink(f"{tree}/{path}")  # a wheel may bring its own; mksquashfs would take that
             folder = os.path.dirname(path)
             while folder and folder not in folders:
                 folders.add(folder)
                 folder = os.path.dirname(folder)
+        missing = {folder for folder in folders if not os.path.isdir(f"{tree}/{folder}")}
+        for path in own:
+            if os.path.dirname(path) not in missing:  # a wheel may bring its own; mksquashfs would take that
+                remove(Path(path), below=tree)
         if self.form is None:
             unfold(list(own.values()), tree)
             return []
-        missing = sorted(folder for folder in folders if not os.path.isdir(f"{tree}/{folder}"))
-        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in missing]
+        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
         rows, offset = in_order(own.values()), 0
         for piece in rows:
             lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
@@ -143,9 +144,9 @@ DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
 
 
 def escaped(path: str) -> str:
-    """A path as mksquashfs reads it in a definition, where a quote would begin a command; raises LayeringError."""
-    if "\n" in path:
-        raise LayeringError(f"the name {path[-100:]!a} holds a line break", fix="build with --backend apptainer")
+    """A path as one word of the packer's language, in which others are commands; raises LayeringError."""
+    if "\n" in path or "\0" in path:
+        raise LayeringError(f"a file of the image has a line break in its name: {path!r}", fix="give it another name")
     return re.sub(r'([\s"\\])', r"\\\1", path)
 
 

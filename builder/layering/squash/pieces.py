@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from ..failure import LayeringError
 from ..image.sif import copy_range
+from ..tree import write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,5 @@ def join(pieces: Sequence[Piece], target: BinaryIO) -> None:
 def unfold(pieces: Sequence[Piece], folder: Path) -> None:
     """Make them files of a folder."""
     for piece in pieces:
-        path = folder / piece.path
-        path.parent.mkdir(parents=True, exist_ok=True)
         with piece.source.open("rb") as file:
-            path.write_bytes(os.pread(file.fileno(), piece.size, piece.offset))
+            write(folder, piece.path, os.pread(file.fileno(), piece.size, piece.offset))

@@ -17,6 +17,7 @@ from pathlib import Path
 from ..failure import LayeringError
 from ..programs import ask, clean_environment, find_program
 from ..squash.pieces import Piece, in_order, join
+from ..tree import FILE, FOLDER, walk
 
 WORKER = Path(__file__).with_name("compile_worker.py")
 # Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.
@@ -148,16 +149,18 @@ def asked(argv: Sequence[str], minor: str) -> Compiler | None:
 def sources(folder: Path, *, below: str) -> list[str]:
     """The .py files to compile, sorted, as paths of `folder`; not those of test suites, which no program imports."""
     found = []
-    for root, names, files in os.walk(folder / below):
-        here = os.path.relpath(root, folder)
-        names[:] = sorted(name for name in names if name != "__pycache__" and used(f"{here}/{name}/"))
-        found += [f"{here}/{name}" for name in sorted(files) if name.endswith(".py") and "\n" not in name]
-    return [path for path in found if used(path)]
+    for entry in walk(folder, below):
+        path = f"{below}/{entry.path}"
+        if entry.kind == FOLDER:
+            entry.enter = entry.name != "__pycache__" and used(f"{path}/")
+        elif entry.kind == FILE and entry.name.endswith(".py") and used(path):
+            found.append(path)
+    return sorted(found)
 
 
 def used(path: str) -> bool:
-    """Whether programs import what lies at this path; a folder's ends with a slash."""
-    return UNUSED.search(path) is None
+    """Whether programs import what lies at this path, which has one line; a folder's ends with a slash."""
+    return UNUSED.search(path) is None and path.splitlines() == [path]
 
 
 def compiled_path(path: str, tag: str) -> str:

@@ -36,14 +36,24 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
                 return
             path = paths[int.from_bytes(token, "little")]
             try:
-                with open(os.path.join(folder, path), "rb") as file:
+                # What is a link by now leads to somebody else's file.
+                number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)
+                with open(number, "rb") as file:
                     made = compiled(file.read(), prefix + "/" + path)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
             data.write(made)
             parent, name = os.path.split(path)
             target = os.path.join(parent, "__pycache__", name[:-3] + "." + tag + ".pyc")
             index.write(b"%d %s\n" % (len(made), os.fsencode(target)))
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file, none where the package only says that it has it."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def main() -> int:
@@ -54,7 +64,7 @@ def main() -> int:
     os.nice(nice)
     paths = os.fsdecode(sys.stdin.buffer.read()).splitlines()
     # The largest first, each to whoever is free: all end at about the same time.
-    paths.sort(key=lambda path: (-os.path.getsize(os.path.join(folder, path)), path))
+    paths.sort(key=lambda path: (-size_of(os.path.join(folder, path)), path))
     source, sink = os.pipe()
     children = []
     for number in range(workers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time as clock
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..copies import merge
 from ..failure import LayeringError, say
 from ..programs import needed_program
 from ..squash.pack import processors
@@ -213,7 +213,7 @@ class Wheels:
         made = self.compile_kept(group, place, site, nice=nice)
         self._go_on(part)
         if place != tree:
-            _merge(place, tree)
+            merge(place, tree)
         return made
 
     def compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
@@ -241,12 +241,3 @@ class Wheels:
             work=self.builder.work,
             later=self.builder.later,
         )
-
-
-def _merge(source: Path, target: Path) -> None:
-    """Move the files of one folder into another that may have the same folders."""
-    for root, folders, names in os.walk(source):
-        place = target / os.path.relpath(root, source)
-        place.mkdir(parents=True, exist_ok=True)
-        for name in [*names, *[name for name in folders if Path(root, name).is_symlink()]]:
-            Path(root, name).replace(place / name)

@@ -14,9 +14,11 @@ from pathlib import Path
 from ..failure import LayeringError
 from ..offline import FIX
 from ..programs import ask
+from ..tree import FILE, folder, is_folder, link, move, read, remove, seen, walk, write
 from .resolve import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
+RECORD = 64 << 20  # bytes of the list of one wheel's files
 DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
 
 
@@ -54,26 +56,34 @@ def install(
 def tidy(tree: Path, *, minor: str) -> Path:
     """Take this machine out of an installation: its Python's version and path, its own notes. Returns site-packages."""
     own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    for parent in (tree / "lib", tree / "include" / "site"):
-        if own != f"python{minor}" and (parent / own).is_dir():
-            (parent / own).rename(parent / f"python{minor}")
-    (tree / ".lock").unlink(missing_ok=True)
-    site = tree / "lib" / f"python{minor}" / "site-packages"
-    site.mkdir(parents=True, exist_ok=True)
-    changed = _scripts(tree / "bin")
-    for info in sorted(site.glob("*.dist-info")):
-        _record(info, site=site, changed=changed, own=own, minor=minor)
-    return site
+    for parent in ("lib", "include/site"):
+        if own != f"python{minor}" and is_folder(tree, f"{parent}/{own}"):
+            move(tree, f"{parent}/{own}", tree, f"{parent}/python{minor}")
+    remove(Path(".lock"), below=tree)
+    inside = f"lib/python{minor}/site-packages"
+    with folder(tree, inside, make=0o777):
+        pass
+    changed = _scripts(tree)
+    for info in _infos(tree, inside):
+        _record(tree, inside, info, changed=changed, own=own, minor=minor)
+    return tree / inside
 
 
-def _scripts(folder: Path) -> dict[Path, bytes]:
-    """Give console scripts the image's Python; returns what was written."""
+def _infos(tree: Path, inside: str) -> list[str]:
+    """The folders that say what is installed."""
+    with folder(tree, inside) as at:
+        return sorted(name for name in os.listdir(at) if name.endswith(".dist-info"))
+
+
+def _scripts(tree: Path) -> dict[str, bytes]:
+    """Give console scripts the image's Python; returns what was written, by path."""
     changed = {}
     own = sys.executable.encode()
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not path.is_file() or path.is_symlink():
+    for entry in walk(tree, "bin"):
+        entry.enter = False
+        if entry.kind != FILE:
             continue
-        with path.open("rb") as file:
+        with open(entry.open(), "rb") as file:
             head = file.read(4096)
             if not head.startswith(b"#!") or own not in head:
                 continue
@@ -84,73 +94,72 @@ def _scripts(folder: Path) -> dict[Path, bytes]:
         elif own not in first:
             continue
         text = f"#!{PREFIX}/bin/python\n".encode() + rest
-        path.unlink()  # it may be a link into uv's cache
-        path.write_bytes(text)
-        path.chmod(0o755)
-        changed[path] = text
+        write(tree, f"bin/{entry.name}", text, mode=0o755)  # a new file: it may be a link into uv's cache
+        changed[f"bin/{entry.name}"] = text
     return changed
 
 
-def _record(info: Path, *, site: Path, changed: dict[Path, bytes], own: str, minor: str) -> None:
-    """Bring RECORD up to date with what was changed."""
-    record = info / "RECORD"
+def _rows(tree: Path, record: str) -> list[list[str]] | None:
     try:
-        rows = list(csv.reader(io.StringIO(record.read_text(encoding="utf-8"))))
-    except OSError:
+        return [row for row in csv.reader(io.StringIO(read(tree, record, limit=RECORD).decode())) if row]
+    except (OSError, ValueError, csv.Error):
+        return None
+
+
+def _record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
+    """Bring RECORD up to date with what was changed."""
+    record = f"{inside}/{info}/RECORD"
+    rows = _rows(tree, record)
+    if rows is None:
         return
     kept = []
-    dropped = {f"{info.name}/{name}" for name in DROPPED}
+    dropped = {f"{info}/{name}" for name in DROPPED}
     for row in rows:
-        if not row:
-            continue
         name = row[0]
         if name in dropped:
-            (site / name).unlink(missing_ok=True)
+            remove(Path(inside, name), below=tree)
             continue
         if name.startswith(".."):  # of thousands of files these alone lie outside: scripts, headers
             name = name.replace(f"/{own}/", f"/python{minor}/")
-            path = Path(os.path.normpath(site / name))
-            if path in changed:
-                digest = base64.urlsafe_b64encode(hashlib.sha256(changed[path]).digest()).rstrip(b"=").decode()
-                row = [name, f"sha256={digest}", str(len(changed[path]))]
+            text = changed.get(os.path.normpath(f"{inside}/{name}"))
+            if text is not None:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+                row = [name, f"sha256={digest}", str(len(text))]
         kept.append([name, *row[1:]])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(sorted(kept))
-    record.unlink()
-    record.write_text(out.getvalue(), encoding="utf-8")
+    write(tree, record, out.getvalue().encode())
 
 
 def owners(site: Path, tree: Path) -> dict[str, list[str]]:
-    """The .py files of every distribution by its normal name, relative to `tree`."""
+    """The .py files of every distribution by its normal name, relative to `tree`; what lies outside is nobody's."""
     from .resolve import normal
 
     found: dict[str, list[str]] = {}
     here = os.path.relpath(site, tree)
-    for info in sorted(site.glob("*.dist-info")):
-        name = normal(info.name.removesuffix(".dist-info").rsplit("-", 1)[0])
-        try:
-            rows = csv.reader(io.StringIO((info / "RECORD").read_text(encoding="utf-8")))
-            paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row and row[0].endswith(".py"))
-            # A RECORD is a package's word: nothing outside the environment, no line of a list.
-            found[name] = sorted(path for path in paths if path.isprintable() and not path.startswith(("/", "../")))
-        except OSError:
+    for info in _infos(tree, here):
+        name = normal(info.removesuffix(".dist-info").rsplit("-", 1)[0])
+        rows = _rows(tree, f"{here}/{info}/RECORD")
+        if rows is None:
             continue
+        paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py") and row[0][0] != "/")
+        # A RECORD is a package's word: nothing outside the environment, no line of a list.
+        found[name] = sorted(path for path in paths if path.isprintable() and not path.startswith("../"))
     return found
 
 
 def environment_files(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
     """The files that make a folder a virtual environment on the image's Python."""
-    folder = tree / "bin"
-    folder.mkdir(parents=True, exist_ok=True)
     for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
-        (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(target)
-    (tree / "lib" / f"python{minor}" / "site-packages").mkdir(parents=True, exist_ok=True)
-    if not (tree / "lib64").exists():
-        (tree / "lib64").symlink_to("lib")
+        link(tree, f"bin/{name}", target)
+    with folder(tree, f"lib/python{minor}/site-packages", make=0o777):
+        pass
+    if seen(tree, "lib64") is None:
+        link(tree, "lib64", "lib")
     words = "true" if system_packages else "false"
     home = Path(python).parent
-    (tree / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = {words}\nversion = {minor}\n")
+    text = f"home = {home}\ninclude-system-site-packages = {words}\nversion = {minor}\n"
+    write(tree, "pyvenv.cfg", text.encode())
 
 
 def names_of(groups: Sequence[Group]) -> list[str]:

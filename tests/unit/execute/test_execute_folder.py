@@ -221,3 +221,33 @@ def test_what_a_killed_write_left_is_removed_when_it_is_old(plan_of: PlanOf, tmp
 def test_a_place_that_cannot_be_written_is_a_finding(plan_of: PlanOf, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert code(lambda: write_plan(plan_of(), tmp_path / "file" / "kit", recipe_folder=tmp_path)) == "folder-unwritable"
+
+
+@pytest.mark.parametrize("source", ["data", "data/key", "./data/../data/key"])
+def test_security_02_a_source_through_a_link_out_of_the_recipes_folder(
+    tmp_path: Path, plan_of: Callable[..., Plan], source: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "key").write_text("secret")
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "data").symlink_to("../mine")
+    with pytest.raises(ConfigError, match="not in the recipe's folder"):
+        write_plan(plan_of(copies=(Copy(source=source, path="x"),)), tmp_path / "kit", recipe_folder=recipe)
+    assert not (tmp_path / "kit").exists()
+
+
+def test_security_12_a_plan_is_not_written_through_links_in_its_folder(
+    tmp_path: Path, plan_of: Callable[..., Plan]
+) -> None:
+    mine, kit = tmp_path / "mine", tmp_path / "kit"
+    mine.mkdir()
+    (mine / "a.txt").write_text("years of work")
+    write_plan(plan_of(files=(File(path="sub/a.txt", text="1"),)), kit, recipe_folder=tmp_path)
+    (kit / "sub" / "a.txt").unlink()
+    (kit / "sub").rmdir()
+    (kit / "sub").symlink_to(mine)
+    with pytest.raises(ConfigError, match="through a link"):
+        write_plan(plan_of(files=(File(path="sub/a.txt", text="2"),)), kit, recipe_folder=tmp_path)
+    write_plan(plan_of(files=(File(path="b.txt", text="2"),)), kit, recipe_folder=tmp_path)
+    assert (mine / "a.txt").read_text() == "years of work"

@@ -230,6 +230,7 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     rows = [("d/x.pyc", 0, 3), ("d/e/y.pyc", 6, 5), ("empty.pyc", 0, 0)]
     pieces = [Piece(path=path, source=tmp_path / "0.data", offset=at, size=size) for path, at, size in rows]
     save(pieces, tmp_path / "kept.pycs")
+    (tmp_path / "b").mkdir()
     unfold(below("/opt/env", kept(tmp_path / "kept.pycs")), tmp_path / "b")
     found = {str(path.relative_to(tmp_path / "b")): path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")}
     assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}

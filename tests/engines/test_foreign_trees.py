@@ -1,0 +1,146 @@
+"""What a container step, a base image or a recipe's folder leaves may lead anywhere: nothing there is touched."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from recipe_program import Done, Room, inside, run
+
+pytestmark = pytest.mark.engines
+
+# Each leaves a link to the folder of the user at places that are cleaned, or written below, after a step.
+LINES = {
+    "logs": "rm -rf /var/log && ln -s {mine} /var/log",
+    "root": "rm -rf /root && ln -s {mine} /root",
+    "var": "umount /var/tmp; mv /var /v; ln -sfn {mine} /var; ls -ld /var",
+    "opt": "umount /opt/recipe/build; mv /opt /o; ln -sfn {mine} /opt; ls -ld /opt",
+    "etc": "mv /etc /e; ln -sfn {mine} /etc; ls -ld /etc",
+    "tmp": "umount /tmp; rmdir /tmp; ln -sfn {mine} /tmp; ls -ld /tmp",
+    "own": "umount /opt/recipe/build; mv /opt/recipe /r; ln -sfn {mine} /opt/recipe; ls -ld /opt/recipe",
+    "caches": "rm -rf /var/cache /var/lib; ln -s {mine} /var/cache; ln -s {mine} /var/lib",
+    "relative": "rm -rf /var/log && ln -s ../../../../../../../../../../../../{mine} /var/log",
+    "chain": "ln -s {mine} /one && ln -s one /two && rm -rf /var/log /root && ln -s /two /var/log && ln -s /two /root",
+    "inner": "mkdir -p /var/log/x && ln -s {mine} /var/log/x/y && ln -s {mine} /var/log/z",
+    "to-root": "rm -rf /root && ln -s / /root",
+}
+HELD = ("docs", "log", "tmp", "lib/apt/lists", "cache/apt", ".cache", ".conda", "recipe/build", "apt/lists", "build")
+
+
+def users_folder(folder: Path) -> Path:
+    """A home with everything that cleaning would look for."""
+    for name in HELD:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "thesis.tex").write_text("years of work")
+    (folder / "resolv.conf").write_text("mine")
+    (folder / "shared").mkdir(exist_ok=True)
+    (folder / "shared").chmod(0o2775)
+    return folder
+
+
+def snapshot(folder: Path) -> list[tuple[str, int, str]]:
+    paths = sorted([folder, *folder.rglob("*")])
+    return [(str(one), one.lstat().st_mode, one.read_text() if one.is_file() else "") for one in paths]
+
+
+def build(room: Room, base: Path, text: str, *more: str) -> Done:
+    recipe = room.write("own.yml", text)
+    words = ("build", "local", recipe, "--base", base, "--backend", "layers", "--no-smoke", "-o", room.folder / "x.sif")
+    return room.recipe(*words, *more, RECIPE_CACHE_DIR=str(room.folder / "cache"))
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_security_01_no_link_of_a_step_is_followed(rooms: Callable[[str], Room], base_sif: Path, name: str) -> None:
+    room = rooms(f"links-{name}")
+    mine = users_folder(room.folder / "mine")
+    before = snapshot(mine)
+    line = LINES[name].format(mine=mine)
+    done = build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n")
+    assert snapshot(mine) == before
+    assert "Traceback" not in done.out + done.err
+    assert done.code in (0, 5), done.err
+
+
+def test_security_01_an_image_keeps_the_links_that_its_recipe_wants(room: Room, base_sif: Path) -> None:
+    line = "rm -rf /var/log && ln -s /scratch/logs /var/log && mkdir -p /opt/own && ln -s own /opt/link"
+    build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(0)
+    image = room.folder / "x.sif"
+    assert inside(image, "readlink", "/var/log") == "/scratch/logs\n"
+    assert inside(image, "readlink", "/opt/link") == "own\n"
+    assert inside(image, "readlink", "/lib") == "usr/lib\n"
+
+
+def test_security_17_what_a_step_made_unreadable_is_removed_and_nothing_else_changes(
+    room: Room, base_sif: Path
+) -> None:
+    mine = users_folder(room.folder / "mine")
+    before = snapshot(mine)
+    line = (
+        f"mkdir -p /opt/a/b && ln -s {mine}/shared /opt/a/b/link && mkfifo /opt/a/pipe && chmod 000 /opt/a/b && exit 3"
+    )
+    build(room, base_sif, f"name: own\ndependencies: []\ncontainer:\n  run:\n    - '{line}'\n").expect(5)
+    assert snapshot(mine) == before
+    work = room.folder / "cache" / "layers-1" / "work"
+    assert list(work.iterdir()) == []
+    assert stat.S_IMODE((mine / "shared").stat().st_mode) == 0o2775
+
+
+def linked_base(room: Room, base: Path, lines: str) -> Path:
+    """The test base with more folders and links."""
+    definition = room.write("base.def", f"Bootstrap: localimage\nFrom: {base}\n%post\n{lines}\n")
+    target = room.folder / "own-base.sif"
+    run(["apptainer", "build", "--fakeroot", target, definition], cwd=room.folder).expect(0)
+    return target
+
+
+def test_security_02_files_are_not_written_through_links_of_base_and_folder(room: Room, base_sif: Path) -> None:
+    """The base moves a folder up, so that a link in it leads further than it did where it lay."""
+    mine = users_folder(room.folder / "mine")
+    (mine / ".bashrc").write_text("# my own")
+    before = snapshot(mine)
+    deep = "/".join(str(number) for number in range(16))
+    base = linked_base(
+        room, base_sif, f"mkdir -p /q /opt/t/{deep}; rmdir /opt/t/{deep}; ln -s /q /opt/t/{deep}; ln -s /q/y /q/d"
+    )
+    tree = room.folder / "tree" / deep
+    (tree / "d").mkdir(parents=True)
+    (tree / "d" / ".bashrc").write_text("touch CANARY")
+    (tree / "y").symlink_to("../" * 16 + str(mine).lstrip("/"))
+    text = "name: own\ndependencies: []\ncontainer:\n  files:\n    tree: /opt/t\n"
+    done = build(room, base, text)
+    assert snapshot(mine) == before
+    assert done.code in (2, 5)
+    assert "fix:" in done.err
+    assert not (room.folder / "x.sif").exists()
+
+
+def test_security_02_files_through_links_of_the_base_that_stay_inside(room: Room, base_sif: Path) -> None:
+    base = linked_base(
+        room, base_sif, "mkdir -p /data/real; ln -s /data/real /opt/data; ln -s run /var/own; mkdir /var/run2"
+    )
+    for name, text in {"a/file": "content", "b/file": "other"}.items():
+        room.write(f"tree/{name}", text)
+    (room.folder / "tree" / "a" / "link").symlink_to("../b/file")
+    (room.folder / "tree" / "folder").symlink_to("a")
+    text = "name: own\ndependencies: []\ncontainer:\n  files:\n    tree: /opt/data/tree\n"
+    build(room, base, text).expect(0)
+    image = room.folder / "x.sif"
+    assert inside(image, "readlink", "/opt/data") == "/data/real\n"
+    assert inside(image, "cat", "/data/real/tree/a/link", "/opt/data/tree/folder/file") == "othercontent"
+    assert os.path.lexists(room.folder / "tree" / "folder")
+
+
+def test_security_02_a_name_in_a_base_image_is_no_command_of_the_packer(
+    rooms: Callable[[str], Room], base_sif: Path
+) -> None:
+    """Names that a step hides by replacing their folder are told to mksquashfs, whose language knows commands."""
+    room = rooms("names")
+    odd = 'x" f 444 0 0 touch CANARY #'
+    base = linked_base(room, base_sif, f"mkdir -p /q; touch '/q/{odd}' '/q/with blank' '/q/b\\\\s'")
+    text = "name: own\ndependencies: []\ncontainer:\n  run:\n    - rm -r /q && mkdir /q && touch /q/new\n"
+    build(room, base, text).expect(0)
+    assert list(room.folder.rglob("CANARY")) == []
+    assert inside(room.folder / "x.sif", "ls", "/q") == "new\n"

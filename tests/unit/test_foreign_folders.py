@@ -1,0 +1,160 @@
+"""Folders that somebody else has named or filled: paths are checked after joining, links are seen, one module works."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.cli.main import run
+from builder.execute.hold import hold
+from builder.execute.log import StepLog
+from builder.execute.tree import draft_of, write_whole
+from builder.layering.bases.facts import BaseFacts
+from builder.layering.content import own_files
+from builder.layering.failure import LayeringError
+from builder.layering.inside import tidy, whiteouts
+from builder.layering.spec import Spec
+from builder.layering.squash.pack import escaped
+from builder.layering.wheels import stage
+from builder.model.finding import ConfigError
+
+PACKAGE = Path(__file__).parents[2] / "builder"
+# Who copies, changes or removes trees by their paths; everywhere else layering/tree.py and copies.py do.
+FOLLOWING = {"walk", "fwalk", "rmtree", "copytree", "copy2", "copyfile", "copymode", "copystat", "rglob", "lchown"}
+FOLLOWING |= {"chown", "removedirs", "renames"}
+ALLOWED = {
+    ("layering/wheels/kept.py", "copyfile"),  # a file of the cache to a new folder of the build's own
+    ("execute/jobs/again.py", "copy2"),  # plan.json to a new folder of the program's own
+    ("execute/image/again.py", "copyfile"),  # the log of a second build, out of a folder that it made
+    ("execute/locking/write.py", "rmtree"),  # the lock beside the user's own recipe
+    ("cli/init.py", "copyfile"),  # examples of the package to the user's place
+    ("execute/contents/trees.py", "walk"),  # reads only, and opens what a walk without links has named
+    ("smoke/rank_run.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp
+    ("smoke/supervise.py", "rmtree"),  # the same
+    ("data/templates/times.py", "walk"),  # runs inside an image while it is built
+}  # fmt: skip
+
+
+def test_security_01_file_work_on_trees_is_done_in_one_place() -> None:
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = str(path.relative_to(PACKAGE))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Attribute) and node.attr in FOLLOWING):
+                continue
+            if isinstance(node.value, ast.Name) and node.value.id in ("tree", "ast"):
+                continue  # this project's own walk, which follows nothing
+            found.add((name, node.attr))
+    assert found == ALLOWED
+
+
+def plan_in(folder: Path, base: str, *words: str) -> tuple[int, str]:
+    folder.mkdir(parents=True)
+    (folder / "b.sif").touch()
+    (folder / "e.yml").write_text(f"name: own\ndependencies: []\ncontainer: {{base: {base}}}\n")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = run(["plan", "local", str(folder / "e.yml"), "-o", str(folder / "p"), *words])
+    return code, said.getvalue()
+
+
+@pytest.mark.parametrize("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a b", "a'b", "ends ", "ü"])
+def test_security_16_folders_that_are_more_than_a_path(tmp_path: Path, name: str) -> None:
+    code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "apptainer")
+    assert code == 2
+    assert "container.base" in said
+    assert "fix: move the recipe" in said
+    assert "\x1b" not in said
+    assert "%post\n" not in said
+    assert not (tmp_path / name / "p").exists()
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "Überraschung", "it's"])
+def test_security_16_ordinary_folders_serve_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
+    code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
+    assert (code, "error" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("links", [("var/log",), ("root",), ("var",), ("opt",), ("etc",), ("tmp",), ("opt/recipe",)])
+def test_security_01_tidying_follows_no_link(tmp_path: Path, links: tuple[str, ...]) -> None:
+    mine = tmp_path / "mine"
+    for name in ("log", "tmp", ".cache", "recipe/build", "lib/apt/lists", "build", "docs"):
+        (mine / name).mkdir(parents=True)
+        (mine / name / "file").write_text("mine")
+    before = sorted(mine.rglob("*"))
+    upper = tmp_path / "overlay" / "upper"
+    for link in links:
+        (upper / link).parent.mkdir(parents=True)
+        (upper / link).symlink_to(mine)
+    (upper / "usr").mkdir()
+    tidy(tmp_path, "overlay/upper")
+    assert whiteouts(upper, tmp_path / "none") == []
+    assert sorted(mine.rglob("*")) == before
+    (tmp_path / "overlay" / "moved").symlink_to(mine)
+    with pytest.raises(OSError, match="link"):
+        tidy(tmp_path, "overlay/moved")
+    assert sorted(mine.rglob("*")) == before
+
+
+def test_security_02_a_link_that_a_base_moves_elsewhere_is_refused(tmp_path: Path) -> None:
+    spec, top = tmp_path / "image", tmp_path / "top"
+    (spec / "root" / "opt" / "a" / "b").mkdir(parents=True)
+    (spec / "root" / "opt" / "a" / "b" / "y").symlink_to("../../x")
+    top.mkdir()
+    made = Spec.__new__(Spec)
+    object.__setattr__(made, "folder", spec)
+    own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt": "/usr/opt"}))
+    assert (top / "usr" / "opt" / "a" / "b" / "y").is_symlink()
+    with pytest.raises(LayeringError, match="leads elsewhere"):
+        own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt/a/b": "/q"}))
+
+
+def test_security_02_names_are_no_words_of_the_packer() -> None:
+    assert escaped('x" f 444 0 0 touch y') == 'x\\"\\ f\\ 444\\ 0\\ 0\\ touch\\ y'
+    with pytest.raises(LayeringError, match="line break"):
+        escaped("a\nb f 444 0 0 id")
+
+
+def test_security_01_a_wheels_list_names_no_file_outside(tmp_path: Path) -> None:
+    site = tmp_path / "top" / "lib" / "site-packages"
+    (site / "p-1.dist-info").mkdir(parents=True)
+    rows = ["p/a.py", "../../../mine.py", "../../../../../../etc/x.py", "/etc/y.py", "p/../../../../../z.py"]
+    (site / "p-1.dist-info" / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
+    assert stage.owners(site, tmp_path / "top") == {"p": ["lib/site-packages/p/a.py"]}
+
+
+@pytest.mark.parametrize("kind", ["link", "hard", "pipe"])
+def test_security_12_locks_and_logs_are_opened_through_no_link(tmp_path: Path, kind: str) -> None:
+    mine, folder = tmp_path / "mine", tmp_path / "x.plan"
+    mine.write_text("years of work")
+    (folder / "logs").mkdir(parents=True)
+    for place in (folder / ".lock", folder / "logs" / "build.log"):
+        if kind == "link":
+            place.symlink_to(mine)
+        elif kind == "hard":
+            os.link(mine, place)
+        else:
+            os.mkfifo(place)
+    with pytest.raises(ConfigError, match="leads somewhere else"), hold(folder):
+        pass
+    with pytest.raises(OSError, match="file"):
+        StepLog(folder / "logs" / "build.log", on_line=print, mask=str)
+    assert mine.read_text() == "years of work"
+
+
+def test_security_12_drafts_take_no_place_that_is_foreseen(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("years of work")
+    (tmp_path / f".plan.json.recipe-{os.getpid()}").symlink_to(mine)
+    write_whole(tmp_path / "plan.json", "new")
+    assert mine.read_text() == "years of work"
+    assert not (tmp_path / "plan.json").is_symlink()
+    assert draft_of(tmp_path / "x").name != f".x.recipe-{os.getpid()}"
+    draft_of(tmp_path / "plan.json").symlink_to(mine)
+    write_whole(tmp_path / "plan.json", "newer")
+    assert mine.read_text() == "years of work"
