@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from ..bounded import parse_json
 from ..failure import LayeringError
 from ..image.sif import INSPECT, Sif, SifError, read_sif
 from ..programs import ask, call, needed_program
