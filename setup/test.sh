@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The checks of this project: setup/test.sh all|unit|commands|lint|golden|bench
+# The checks of this project: setup/test.sh all|unit|commands|users|lint|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
+#   users    those in which root acts as two ordinary users; needs root
 #   lint     ruff, mypy, shellcheck
 #   golden   rewrites tests/golden and the answers in tests/resolve
 #   bench    benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -29,10 +30,12 @@ interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, th
     exit "$((128 + $1))"
 }
 
-as_job() { # runs a command as the user in a process group of its own, so that a signal to this script can reach it
+as_job() { in_group as_user "$@"; } # runs a command as the user
+
+in_group() { # runs a command in a process group of its own, so that a signal to this script can reach it
     local rc=0
     set -m
-    as_user "$@" </dev/null &
+    "$@" </dev/null &
     JOB=$!
     set +m
     wait "$JOB" || rc=$?
@@ -91,6 +94,15 @@ tests() { # what fails is run once more by itself, and that is said: real schedu
     say "they passed the second time: the first is above, and worth a look"
 }
 
+users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
+    if ! is_root; then
+        say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
+        return
+    fi
+    in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 \
+        python -m pytest -p no:cacheprovider tests/users "$@"
+}
+
 all_tests() { # with arguments of the caller's one call of pytest; without any each height by itself
     local rc=0
     if [ $# -gt 0 ]; then
@@ -98,6 +110,7 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
         return
     fi
     tests -n 2 tests/unit tests/commands || rc=$?
+    users || rc=$?
     # One worker more than cores: whoever waits for Slurm needs none.
     tests -n 3 --durations=60 tests/engines || rc=$?
     return "$rc"
@@ -128,8 +141,12 @@ case $what in
         ;;
     unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
     commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
+    users)
+        is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"
+        prepare_python && users "$@"
+        ;;
     lint) prepare_python && lint ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|users|lint|golden|bench" ;;
 esac
