@@ -7,7 +7,7 @@ import time
 
 import click
 
-from builder.execute.cache import Cached, contents, downloads, open_cache, prune, prune_downloads, verify
+from builder.execute.cache import Cached, contents, downloads, lockless, open_cache, prune, prune_downloads, verify
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 
@@ -35,12 +35,16 @@ def ls() -> None:
 @command.command("verify")
 def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
-    altered, stray = verify(open_cache(os.environ))
+    store = open_cache(os.environ)
+    altered, stray = verify(store)
     for row in altered:
-        click.echo(f"altered, removed: {line_of(row)}")
+        what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
+        click.echo(f"{what}: {line_of(row)}")
     for path in stray:
         click.echo(f"belongs to nothing, removed: {path}")
-    click.echo("the cache is whole" if not altered else "builds make again what was removed", err=True)
+    click.echo("the cache is whole" if not altered else "builds make again what was altered", err=True)
+    if said := lockless(store):
+        click.echo(f"note: {said}", err=True)
     return 5 if altered else 0
 
 
@@ -54,6 +58,8 @@ def shrink(gib: float | None, fetched: bool) -> None:
     for row in gone:
         click.echo(f"removed: {line_of(row)}")
     click.echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+    if said := lockless(store):
+        click.echo(f"note: {said}", err=True)
     if fetched:
         click.echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
 

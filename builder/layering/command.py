@@ -45,12 +45,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import build
+    from .cache import cache_folder
     from .spec import read_spec
-    from .store import cache_folder
 
     spec = read_spec(chosen.spec)
     gc.disable()  # ten thousands of entries of tables live to the end: looking through them takes a third of a join
-    os.umask(0o022)
+    umask = os.umask(0o022)  # what is inside does not depend on the user's
     build(
         spec,
         chosen.output,
@@ -58,14 +58,15 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
         binds=binds,
         cache=cache_folder(os.environ),
         environment=os.environ,
+        umask=umask,
     )
     return 0
 
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
+    from .cache import cache_folder
     from .fetch import fetch
     from .spec import read_spec
-    from .store import cache_folder
 
     spec = read_spec(chosen.spec)
     os.umask(0o022)

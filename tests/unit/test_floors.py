@@ -19,17 +19,19 @@ ONE_DOOR = {
 }
 # The verdict on a workload's numbers is passed in the image and here, by one and the same code.
 # The cache is the program's that travels with plans: shown and checked here by its own code.
-# So is what knows the format of a SIF, and how uv is told of packages that are there.
+# So is what knows the format of a SIF, how uv is told of packages that are there, and whose a folder is.
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
-    ("execute/cache.py", "builder.layering.store"),
+    *(("execute/cache.py", f"builder.layering.{name}") for name in ("cache", "failure", "locks", "private", "store")),
     ("execute/contents/sif.py", "builder.layering.image.placed"),
     ("execute/contents/sif.py", "builder.layering.image.sif"),
     ("execute/contents/trees.py", "builder.layering.squash.listing"),
     ("execute/comparing/squashfs.py", "builder.layering.squash.listing"),
     ("execute/digest.py", "builder.layering.digest"),
     ("execute/fetch.py", "builder.layering.offline"),
+    ("execute/folder.py", "builder.layering.marks"),
     ("execute/locking/pip.py", "builder.layering.wheels.stubs"),
+    ("execute/scratch.py", "builder.layering.private"),
 }
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {
