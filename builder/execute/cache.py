@@ -14,6 +14,7 @@ from builder.layering.cache import DOWNLOADS, INSTEAD, cache_folder, limit_bytes
 from builder.layering.failure import LayeringError
 from builder.layering.locks import NO_LOCKS
 from builder.layering.private import PrivateError
+from builder.layering.shared import shared_cache
 from builder.layering.store import STORE, Entry, Store
 from builder.model.finding import Finding, Place, ToolError
 from builder.model.plan import Plan
@@ -58,6 +59,8 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[None]
         yield
         return
     store = open_cache(environment)
+    with _usable():
+        shared_cache(environment)
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from .cache import limit_bytes
 from .failure import AlteredError, LayeringError, say
 from .inside import Containers
 from .locks import NO_LOCKS
+from .shared import shared_cache
 from .spec import Spec
 from .store import Entry, Store
 
@@ -28,7 +29,7 @@ def build(
     umask: int,
 ) -> None:
     """Make the image of a plan at `target`, with the rights that `umask` leaves; raises LayeringError and OSError."""
-    store = Store(cache)
+    store = Store(cache, shared=shared_cache(environment))
     store.sweep()
     containers = Containers(runtime=runtime, folder=spec.folder, binds=tuple(binds))
     for _ in range(3):

@@ -30,6 +30,7 @@ from .cache import cache_part, own_cache
 from .digest import sha256_of
 from .locks import Locks
 from .marks import is_dead, new_mark
+from .shared import SharedCache
 
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 STORE = "layers-1"  # beside what was downloaded
@@ -72,8 +73,9 @@ def _identity(seen: os.stat_result) -> str:
 class Store:
     """The cache of one user."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make or check its folders; raises what `own_cache` raises."""
+    def __init__(self, folder: Path, *, shared: SharedCache | None = None) -> None:
+        """Make or check its folders; entries are copied from `shared`. Raises what `own_cache` raises."""
+        self.shared = shared
         self.folder = cache_part(own_cache(folder) / STORE)
         for name in (*KINDS, "facts", "known", "work", "locks"):
             cache_part(self.folder / name)
@@ -121,7 +123,8 @@ class Store:
         path = self.path(kind, key)
         with self.work(wait=False) as folder:
             part = folder / path.name
-            make(part)
+            if not (self.shared and self.shared.copy(f"{STORE}/{kind}", part)):
+                make(part)
             part.chmod(0o644)
             with ThreadPoolExecutor(1) as beside:
                 # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.

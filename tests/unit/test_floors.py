@@ -22,7 +22,10 @@ ONE_DOOR = {
 # So is what knows the format of a SIF, how uv is told of packages that are there, and whose a folder is.
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
-    *(("execute/cache.py", f"builder.layering.{name}") for name in ("cache", "failure", "locks", "private", "store")),
+    *(
+        ("execute/cache.py", f"builder.layering.{name}")
+        for name in ("cache", "failure", "locks", "private", "shared", "store")
+    ),
     ("execute/contents/sif.py", "builder.layering.image.placed"),
     ("execute/contents/sif.py", "builder.layering.image.sif"),
     ("execute/contents/trees.py", "builder.layering.squash.listing"),

@@ -19,6 +19,7 @@ from builder.layering import marks
 from builder.layering.cache import PARTS
 from builder.layering.marks import is_dead, new_mark
 from builder.layering.private import PrivateError, private_folder, temporary_parent
+from builder.layering.shared import SharedCache
 from builder.layering.store import STORE, Store
 from builder.model.finding import ToolError
 
@@ -260,3 +261,31 @@ def test_fault_08_a_temporary_folder_is_written_down_before_it_is_there(
     monkeypatch.setattr(Path, "mkdir", killed_stand_in)
     with scratch_folder(tmp_path, parent=tmp_path) as scratch:
         assert str(scratch) in seen[0]
+
+
+def test_a_shared_cache_is_copied_from_and_never_written(tmp_path: Path) -> None:
+    keep(Store(tmp_path / "centre"), "a")
+    keep(Store(tmp_path / "centre"), "b")
+    altered = tmp_path / "centre" / STORE / "layers" / "b.sqfs"
+    altered.write_bytes(b"y" * 1000)
+    before = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+    own = Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre"))
+
+    def make(path: Path) -> None:
+        path.write_bytes(b"made here")
+
+    for key, content in (("a", b"x" * 1000), ("b", b"made here"), ("c", b"made here")):
+        entry, _ = own.get("layers", key, title=key, make=make)
+        assert (entry.path.read_bytes(), entry.path.parent) == (content, tmp_path / "own" / STORE / "layers")
+    after = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+    assert {path: (seen.st_mtime_ns, seen.st_size) for path, seen in after.items()} == {
+        path: (seen.st_mtime_ns, seen.st_size) for path, seen in before.items()
+    }
+
+
+@pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers"])
+def test_security_14_a_shared_cache_that_more_than_its_owner_can_write_is_refused(tmp_path: Path, part: str) -> None:
+    keep(Store(tmp_path / "centre"), "a")
+    (tmp_path / "centre" / part).chmod(0o777)
+    with pytest.raises(PrivateError, match="can be changed by others"):
+        keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
