@@ -86,7 +86,7 @@ def _usable() -> Iterator[None]:
         raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
     except OSError as error:
         folder = str(error.filename or "")
-        message = f"the cache folder cannot be used: {(error.strerror or str(error)).lower()}"
+        message = f"the cache folder '{folder}' cannot be used: {(error.strerror or str(error)).lower()}"
         raise ToolError(Finding(code="cache-folder", message=message, at=Place(file=folder), fix=INSTEAD)) from None
 
 
