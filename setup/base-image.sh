@@ -13,6 +13,8 @@ BASE=$STATE/base
 LOG=$STATE/logs/base-image.log
 # As recipe packs a base image that it takes from a registry: layers can become a part of it.
 PACKING="-comp zstd -Xcompression-level 3 -b 128K"
+umask 022                    # tar takes it from the rights of all files of the image, which no user can enter then
+STAMP="$PACKING, umask 022" # an image with another one is made again
 
 logged() { # runs a command as the user with its output in the log; the end of it is shown if the command fails
     as_user "$@" >>"$LOG" 2>&1 && return 0
@@ -40,7 +42,7 @@ make_sif() {
     logged apptainer build --force --mksquashfs-args "$PACKING" "$BASE/part.sif" "$tree"
     as_user mv "$BASE/part.sif" "$BASE/debian-python.sif"
     as_user rm -rf "$tree"
-    as_user tee "$BASE/packing" <<<"$PACKING" >/dev/null
+    as_user tee "$BASE/packing" <<<"$STAMP" >/dev/null
 }
 
 require_user
@@ -48,6 +50,6 @@ exec 8>"$STATE/logs/base-image.lock"
 flock 8
 started=$SECONDS
 [ -f "$BASE/debian-python.tar" ] || make_tar
-[ -f "$BASE/debian-python.sif" ] && [ "$(cat "$BASE/packing" 2>/dev/null)" = "$PACKING" ] || make_sif
+[ -f "$BASE/debian-python.sif" ] && [ "$(cat "$BASE/packing" 2>/dev/null)" = "$STAMP" ] || make_sif
 if [ "$((SECONDS - started))" -gt 0 ]; then say "base image ready after $((SECONDS - started)) s"; fi
 echo "$BASE/debian-python.sif"

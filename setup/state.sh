@@ -23,6 +23,7 @@ die() { # die CODE "what is wrong" ["what to do"]
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
 if is_root; then
+    umask 022 # what root makes is for the user too
     STATE=${RECIPE_DEV_HOME:-/var/lib/recipe-dev}
     WORKTREE=$STATE/checkout
 else
@@ -46,7 +47,9 @@ require_user() { # makes the user and the state folder; as an ordinary user only
         install -d -m 711 "$STATE/docker"
         copy_user_settings
     else
-        mkdir -p "$STATE"/{base,registry,demo,logs}
+        if ! { mkdir -p "$STATE"/{base,registry,demo,logs} && [ -w "$STATE/logs" ]; } 2>/dev/null; then
+            die 4 "the state folder $STATE cannot be written" "name a folder of your own: RECIPE_DEV_HOME=/path"
+        fi
     fi
 }
 

@@ -72,7 +72,7 @@ prepare_engines() {
 prepare_python() {
     command -v python3 >/dev/null || die 4 "python3 is missing on this machine" "setup/engines.sh tools"
     if is_root; then "$CHECKOUT/setup/engines.sh" tools; fi
-    "$CHECKOUT/setup/venv.sh"
+    "$CHECKOUT/setup/venv.sh" || exit # `&&` below makes bash go on
     test_environment
     cd "$WORKTREE"
 }
@@ -135,6 +135,8 @@ bench() {
 
 trap 'interrupted 2' INT
 trap 'interrupted 15' TERM
+# The checkout may be read-only.
+export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o cache_dir='$STATE/pytest-cache'"
 what=${1:-all}
 if [ $# -gt 0 ]; then shift; fi
 case $what in

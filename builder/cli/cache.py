@@ -8,7 +8,7 @@ import time
 import click
 
 from builder.cli.show import echo
-from builder.execute.cache import Cached, contents, downloads, open_cache, prune, prune_downloads, verify
+from builder.execute.cache import Cached, contents, downloads, lockless, open_cache, prune, prune_downloads, verify
 from builder.model.safe import one_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -37,12 +37,16 @@ def ls() -> None:
 @command.command("verify")
 def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
-    altered, stray = verify(open_cache(os.environ))
+    store = open_cache(os.environ)
+    altered, stray = verify(store)
     for row in altered:
-        echo(f"altered, removed: {line_of(row)}")
+        what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
+        echo(f"{what}: {line_of(row)}")
     for path in stray:
         echo(f"belongs to nothing, removed: {one_line(str(path))}")
-    echo("the cache is whole" if not altered else "builds make again what was removed", err=True)
+    echo("the cache is whole" if not altered else "builds make again what was altered", err=True)
+    if said := lockless(store):
+        echo(f"note: {said}", err=True)
     return 5 if altered else 0
 
 
@@ -56,6 +60,8 @@ def shrink(gib: float | None, fetched: bool) -> None:
     for row in gone:
         echo(f"removed: {line_of(row)}")
     echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+    if said := lockless(store):
+        echo(f"note: {said}", err=True)
     if fetched:
         echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,17 +50,19 @@ def command(words: tuple[str, ...], offline: bool, check_only: bool, quiet: bool
 
 def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
     """Lock one after the other; nothing is written before all are locked."""
-    from builder.execute.locking.session import Session, cache_folder
+    from builder.execute.cache import cache_of
+    from builder.execute.locking.session import Session
     from builder.execute.locking.site import lock_site
     from builder.execute.locking.write import write_locks
+    from builder.execute.scratch import work_folder
 
     environment = dict(os.environ)
-    locked = []
-    with tempfile.TemporaryDirectory(prefix="recipe-lock-") as work:
+    cache, locked = cache_of(environment), []
+    with work_folder("recipe-lock-") as work:
         for target in targets:
-            folder = Path(work) / target.site.name
+            folder = work / target.site.name
             folder.mkdir()
-            session = Session(environment=environment, work=folder, cache=cache_folder(environment), offline=offline)
+            session = Session(environment=environment, work=folder, cache=cache, offline=offline)
             item = lock_site(target, session=session)
             locked.append(item)
             show_findings(item.findings)

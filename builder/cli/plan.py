@@ -29,6 +29,7 @@ from builder.model.target import Context
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
+@click.option("-q", "--quiet", is_flag=True, help="Errors only.")
 @locked_option
 @shape_options
 @trust_option
@@ -41,6 +42,7 @@ def command(
     nodes: int | None,
     gpus: int | None,
     jobs: int | None,
+    quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
     """Write everything that building ENV for SITE needs into a folder.
@@ -55,7 +57,7 @@ def command(
             raise ConfigError(
                 Finding(code="usage", message="--print is for one plan", fix="name one site and one file")
             )
-        _several(named, context=context, shape=(nodes, gpus), folder=output, most=jobs, show=show)
+        _several(named, context=context, shape=(nodes, gpus), folder=output, most=jobs, show=show, quiet=quiet)
         return
     loaded, recipe = load_inputs(named.sites[0], named.files[0])
     plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
@@ -70,12 +72,14 @@ def command(
             raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
         echo(texts[path], nl=False)
         return
-    show_findings(plan.findings)
+    if not quiet:
+        show_findings(plan.findings)
     if show:
         echo(describe(plan, image=Path(plan.image), folder=folder))
         return
     write_plan(plan, folder, recipe_folder=Path(recipe.folder))
-    echo(str(folder))
+    if not quiet:
+        echo(str(folder))
 
 
 def _several(
@@ -86,11 +90,16 @@ def _several(
     folder: Path | None,
     most: int | None,
     show: bool,
+    quiet: bool,
 ) -> None:
     """A plan folder for each, and the arrays of many; one that is refused stops no other."""
     from builder.cli.many_jobs import write_arrays
     from builder.cli.one_build import ImageBuild
     from builder.cli.several import Ending, conclude, make_folder, plan_several, refusal_of, show_of
+
+    def tell(line: str) -> None:
+        if not quiet:
+            echo(line)
 
     plans = plan_several(named, context=context, shape=shape, folder=folder, kits=True)
     if not show and folder is not None:
@@ -101,16 +110,17 @@ def _several(
         try:
             if isinstance(build, BuilderError):
                 raise build
-            show_of(name, build.plan.findings, color=True)
+            if not quiet:
+                show_of(name, build.plan.findings, color=True)
             if show:
                 echo(describe(build.plan, image=build.image, folder=build.folder))
             else:
                 write_plan(build.plan, build.folder, recipe_folder=build.home)
                 written[name] = build
-                echo(str(build.folder))
+                tell(str(build.folder))
         except BuilderError as error:
             refused.append(refusal_of(name, error))
     if written and len(named.files) > 1:
         for path in write_arrays(written, place=folder or Path(), most=most):
-            echo(str(path))
+            tell(str(path))
     conclude(refused, table=False)

@@ -23,6 +23,7 @@ from builder.execute.jobs.submit import header
 from builder.execute.options import Options
 from builder.execute.process import attach
 from builder.execute.progress import QuietProgress
+from builder.execute.scratch import private_parent
 from builder.model.catalog import load_site
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
@@ -129,8 +130,8 @@ def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: d
     (step,) = plan.steps
     sys.stdout.flush()
     # On a file system that every node of an allocation sees.
-    inside = bool(step.batch)
-    with tempfile.TemporaryDirectory(prefix=".recipe-run-", dir=Path.cwd() if inside else None) as scratch:
+    place = Path.cwd() if step.batch else private_parent(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=".recipe-run-", dir=place) as scratch:
         folder = Path(scratch) / "plan"
         write_plan(plan, folder, recipe_folder=folder)
         environment = {**_shape(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +21,7 @@ from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
 from builder.execute.options import Options
 from builder.execute.progress import Progress, choose_progress
+from builder.execute.scratch import work_folder
 from builder.execute.smoke import test_image
 from builder.model.catalog import load_site
 from builder.model.finding import Finding, SmokeError
@@ -107,8 +107,8 @@ def command(
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
     """Test on this machine; raises SmokeError."""
-    with tempfile.TemporaryDirectory(prefix="recipe-smoke-") as scratch:
-        place = folder or Path(scratch) / "plan"
+    with work_folder("recipe-smoke-") as scratch:
+        place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.execute.asking import capture
 from builder.execute.locking.uv import uv_program
-from builder.layering.store import STORE, Entry, Store, cache_folder, limit_bytes
+from builder.layering.cache import DOWNLOADS, INSTEAD, cache_folder, limit_bytes, own_cache
+from builder.layering.failure import LayeringError
+from builder.layering.locks import NO_LOCKS
+from builder.layering.private import PrivateError
+from builder.layering.shared import shared_cache
+from builder.layering.store import STORE, Entry, Store
 from builder.layering.tree import FOLDER, walk
 from builder.model.finding import Finding, Place, ToolError
+from builder.model.plan import Plan
 
-DOWNLOADS = ("uv", "conda")  # folders beside the cache of layers
 COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder
 
@@ -30,22 +35,70 @@ class Cached:
     file: str
 
 
-def cache_of(environment: Mapping[str, str]) -> tuple[Path, str]:
-    """The folder of all that builds keep, and the name in it of what is no download."""
-    return cache_folder(environment), STORE
+def cache_of(environment: Mapping[str, str]) -> Path:
+    """The folder of all that builds keep, made or checked; raises ToolError when it cannot be used."""
+    with _usable():
+        return own_cache(cache_folder(environment))
 
 
 def open_cache(environment: Mapping[str, str]) -> Store:
     """The cache that builds use; raises ToolError when its folder cannot be used."""
-    folder = cache_folder(environment)
+    with _usable():
+        return Store(cache_folder(environment))
+
+
+@contextmanager
+def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[None]:
+    """Check the cache before steps of a plan use it; what a step that was ended has left there is removed.
+
+    Raises ToolError where it cannot be used.
+    """
+    if plan.backend != "layers":
+        if plan.backend == "apptainer":
+            _check_uv(environment)
+        yield
+        return
+    store = open_cache(environment)
+    with _usable():
+        shared_cache(environment)
     try:
-        return Store(folder)
+        yield
+    finally:
+        with suppress(OSError):
+            store.sweep()
+
+
+def _check_uv(environment: Mapping[str, str]) -> None:
+    """Raise ToolError for a cache that is not safe; without one the engine's build downloads what it needs."""
+    try:
+        own_cache(cache_folder(environment))
+    except PrivateError as error:
+        raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
+    except (LayeringError, OSError):
+        return
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except LayeringError as error:
+        raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
     except OSError as error:
+        folder = str(error.filename or "")
         message = f"the cache folder '{folder}' cannot be used: {(error.strerror or str(error)).lower()}"
-        finding = Finding(
-            code="cache-folder", message=message, at=Place(file=str(folder)), fix="set RECIPE_CACHE_DIR to another one"
-        )
-        raise ToolError(finding) from None
+        raise ToolError(Finding(code="cache-folder", message=message, at=Place(file=folder), fix=INSTEAD)) from None
+
+
+def lockless(store: Store) -> str:
+    """Why nothing was removed, where the file system cannot say who is at work; "" where it can."""
+    return f"the cache '{store.folder.parent}': {NO_LOCKS}" if store.locks.missing else ""
+
+
+def kept_downloads(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders of the cache that hold no layers; raises ToolError when it cannot be used."""
+    own = cache_of(environment)
+    return tuple(path for path in own.iterdir() if path.name != STORE and path.is_dir())
 
 
 def contents(store: Store) -> tuple[Cached, ...]:
@@ -54,12 +107,12 @@ def contents(store: Store) -> tuple[Cached, ...]:
 
 
 def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
-    """Check every file by its SHA-256; what is wrong is removed and returned, with files that belong to nothing."""
-    stray = tuple(store.broken())
-    altered = tuple(_cached(entry) for entry in store.entries() if not store.intact(entry))
-    for path in stray:
-        path.unlink(missing_ok=True)
-    return altered, stray
+    """Check every file by its SHA-256; what is wrong is returned and removed unless a build reads it.
+
+    Files that belong to nothing come second, those that were removed.
+    """
+    stray = tuple(path for path in store.broken() if store.drop_stray(path))
+    return tuple(_cached(entry) for entry in store.entries() if not store.intact(entry)), stray
 
 
 def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
@@ -80,8 +133,11 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
 
     Raises ToolError while a build uses it.
     """
-    folder, size = cache_folder(environment), sum(downloads(environment).values())
+    folder, size = store.folder.parent, sum(downloads(environment).values())
     with store.downloads(alone=True) as ours:
+        if store.locks.missing:
+            message, fix = lockless(store), "remove the folder yourself when no build runs"
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
         if not ours:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
@@ -89,7 +145,7 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
             with store.work() as work:
                 (folder / "conda").replace(work / "conda")
         size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
-    if (folder / "uv").is_dir():
+    if any((folder / "uv").iterdir()):
         # uv knows by locks of its own whether one of its kind is at work, in a container too.
         argv = [uv_program(environment), "cache", "clean", "--cache-dir", str(folder / "uv"), "--quiet"]
         done = capture(argv, env=environment, timeout=SECONDS)

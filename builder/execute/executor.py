@@ -20,7 +20,7 @@ from builder.execute.preflight import asking_versions, check_output, check_space
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
-from builder.execute.scratch import remove_leftovers, scratch_folder
+from builder.execute.scratch import private_parent, remove_leftovers, scratch_folder
 from builder.execute.tree import draft_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
@@ -102,13 +102,16 @@ def lead(work: Work, *, signals: Signals, total: int) -> Lead:
 @contextmanager
 def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
+    from builder.execute.cache import cache_of_build
+
     environment = work.options.environment
     programs = find_programs(work.steps, environment=environment)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
     beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_of(path) for path in beside)
-    with scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts) as scratch:
+    scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
+    with cache_of_build(work.plan, environment), scratch_made as scratch:
         check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output)
         here = Here(
             plan=work.plan,
@@ -188,10 +191,9 @@ def _tmpdir(plan: Plan, options: Options) -> Path:
         return own
     site = Path(_VARIABLE.sub(lambda match: options.environment.get(match[1], ""), plan.tmpdir))
     try:
-        site.mkdir(parents=True, exist_ok=True)
+        return private_parent(site, make=True)
     except OSError:
         return own  # not a node of that site
-    return site
 
 
 def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:

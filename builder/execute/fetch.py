@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.cache import cache_of, open_cache
+from builder.execute.cache import cache_of
 from builder.execute.executor import Work, prepared
 from builder.execute.folder import write_plan
 from builder.execute.hold import hold
@@ -47,9 +47,9 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
     Raises ConfigError for a backend that cannot, StepError, ToolError, and Interrupted as `execute`.
     """
     _check(plan, what="")
-    open_cache(options.environment)
+    cache = cache_of(options.environment)
     digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
-    folder = cache_of(options.environment)[0].resolve() / PLACE / f"{Path(plan.image).stem}-{digest[:12]}"
+    folder = cache / PLACE / f"{Path(plan.image).stem}-{digest[:12]}"
     _sweep(folder.parent)
     environment = {name: value for name, value in options.environment.items() if name != OFFLINE}
     environment[VARIABLE] = "yes"

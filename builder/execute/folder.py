@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import glob
 import os
-import time
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import builder
 from builder.execute.hold import hold
 from builder.execute.names import AGAIN, JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
-from builder.execute.tree import draft_of, remove_tree, removed_afterwards
+from builder.execute.options import Signals
+from builder.execute.tree import remove_tree, removed_afterwards
 from builder.execute.trust import check_folder
 from builder.layering import copies, tree
+from builder.layering.marks import is_dead, new_mark
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plain_path import is_plain
 from builder.model.plan import Copy, Plan
 from builder.model.plan_json import from_json, to_json
 from builder.model.reading.own_files import Left
 
-OLD_STAGING = 3600.0  # seconds after which nobody writes there any more
+OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
 RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN)
 
 
@@ -33,11 +34,11 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
     folder = folder.resolve()
     _check_paths(plan)
     exists = _check_folder(folder)
-    staging = draft_of(folder)
+    staging = folder.with_name(_staging_of(folder) + new_mark())
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_staging(folder)
-        with removed_afterwards(staging):
+        with Signals().caught(), removed_afterwards(staging):
             staging.mkdir()
             _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
             if not exists:
@@ -178,10 +179,14 @@ def _update(plan: Plan, staging: Path, *, folder: Path) -> None:
 
 def _remove_old_staging(folder: Path) -> None:
     """Remove what a killed run left beside the folder."""
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.recipe-*"):
-        with suppress(OSError):
-            if time.time() - left.lstat().st_mtime > OLD_STAGING:
-                remove_tree(left)
+    start = _staging_of(folder)
+    for left in folder.parent.glob(f"{glob.escape(start)}*"):
+        if is_dead(left, mark=left.name.removeprefix(start), age=OLD_STAGING):
+            remove_tree(left)
+
+
+def _staging_of(folder: Path) -> str:
+    return f".{folder.name}.recipe-"
 
 
 def _old_paths(folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from builder.execute.process import end_marked
 from builder.execute.tree import remove_tree, write_whole
 from builder.execute.trust import read_below
 from builder.layering.bounded import parse_json
+from builder.layering.private import PrivateError, temporary_parent
 from builder.model.finding import Finding, Place, ToolError
 
 LIMIT = 64 * 1024  # bytes
@@ -49,20 +51,52 @@ def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -
     `also` are paths that the build may make elsewhere and that the next one removes if this one is killed. Raises
     ToolError when the folder cannot be made.
     """
-    try:
-        path = Path(tempfile.mkdtemp(prefix=f"recipe-{os.getpid()}-", dir=parent)).resolve()
-    except OSError as error:
-        message = f"no temporary folder can be made in '{parent}': {(error.strerror or str(error)).lower()}"
-        fix = "choose another place with --tmpdir"
-        raise ToolError(Finding(code="no-tmpdir", message=message, at=Place(file=str(parent)), fix=fix)) from None
+    parent = private_parent(parent)
+    path = parent / f"recipe-{os.getpid()}-{secrets.token_hex(6)}"
     state = folder / STATE_FILE
     try:
         content = {"pid": os.getpid(), "host": os.uname().nodename, "temporary": [str(path), *map(str, also)]}
-        write_whole(state, json.dumps(content, indent=1) + "\n")
+        write_whole(state, json.dumps(content, indent=1) + "\n")  # before there is something to remove
+        try:
+            path.mkdir(0o700)
+        except OSError as error:
+            raise ToolError(_no_folder(parent, error)) from None
         yield path
     finally:
         if all([remove_tree(left) for left in (path, *also)]):  # noqa: C419 - every one, not up to the first failure
             state.unlink(missing_ok=True)
+
+
+def private_parent(path: Path, *, make: bool = False) -> Path:
+    """A folder for temporary folders, which no other user can exchange under a build; its path without links.
+
+    With `make` it is made where it is missing. Raises ToolError where it is missing, foreign or writable for others,
+    and with `make` OSError where it cannot be made.
+    """
+    try:
+        if not make:
+            path.stat()
+        return temporary_parent(path, instead=f"choose a folder of your own with --tmpdir ({TMPDIR})")
+    except PrivateError as error:
+        finding = Finding(code="no-tmpdir", message=str(error), at=Place(file=str(error.path)), fix=error.fix)
+        raise ToolError(finding) from None
+    except OSError as error:
+        if make:
+            raise
+        raise ToolError(_no_folder(path, error)) from None
+
+
+@contextmanager
+def work_folder(prefix: str) -> Iterator[Path]:
+    """A temporary folder of a command, removed at its end; raises ToolError where none can be made safely."""
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=private_parent(Path(tempfile.gettempdir()))) as folder:
+        yield Path(folder)
+
+
+def _no_folder(parent: Path, error: OSError) -> Finding:
+    message = f"no temporary folder can be made in '{parent}': {(error.strerror or str(error)).lower()}"
+    fix = "choose another place with --tmpdir"
+    return Finding(code="no-tmpdir", message=message, at=Place(file=str(parent)), fix=fix)
 
 
 def _is_ours(path: Path) -> bool:

@@ -82,6 +82,7 @@ class Builder:
             work=self.work,
             packer=self.packer,
             offline=self.offline,
+            hold=partial(self.hold, "bases"),
         )
         self.facts = learn(self.base, store=self.store)
         if self.facts.machine != self.spec.machine:
@@ -186,11 +187,15 @@ class Builder:
     def layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
         """An entry of the cache that stays until this build has ended."""
         started = clock.monotonic()
+        self.hold("layers", key)
         entry, fresh = self.store.get("layers", key, title=title, make=make)
-        self.stack.enter_context(self.store.held("layers", key))
         seconds = f"made in {clock.monotonic() - started:.1f} s" if fresh else "from the cache"
         say(f"layer {title}: {entry.size / 1e6:.1f} MB, {seconds}")
         return Layer(entry=entry, fresh=fresh)
+
+    def hold(self, kind: str, key: str) -> None:
+        """No one removes this entry of the cache until this build has ended."""
+        self.stack.enter_context(self.store.held(kind, key))
 
     def inside(self, title: str, *, parts: Sequence[str], files: Sequence[str], asks: bool = False) -> None:
         """A layer that a container has to make, in the image as it is so far; `asks` says that it needs servers."""

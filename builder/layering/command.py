@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import build
+    from .cache import cache_folder
     from .spec import read_spec
-    from .store import cache_folder
 
     spec = read_spec(chosen.spec)
     gc.disable()  # ten thousands of entries of tables live to the end: looking through them takes a third of a join
-    os.umask(0o022)
+    umask = os.umask(0o022)  # what is inside does not depend on the user's
     build(
         spec,
         chosen.output,
@@ -65,14 +65,15 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
         given=chosen.given,
         cache=cache_folder(os.environ),
         environment=os.environ,
+        umask=umask,
     )
     return 0
 
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
+    from .cache import cache_folder
     from .fetch import fetch
     from .spec import read_spec
-    from .store import cache_folder
 
     spec = read_spec(chosen.spec)
     os.umask(0o022)
@@ -88,7 +89,7 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .store import cache_folder
+    from .cache import cache_folder
     from .wheels.offer import offer
 
     offer(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)

@@ -12,6 +12,7 @@ from .builder import Builder, opened
 from .failure import AlteredError, LayeringError, say
 from .image.draft import Layer
 from .inside import Containers
+from .shared import shared_cache
 from .spec import Spec
 from .squash.pieces import Piece
 from .store import Store
@@ -66,7 +67,7 @@ def fetch(
     spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
 ) -> None:
     """Have all that a plan's image is made of in the caches; raises LayeringError."""
-    store = Store(cache)
+    store = Store(cache, shared=shared_cache(environment))
     store.sweep()
     containers = Containers(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment

@@ -6,32 +6,34 @@
     facts/KEY.json               what is known of a base image, by its sha256
     known/KEY.json               the sha256 of a file, by the file's identity
     work/                        folders of builds that run, and of those that were killed
+    locks/                       locks, and marks of who reads what
 
-Several builds may use it at once: an entry is made beside its place, synced and renamed under a lock of its own, held
-by whoever reads it, and removed only when nobody does.
+Only its owner can write it. Several builds may use it at once, on several machines: an entry is made beside its place,
+synced and renamed under a lock of its own, marked by whoever reads it, and removed only when no one does.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .cache import cache_part, own_cache
 from .digest import sha256_of
+from .locks import Locks
+from .marks import is_dead, new_mark
+from .shared import SharedCache
 from .tree import remove
 
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 STORE = "layers-1"  # beside what was downloaded
-LIMIT_GIB = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +47,6 @@ class Entry:
     size: int
     title: str
     used: float = 0.0
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder."""
-    own = environment.get("RECIPE_CACHE_DIR")
-    if own:
-        return Path(own)
-    return Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "/tmp", ".cache"), "recipe")
-
-
-def limit_bytes(environment: Mapping[str, str]) -> int:
-    """RECIPE_CACHE_GIB, else 40 GiB."""
-    try:
-        gib = float(environment.get("RECIPE_CACHE_GIB") or LIMIT_GIB)
-    except ValueError:
-        gib = LIMIT_GIB
-    return int(max(gib, 0.0) * 2**30)
 
 
 def key_of(document: object) -> str:
@@ -88,10 +73,14 @@ def _identity(seen: os.stat_result) -> str:
 class Store:
     """The cache of one user."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / STORE
+    def __init__(self, folder: Path, *, shared: SharedCache | None = None) -> None:
+        """Make or check its folders; entries are copied from `shared`. Raises what `own_cache` raises."""
+        self.shared = shared
+        self.folder = cache_part(own_cache(folder) / STORE)
         for name in (*KINDS, "facts", "known", "work", "locks"):
-            (self.folder / name).mkdir(parents=True, exist_ok=True, mode=0o755)
+            cache_part(self.folder / name)
+        self.locks = Locks(self.folder / "locks")
+        self._altered = set[Path]()
 
     def path(self, kind: str, key: str) -> Path:
         """Where an entry lies."""
@@ -112,7 +101,7 @@ class Store:
                 title=str(noted["title"]),
                 used=used,
             )
-            if path.stat().st_size == entry.size:
+            if path.stat().st_size == entry.size and path not in self._altered:
                 return entry
         return None
 
@@ -120,8 +109,7 @@ class Store:
         """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
         found = self.look(kind, key)
         if found is None:
-            # Not the lock of who reads it: a build holds what it reads to its end, and may wait here for another one.
-            with self.locked(f"make-{kind}-{key}"):
+            with self.locks.waited(f"make-{kind}-{key}"):
                 found = self.look(kind, key)
                 if found is None:
                     return self._make(kind, key, title=title, make=make), True
@@ -135,7 +123,8 @@ class Store:
         path = self.path(kind, key)
         with self.work(wait=False) as folder:
             part = folder / path.name
-            make(part)
+            if not (self.shared and self.shared.copy(f"{STORE}/{kind}", part)):
+                make(part)
             part.chmod(0o644)
             with ThreadPoolExecutor(1) as beside:
                 # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
@@ -146,10 +135,12 @@ class Store:
                     synced.result()
             note = folder / f"{key}.json"
             note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            with self.held(kind, key):  # nobody removes half of it
+            # No one removes half of it.
+            with self.held(kind, key), self.locks.waited(f"{kind}-{key}"):
                 path.with_suffix(".json").unlink(missing_ok=True)
                 part.replace(path)
                 note.replace(path.with_suffix(".json"))
+            self._altered.discard(path)
             if kind != "compiled":
                 sync(path.parent)
         return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
@@ -158,19 +149,42 @@ class Store:
         """Whether an entry is what it was when it was made; one that is not is removed."""
         if sha256_of(entry.path) == entry.sha256:
             return True
-        self.drop(entry)
+        self.forget(entry)
         return False
 
+    def forget(self, entry: Entry) -> None:
+        """Take an altered entry for none: it is removed, or made again beside whoever reads it."""
+        self._altered.add(entry.path)
+        self.drop(entry)
+
     def drop(self, entry: Entry) -> bool:
-        """Remove an entry; False when somebody reads it."""
-        with self._lock(f"{entry.kind}-{entry.key}", fcntl.LOCK_EX | fcntl.LOCK_NB) as ours:
-            if ours:
-                entry.path.with_suffix(".json").unlink(missing_ok=True)
-                entry.path.unlink(missing_ok=True)
-                (self.folder / "locks" / f"{entry.kind}-{entry.key}").unlink(missing_ok=True)
-                for fact in (self.folder / "facts").glob(f"*{entry.sha256}.json"):
-                    fact.unlink(missing_ok=True)
-            return ours
+        """Remove an entry; False while someone reads it, on any machine, and where there are no locks."""
+        name, note = f"{entry.kind}-{entry.key}", entry.path.with_suffix(".json")
+        with self.locks.alone(name) as ours:
+            if not ours:
+                return False
+            # From here on it is not found. Who marked it before has perhaps found it, and keeps it.
+            gone = entry.path.with_suffix(".gone")
+            with suppress(FileNotFoundError):
+                note.replace(gone)
+            if self.locks.in_use(name):
+                with suppress(OSError):
+                    os.link(gone, note)
+                gone.unlink(missing_ok=True)
+                return False
+            entry.path.unlink(missing_ok=True)
+            gone.unlink(missing_ok=True)
+            for fact in (self.folder / "facts").glob(f"*{entry.sha256}.json"):
+                fact.unlink(missing_ok=True)
+            return True
+
+    def drop_stray(self, path: Path) -> bool:
+        """Remove a file that belongs to no whole entry; False where it may belong to one that is made now."""
+        with self.locks.alone(f"{path.parent.name}-{path.stem}") as ours:
+            if not ours or self.look(path.parent.name, path.stem) is not None:
+                return False
+            path.unlink(missing_ok=True)
+            return True
 
     def entries(self) -> list[Entry]:
         """Every entry, the one used longest ago first."""
@@ -236,77 +250,47 @@ class Store:
         return found
 
     @contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Alone with an entry that is being made."""
-        with self._lock(name, fcntl.LOCK_EX):
-            try:
-                yield
-            finally:
-                (self.folder / "locks" / name).unlink(missing_ok=True)
-
-    @contextmanager
     def held(self, kind: str, key: str) -> Iterator[None]:
-        """While an entry is read nobody removes it."""
-        with self._lock(f"{kind}-{key}", fcntl.LOCK_SH):
+        """While an entry is read no one removes it; it is looked for in here."""
+        with self.locks.used(f"{kind}-{key}"):
             yield
 
     @contextmanager
     def downloads(self, *, alone: bool = False) -> Iterator[bool]:
-        """While a build reads what was downloaded nobody removes it; with `alone` false where one does."""
-        with self._lock("downloads", fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH) as ours:
-            yield ours
-
-    @contextmanager
-    def _lock(self, name: str, how: int) -> Iterator[bool]:
-        path = self.folder / "locks" / name
-        while True:
-            with path.open("a") as file:
-                try:
-                    fcntl.flock(file, how)
-                except BlockingIOError:
-                    yield False
-                    return
-                except OSError:
-                    pass  # a file system without locks: renames still keep entries whole
-                try:
-                    same = path.stat().st_ino == os.fstat(file.fileno()).st_ino
-                except FileNotFoundError:
-                    same = False  # whoever had it has removed it
-                if same:
-                    yield True
-                    return
+        """While a build reads what was downloaded no one removes it; with `alone` False while one does."""
+        if alone:
+            with self.locks.alone("downloads") as ours:
+                yield ours
+            return
+        with self.locks.used("downloads"):
+            with self.locks.waited("downloads"):
+                pass  # whoever removes them now has not seen the mark
+            yield True
 
     @contextmanager
     def work(self, *, wait: bool = True) -> Iterator[Path]:
         """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied.
 
-        Without `wait` it is removed beside what follows, before the program ends.
+        Its name is the mark of this process. Without `wait` it is removed beside what follows, before the program ends.
         """
-        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self.folder / "work"))
-        folder.chmod(0o755)
-        alive = folder.with_name(f"{folder.name}.alive")
-        with alive.open("w") as file:
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield folder
-            except BaseException:
-                wait = True  # perhaps the disk is full
-                raise
-            finally:
-                thread = threading.Thread(target=_clear, args=(folder, alive))
-                thread.start()
-                if wait:
-                    thread.join()
+        folder = self.folder / "work" / new_mark()
+        folder.mkdir(0o700)
+        try:
+            yield folder
+        except BaseException:
+            wait = True  # perhaps the disk is full
+            raise
+        finally:
+            thread = threading.Thread(target=remove, args=(folder,))
+            thread.start()
+            if wait:
+                thread.join()
 
     def sweep(self) -> None:
-        """Remove the folders of builds that were killed."""
-        for alive in (self.folder / "work").glob("*.alive"):
-            with suppress(OSError), alive.open("r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _clear(alive.with_suffix(""), alive)
-
-
-def _clear(folder: Path, alive: Path) -> None:
-    remove(folder)
-    alive.unlink(missing_ok=True)
+        """Remove what builds have left that were killed: of this machine at once, of others when it is old."""
+        with self.locks.alone("sweep") as ours:
+            if ours:
+                self.locks.sweep()
+                for left in (self.folder / "work").iterdir():
+                    if is_dead(left):
+                        remove(left)

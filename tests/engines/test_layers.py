@@ -195,7 +195,7 @@ def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
         assert (demo.folder / "cache" / "conda").is_dir()
     assert "of downloads removed" in demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
     assert "downloaded" not in demo.recipe("cache", "ls", **env).expect(0).err
-    assert not (demo.folder / "cache" / "conda").exists()
+    assert not (demo.folder / "cache" / "conda" / "pkgs").exists()
 
 
 def test_a_build_that_was_killed_leaves_nothing_in_the_way(

@@ -211,6 +211,12 @@ def test_plan_writes_a_folder_and_names_it(recipe: Call, mnist: Path, tmp_path: 
     assert left(tmp_path) == ["kit", "mnist-dawn.plan"]
 
 
+def test_fault_08_a_quiet_plan_says_nothing(recipe: Call, mnist: Path, tmp_path: Path) -> None:
+    answer = recipe("plan", "-q", "dawn", mnist, "-o", "kit")
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+    assert (tmp_path / "kit" / "plan.json").is_file()
+
+
 def test_plan_does_not_write_into_a_folder_of_someone_else(recipe: Call, mnist: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()

@@ -20,10 +20,14 @@ ONE_DOOR = {
 }
 # The verdict on a workload's numbers is passed in the image and here, by one and the same code.
 # The cache is the program's that travels with plans: shown and checked here by its own code.
-# So is what knows the format of a SIF, how uv is told of packages that are there, and what speaks to registries.
+# So is what knows the format of a SIF, how uv is told of packages that are there, what speaks to registries, and whose
+# a folder is.
 ACROSS = {
     ("execute/judgement.py", "builder.smoke.verdict"),
-    ("execute/cache.py", "builder.layering.store"),
+    *(
+        ("execute/cache.py", f"builder.layering.{name}")
+        for name in ("cache", "failure", "locks", "private", "shared", "store")
+    ),
     ("execute/contents/sif.py", "builder.layering.image.placed"),
     ("execute/contents/sif.py", "builder.layering.image.sif"),
     ("execute/contents/image.py", "builder.layering.image.archive"),
@@ -32,9 +36,11 @@ ACROSS = {
     ("execute/comparing/squashfs.py", "builder.layering.squash.listing"),
     ("execute/digest.py", "builder.layering.digest"),
     ("execute/fetch.py", "builder.layering.offline"),
+    ("execute/folder.py", "builder.layering.marks"),
     ("execute/locking/pip.py", "builder.layering.wheels.stubs"),
     ("execute/locking/registry.py", "builder.layering.bases"),
     ("compile/content.py", "builder.layering.bases.reference"),
+    ("execute/scratch.py", "builder.layering.private"),
 }
 # What a stranger may have written is read within the same bounds, and files below folders of somebody else are worked
 # on, by the program that travels and on every floor.

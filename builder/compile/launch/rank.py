@@ -32,8 +32,11 @@ def rank_script(target: Target) -> str:
         lines += shell.export({"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local}, expand=True)
     lines += shell.export(launch.rank_environment, expand=True)
     if launch.node_local_dirs:
-        folders = " ".join(shell.word(Expanding(folder)) for folder in launch.node_local_dirs)
-        lines.append(f"mkdir -p {folders}")
+        # All ranks of a node do this at once.
+        lines.append(". ./engine.sh")
+        for folder in launch.node_local_dirs:
+            words = f"{shell.word(Expanding(folder))} 'node-local folder' 'submit the job again'"
+            lines.append(f"private_folder {words} || fail 'a node-local folder cannot be made'")
     lines += [*_one_process(target), "watch_stop"]
     if launch.launcher == "srun-torchrun":
         lines += _torchrun_lines()

@@ -78,15 +78,73 @@ remove_work() {
     fi
 }
 
+# private_folder PATH WHAT INSTEAD [shared]: makes a folder for this user alone, or checks one that exists, as
+# layering/private.py does: no one else can write there, or change what the path leads to. A shared one may be sticky (/tmp).
+# Sets $place, the path without links. False where it cannot be made; several processes may do this at once.
+private_folder() {
+    local asked=$1 what=$2 instead=$3 shared=${4:-} at="" rest why="" number owner mode parts=(/) states=() system
+    system=" 0 $EUID $(stat -c %u /) " # in a user namespace root's folders may have another number
+    case "$asked" in /*) ;; *) asked=$PWD/$asked ;; esac
+    rest=${asked#/}/
+    while [ -n "$rest" ]; do
+        at=$at/${rest%%/*} rest=${rest#*/}
+        if [ -L "$at" ] && owner=$(stat -c %u -- "$at"); then
+            case "$system" in *" $owner "*) ;; *) fail "the $what $1 is not safe: $at is a link of uid $owner; $instead" ;; esac
+        fi
+    done
+    # What no other user can change from here on; a link that is changed later leads nowhere else.
+    place=$(readlink -m -- "$asked") && [ -n "$place" ] || return 1
+    at="" rest=${place#/}/
+    while [ -n "${rest#/}" ]; do
+        at=$at/${rest%%/*} rest=${rest#*/}
+        [ -d "$at" ] || mkdir -m 700 -- "$at" 2>/dev/null || [ -d "$at" ] || return 1
+        parts+=("$at")
+    done
+    mapfile -t states < <(stat -c '%u %a' -- "${parts[@]}")
+    [ "${#states[@]}" -eq "${#parts[@]}" ] || return 1
+    for number in "${!parts[@]}"; do
+        at=${parts[number]} owner=${states[number]% *} mode=$((8#${states[number]#* }))
+        local sticky=$((mode & 8#1000)) foreign=$((mode & 8#002)) allowed=$system
+        if [ "$at" = "$place" ]; then
+            foreign=$((mode & 8#022))
+            if [ -z "$shared" ] || [ "$sticky" -eq 0 ]; then allowed=" $EUID "; fi
+            if [ -z "$shared" ]; then sticky=0; fi
+        fi
+        case "$allowed" in
+            *" $owner "*) if [ "$foreign" -eq 0 ] || [ "$sticky" -ne 0 ]; then continue; fi ;;
+            *) why="belongs to $(stat -c %U -- "$at") (uid $owner)" ;;
+        esac
+        if [ -z "$why" ]; then
+            why="can be written by others (mode ${states[number]#* })"
+            if [ "$owner" = "$EUID" ]; then instead="run chmod -R go-w $at, or $instead"; fi
+        fi
+        fail "the $what $1 is not safe: $at $why; $instead"
+    done
+}
+
 # temporary_folder DEFAULT CACHE: sets $work, which is removed at the end, and the engines' own variables.
 temporary_folder() {
-    local parent=${RECIPE_TMPDIR:-${1:-${TMPDIR:-/tmp}}}
-    [ -d "$parent" ] || mkdir -p "$parent" || fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
-    work=$(mktemp -d "$parent/recipe-XXXXXXXX") || fail "the temporary folder $parent cannot be written to"
+    local parent=${RECIPE_TMPDIR:-${1:-${TMPDIR:-/tmp}}} place
+    private_folder "$parent" "temporary folder" "set RECIPE_TMPDIR to a folder of your own" shared ||
+        fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
+    work=$(mktemp -d "$place/recipe-XXXXXXXX") || fail "the temporary folder $parent cannot be written to"
     trap remove_work EXIT
     export TMPDIR="$work" APPTAINER_TMPDIR="$work" SINGULARITY_TMPDIR="$work"
-    if [ -n "${2:-}" ]; then
-        export APPTAINER_CACHEDIR="${APPTAINER_CACHEDIR:-$2}" SINGULARITY_CACHEDIR="${SINGULARITY_CACHEDIR:-$2}"
+    if [ -n "${2:-}" ] && [ -z "${APPTAINER_CACHEDIR:+${SINGULARITY_CACHEDIR:-}}" ]; then
+        # Where it cannot be made this is no node of the site: the engine takes its own place.
+        if private_folder "$2" "engine's cache folder" "set ${flavour:-APPTAINER}_CACHEDIR to a folder of your own"; then
+            export APPTAINER_CACHEDIR="${APPTAINER_CACHEDIR:-$place}" SINGULARITY_CACHEDIR="${SINGULARITY_CACHEDIR:-$place}"
+        fi
+    fi
+}
+
+# own_cache: sets $cache to the user's cache folder, or to the temporary one where none can be made.
+own_cache() {
+    local above=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}} instead="set RECIPE_CACHE_DIR to a folder of your own" place
+    cache=${RECIPE_CACHE_DIR:-${above:+$above/recipe}}
+    if [ -z "$cache" ] || ! private_folder "$cache" "cache folder" "$instead" ||
+        ! private_folder "$cache/uv" "cache folder" "$instead"; then
+        cache=$work
     fi
 }
 
@@ -270,7 +328,7 @@ package_settings() {
 # inside_build: binds and variables for a build by Apptainer or Singularity. Nothing in there can write what another
 # build reads: uv has a cache of its own, and what was downloaded before is read-only. It sees no login (offer_wheels).
 inside_build() {
-    cache=${RECIPE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/recipe}
+    own_cache
     package_settings
     mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$work/uv" "$work/given"
     mkdir -m 1777 "$work/tmp" "$work/vartmp"
@@ -278,7 +336,7 @@ inside_build() {
     # An engine shows its own /tmp, where the caches and the work of others may lie.
     build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
     build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
-    if mkdir -p "$cache/uv" 2>/dev/null; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
+    if mkdir -p "$cache/uv"; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
     cp "$plain" "$inputs/settings"
     if [ "$logins" = yes ]; then mkdir -m 700 "$work/given.private" && mv "$settings" "$work/given.private/settings"; fi
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from builder.execute.contents.packages import word
+from builder.execute.scratch import work_folder
 from builder.model.contents import Package
 
 # https://rpm-software-management.github.io/rpm/manual/tags.html
@@ -19,8 +18,8 @@ MOST = 20_000  # packages
 
 def rpm_packages(database: bytes | bytearray) -> tuple[Package, ...] | None:
     """Return the packages of a database, None where it cannot be read."""
-    with tempfile.TemporaryDirectory(prefix="recipe-") as folder:
-        path = Path(folder, "rpmdb.sqlite")
+    with work_folder("recipe-") as folder:
+        path = folder / "rpmdb.sqlite"
         path.write_bytes(database)
         try:
             connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from builder.execute.cache import cache_of
+from builder.execute.cache import kept_downloads
 from builder.execute.carrier import Here
 from builder.execute.comparing.images import compare_images
 from builder.execute.digest import sha256_of
@@ -116,12 +116,9 @@ def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
 
 def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
     """Make a cache with nothing in it but downloads; the variables by which a build uses it."""
-    own, store = cache_of(user)
-    place.mkdir(parents=True)
-    (own / "uv").mkdir(parents=True, exist_ok=True)
-    for kept in own.iterdir():
-        if kept.name != store and kept.is_dir():
-            (place / kept.name).symlink_to(kept.resolve())
+    place.mkdir(0o700, parents=True)
+    for kept in kept_downloads(user):
+        (place / kept.name).symlink_to(kept.resolve())
     return {"RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
 
 

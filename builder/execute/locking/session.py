@@ -33,13 +33,6 @@ def _unseen(line: str) -> None:
     del line
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The cache of downloads, as the step scripts find it."""
-    own = environment.get("RECIPE_CACHE_DIR", "")
-    home = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or "/") / ".cache")
-    return Path(own) if own else Path(home) / "recipe"
-
-
 def said(ended: Ended) -> str:
     """The end of what a program said, in one paragraph."""
     lines = [line.strip() for line in ended.tail if line.strip()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time as clock
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,10 +38,20 @@ LABELS_LIMIT = 1 << 20
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
 
-def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer: Packer, offline: bool) -> Path:
+def base_image(
+    reference: str,
+    *,
+    store: Store,
+    runtime: str,
+    work: Path,
+    packer: Packer,
+    offline: bool,
+    hold: Callable[[str], None],
+) -> Path:
     """A SIF of the base: the file that is named, or what is made of an image in a registry; raises LayeringError.
 
-    An image of a registry is kept by its digest. A tag may have moved since: the registry is asked where it points.
+    An image of a registry is kept by its digest; `hold` is called with the key before it is taken. A tag may have
+    moved since: the registry is asked where it points.
     """
     if reference.startswith("/"):
         path = Path(reference)
@@ -49,15 +60,17 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
         return path
     last = key_of(["reference", reference])
     if offline:
-        return _of_last_time(reference, store=store, why="no server is asked")
-    exact = reference if "@sha256:" in reference else _pinned(reference)
+        return _of_last_time(reference, store=store, why="no server is asked", hold=hold)
+    exact = reference if "@sha256:" in reference else pinned(reference)
     if exact is None:
         with suppress(LayeringError):
-            return _of_last_time(reference, store=store, why=f"the registry does not say where {reference} points")
+            why = f"the registry does not say where {reference} points"
+            return _of_last_time(reference, store=store, why=why, hold=hold)
         target = work / "moving.sif"
         _fetch(reference, target, runtime=runtime, packer=packer)
         return target
     key = key_of([FORMAT, exact, os.uname().machine, packer.inputs])
+    hold(key)
     entry, _ = store.get(
         "bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime, packer=packer)
     )
@@ -65,7 +78,7 @@ def base_image(reference: str, *, store: Store, runtime: str, work: Path, packer
     return entry.path
 
 
-def _pinned(reference: str) -> str | None:
+def pinned(reference: str) -> str | None:
     """The reference with the digest that its tag stands for now; None where the registry does not say."""
     if not reference.startswith("docker://"):
         return None
@@ -82,10 +95,13 @@ def _pinned(reference: str) -> str | None:
     return f"docker://{HUB if host == HUB_SERVER else host}/{name}@{digest}"
 
 
-def _of_last_time(reference: str, *, store: Store, why: str) -> Path:
+def _of_last_time(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
     """What was made of an image in a registry before; raises LayeringError where there is nothing."""
     known = store.recall("known", key_of(["reference", reference]))
-    entry = store.look("bases", known) if isinstance(known, str) else None
+    entry = None
+    if isinstance(known, str):
+        hold(known)
+        entry = store.look("bases", known)
     if entry is None:
         raise LayeringError(f"the base image {reference} was not fetched before, and {why}", fix=FIX)
     if "@sha256:" not in reference:

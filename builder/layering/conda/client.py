@@ -134,7 +134,6 @@ class CondaClient:
         self._call(request, what="the conda packages cannot be installed")
 
     def _call(self, request: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-        self.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
             question.write_text(json.dumps(request), encoding="utf-8")

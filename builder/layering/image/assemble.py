@@ -7,7 +7,6 @@ they are, and one each where they are not (docs/packing.md, "Layers").
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -79,7 +78,6 @@ def complete(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: byte
         file.truncate(page(end_of(sif)))
         write_header(file, sif, time=time)
         file.flush()
-    draft.target.chmod(0o755 & ~_umask())
 
 
 def _inside(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
@@ -187,9 +185,3 @@ def _add_json(file: BinaryIO, sif: Sif, name: str, content: bytes) -> None:
 def _read(source: BinaryIO, item: Object) -> bytes:
     source.seek(item.offset)
     return source.read(item.size)
-
-
-def _umask() -> int:
-    found = os.umask(0)
-    os.umask(found)
-    return found

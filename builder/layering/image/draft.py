@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,8 +38,10 @@ class Draft:
     """
 
     def __init__(self, base: Path, target: Path) -> None:
-        """Begin with an empty file; raises OSError."""
-        self.base, self.target, self.file = base, target, target.open("w+b")
+        """Begin with an empty file, the user's alone until it is whole; raises OSError."""
+        target.unlink(missing_ok=True)
+        self.base, self.target = base, target
+        self.file: BinaryIO = os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
         self._pool = ThreadPoolExecutor(1)
         self._begin: int | None = None  # of the first layer, once the base lies there
         self._offset = 0  # of the base's file system

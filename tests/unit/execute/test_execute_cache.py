@@ -23,7 +23,6 @@ def test_what_was_compiled_of_downloads_is_removed_with_them(tmp_path: Path) -> 
     store = Store(tmp_path)
     keep(store, "compiled", size=300)
     keep(store, "layers", size=70)
-    (tmp_path / "conda").mkdir()
     (tmp_path / "conda" / "package").write_bytes(bytes(5))
     with store.downloads(), pytest.raises(ToolError, match="a build is using"):
         prune_downloads(store, environment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 from builder.execute import folder as folder_module
 from builder.execute.folder import write_plan
 from builder.execute.hold import hold
+from builder.execute.options import Interrupted
+from builder.layering.marks import new_mark
 from builder.model.finding import ConfigError
 from builder.model.plan import Copy, File, Plan
 from builder.model.plan_json import from_json
@@ -251,3 +254,29 @@ def test_security_12_a_plan_is_not_written_through_links_in_its_folder(
         write_plan(plan_of(files=(File(path="sub/a.txt", text="2"),)), kit, recipe_folder=tmp_path)
     write_plan(plan_of(files=(File(path="b.txt", text="2"),)), kit, recipe_folder=tmp_path)
     assert (mine / "a.txt").read_text() == "years of work"
+
+
+def test_fault_08_what_a_killed_run_left_goes_with_the_next_one(plan_of: PlanOf, tmp_path: Path) -> None:
+    mark = new_mark().split(".", 4)
+    dead = tmp_path / f".kit.recipe-{'.'.join([mark[0], '4194305', *mark[2:]])}"  # a number that no process has
+    live = tmp_path / f".kit.recipe-{'.'.join(mark)}"
+    away = tmp_path / f".kit.recipe-{'.'.join([*mark[:4], 'another'])}"
+    for folder in (dead, live, away):
+        folder.mkdir()
+    write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {live.name, away.name, "kit"}
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_fault_08_a_signal_while_a_plan_is_written_leaves_nothing(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, exit_code: int
+) -> None:
+    def half(_plan: Plan, staging: Path, **_: object) -> None:
+        (staging / "half").touch()
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(folder_module, "_fill", half)
+    with pytest.raises(Interrupted) as caught:
+        write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
+    assert caught.value.exit_code == exit_code
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.store import STORE, Entry, Store, cache_folder, key_of, limit_bytes
+from builder.layering.cache import cache_folder, limit_bytes
+from builder.layering.store import STORE, Entry, Store, key_of
 
 
 def filled(folder: Path, *keys: str) -> Store:
@@ -72,11 +73,13 @@ def test_an_altered_entry_of_the_same_size_is_found_and_removed(tmp_path: Path) 
 def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) -> None:
     store = filled(tmp_path, "k")
     store.path("layers", "half").write_bytes(b"half")
-    (store.folder / "work" / "99-dead").mkdir()
-    (store.folder / "work" / "99-dead.alive").touch()
     with store.work() as living:
+        random, _, _, rest = living.name.split(".", 3)
+        dead = living.with_name(f"{random}.{os.getpid()}.1.{rest}")  # the number of this process, which it had not then
+        dead.mkdir()
         store.sweep()
         assert living.is_dir()
+        assert not dead.exists()
     assert list((store.folder / "work").iterdir()) == []
     assert [path.name for path in store.broken()] == ["half.sqfs"]
 

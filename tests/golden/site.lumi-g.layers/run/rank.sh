@@ -7,7 +7,8 @@ export RANK="${SLURM_PROCID}"
 export WORLD_SIZE="${SLURM_NTASKS}"
 export LOCAL_RANK="${SLURM_LOCALID}"
 export ROCR_VISIBLE_DEVICES="${SLURM_LOCALID}"
-mkdir -p "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}"
+. ./engine.sh
+private_folder "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}" 'node-local folder' 'submit the job again' || fail 'a node-local folder cannot be made'
 # RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi

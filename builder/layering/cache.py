@@ -1,0 +1,50 @@
+"""Where what builds keep lies, and that it is the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .failure import LayeringError
+from .private import private_folder
+
+DOWNLOADS = ("uv", "conda")  # folders of the programs that download
+PARTS = (*DOWNLOADS, "repodata", "fetch")  # beside the layers; what makes them would do so by the user's umask
+LIMIT_GIB = 40.0
+INSTEAD = "set RECIPE_CACHE_DIR to a folder of your own"
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError where no home is known."""
+    if own := environment.get("RECIPE_CACHE_DIR"):
+        return Path(own)
+    if above := environment.get("XDG_CACHE_HOME"):
+        return Path(above, "recipe")
+    if home := environment.get("HOME"):
+        return Path(home, ".cache", "recipe")
+    raise LayeringError("there is no place for the cache: HOME is not set", fix=INSTEAD)
+
+
+def own_cache(folder: Path) -> Path:
+    """Make or check the cache folder, and what is kept in it; returns its path without links.
+
+    Raises PrivateError for one that is another user's or that others can write, and OSError.
+    """
+    folder = cache_part(folder)
+    for name in PARTS:
+        cache_part(folder / name)
+    return folder
+
+
+def cache_part(folder: Path) -> Path:
+    """Make or check one folder of the cache; raises what `own_cache` raises."""
+    return private_folder(folder, what="cache folder", instead=INSTEAD)
+
+
+def limit_bytes(environment: Mapping[str, str]) -> int:
+    """RECIPE_CACHE_GIB, else 40 GiB."""
+    try:
+        gib = float(environment.get("RECIPE_CACHE_GIB") or LIMIT_GIB)
+    except ValueError:
+        gib = LIMIT_GIB
+    return int(max(gib, 0.0) * 2**30)

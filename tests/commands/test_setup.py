@@ -1,0 +1,56 @@
+"""The scripts of setup/ where something of the machine is in their way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SETUP = Path(__file__).parents[2] / "setup"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("script", ["test.sh unit", "demo.sh", "base-image.sh"])
+def test_fault_08_a_clone_that_cannot_be_written_is_named_once_with_what_to_do(tmp_path: Path, script: str) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(SETUP, clone / "setup")
+    clone.chmod(0o555)
+    name, *words = script.split()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", str(clone / "setup" / name), *words], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.splitlines() == [
+        f"error: the state folder {clone}/.dev cannot be written",
+        "  fix: name a folder of your own: RECIPE_DEV_HOME=/path",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root's own umask is set for all of its scripts")
+@pytest.mark.parametrize("umask", [0o007, 0o027, 0o077, 0o022])
+def test_fault_03_a_base_image_is_unpacked_with_its_own_rights(tmp_path: Path, umask: int) -> None:
+    """A stand-in for the engine shows the tree that it is given; a stamp of before has the image made again."""
+    tree, state, tools = tmp_path / "tree", tmp_path / "state", tmp_path / "tools"
+    for folder in (tree / "usr", state / "base", state / "logs", tools):
+        folder.mkdir(parents=True)
+    (tree / "usr" / "file").touch()
+    (tree / "usr").chmod(0o755)
+    (tree / "usr" / "file").chmod(0o644)
+    subprocess.run(["tar", "-cf", state / "base" / "debian-python.tar", "-C", tree, "."], check=True)
+    (state / "base" / "debian-python.sif").write_text("broken\n")
+    (state / "base" / "packing").write_text("-comp zstd -Xcompression-level 3 -b 128K\n")
+    stand_in = tools / "apptainer"
+    stand_in.write_text('#!/bin/sh\nstat -c "%a %n" "${6}" "$6/usr" "$6/usr/file" >"$5"\n')
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "RECIPE_DEV_HOME": str(state)}
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", SETUP / "base-image.sh"], env=environment, capture_output=True, text=True, check=False, umask=umask
+        )
+        assert done.returncode == 0, done.stderr
+    modes = [line.split()[0] for line in (state / "base" / "debian-python.sif").read_text().splitlines()]
+    assert modes == ["755", "755", "644"]

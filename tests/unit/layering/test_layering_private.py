@@ -1,0 +1,291 @@
+"""The cache and temporary folders are the user's own, also on file systems that keep no locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.execute.cache import cache_of, lockless, open_cache, prune_downloads, verify
+from builder.execute.fetch import PLACE
+from builder.execute.scratch import private_parent, scratch_folder
+from builder.layering import marks
+from builder.layering.cache import PARTS
+from builder.layering.marks import is_dead, new_mark
+from builder.layering.private import PrivateError, private_folder, temporary_parent
+from builder.layering.shared import SharedCache
+from builder.layering.store import STORE, Store
+from builder.model.finding import ToolError
+
+DAY = 86400.0
+
+
+@pytest.fixture(params=[0o022, 0o077, 0o000, 0o007, 0o777], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def keep(store: Store, key: str, *, size: int = 1000) -> None:
+    store.get("layers", key, title=key, make=lambda path: path.write_bytes(b"x" * size) and None)
+
+
+def without_locks_stand_in(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def flock(_file: object, _how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def lock_of_each_node_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lustre's `localflock`: what other nodes have locked is not seen."""
+    monkeypatch.setattr(fcntl, "flock", lambda _file, _how: None)
+
+
+def other_machine_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "_machine", lambda: "another")
+    monkeypatch.setattr(marks, "_boot", lambda: "00000000")
+
+
+def test_security_14_a_cache_is_made_for_its_user_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    del umask
+    Store(tmp_path / "new" / "cache")
+    made = [tmp_path / "new", *(path for path in (tmp_path / "new").rglob("*") if path.is_dir())]
+    assert len(made) > len(PARTS) + 8
+    assert {oct(mode(path)) for path in made} == {"0o700"}
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o720, 0o1777])
+@pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers", "uv", "conda", PLACE])
+def test_security_14_a_cache_that_others_can_write_is_refused(tmp_path: Path, part: str, bits: int) -> None:
+    environment = {"RECIPE_CACHE_DIR": str(tmp_path / "cache")}
+    open_cache(environment)
+    folder = tmp_path / "cache" / part
+    folder.chmod(bits)
+    with pytest.raises(ToolError) as caught:
+        open_cache(environment)
+    assert caught.value.exit_code == 4
+    (finding,) = caught.value.findings
+    assert (finding.code, str(folder) in finding.message) == ("cache-folder", True)
+    assert f"chmod -R go-w {folder}" in finding.fix
+    assert "RECIPE_CACHE_DIR" in finding.fix
+    folder.chmod(bits & ~0o022)  # what the fix says
+    open_cache(environment)
+
+
+@pytest.mark.parametrize("bits", [0o755, 0o700, 0o750])
+def test_a_cache_that_others_only_read_is_used(tmp_path: Path, bits: int) -> None:
+    tmp_path.chmod(bits)
+    assert cache_of({"RECIPE_CACHE_DIR": str(tmp_path)}) == tmp_path
+    assert mode(tmp_path) == bits
+
+
+def test_a_link_of_ones_own_leads_to_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir(0o700)
+    (tmp_path / "cache").symlink_to("scratch")
+    assert cache_of({"RECIPE_CACHE_DIR": str(tmp_path / "cache")}) == tmp_path / "scratch"
+
+
+@pytest.mark.parametrize("bits", [0o777, 0o707, 0o703])
+def test_security_14_a_cache_that_others_can_put_another_in_place_of_is_refused(tmp_path: Path, bits: int) -> None:
+    cache = tmp_path / "open" / "cache"
+    cache.mkdir(0o700, parents=True)
+    cache.parent.chmod(bits)
+    with pytest.raises(PrivateError, match=f"'{cache}' is not safe: '{cache.parent}' can be written by all users"):
+        private_folder(cache, what="cache folder", instead="?")
+    cache.parent.chmod(bits | 0o1000)
+    assert private_folder(cache, what="cache folder", instead="?") == cache
+
+
+def test_security_14_without_a_home_there_is_no_cache_in_tmp(tmp_path: Path) -> None:
+    with pytest.raises(ToolError) as caught:
+        open_cache({})
+    (finding,) = caught.value.findings
+    assert (finding.code, caught.value.exit_code) == ("cache-folder", 4)
+    assert "HOME is not set" in finding.message
+    open_cache({"RECIPE_CACHE_DIR": str(tmp_path)})  # what the fix says
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL])
+def test_security_14_without_locks_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    store = Store(tmp_path)
+    keep(store, "a")
+    assert lockless(store) == ""
+    without_locks_stand_in(monkeypatch, number)
+    keep(store, "b")  # builds go on
+    left = tmp_path / STORE / "work" / new_mark().replace(f".{os.getpid()}.", ".4194305.")
+    left.mkdir()
+    assert store.prune(0) == []
+    store.sweep()
+    assert left.is_dir()
+    assert not any(store.drop(entry) for entry in store.entries())
+    stray = tmp_path / STORE / "layers" / "half.sqfs"
+    stray.touch()
+    with store.downloads(alone=True) as ours:
+        assert not ours
+    with pytest.raises(ToolError, match="no locks"):
+        prune_downloads(store, {"RECIPE_CACHE_DIR": str(tmp_path)})
+    assert verify(store) == ((), ())
+    assert stray.exists()
+    assert {entry.key for entry in store.entries()} == {"a", "b"}
+    assert "no locks" in lockless(store)
+
+
+def test_security_14_without_locks_an_altered_layer_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_locks_stand_in(monkeypatch, errno.ENOSYS)
+    store = Store(tmp_path)
+    keep(store, "a")
+    store.path("layers", "a").write_bytes(b"y" * 1000)
+    assert [store.intact(entry) for entry in store.entries()] == [False]
+    keep(store, "a")
+    assert store.path("layers", "a").read_bytes() == b"x" * 1000
+    assert [store.intact(entry) for entry in Store(tmp_path).entries()] == [True]
+
+
+def test_security_14_what_another_node_uses_stays_where_locks_are_each_nodes_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock_of_each_node_stand_in(monkeypatch)
+    here = Store(tmp_path)
+    keep(here, "a")
+    keep(here, "b")
+    with monkeypatch.context() as there:
+        other_machine_stand_in(there)
+        elsewhere = Store(tmp_path)
+        with elsewhere.held("layers", "a"), elsewhere.downloads(), elsewhere.work() as living:
+            there.undo()
+            lock_of_each_node_stand_in(monkeypatch)
+            here.sweep()
+            assert living.is_dir()
+            assert [entry.key for entry in here.prune(0)] == ["b"]
+            with here.downloads(alone=True) as ours:
+                assert not ours
+            assert "a" in {entry.key for entry in here.entries()}
+    assert [entry.key for entry in here.prune(0)] == ["a"]
+
+
+def test_security_14_an_entry_that_is_taken_while_it_is_dropped_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    keep(store, "a")
+    (entry,) = store.entries()
+    answers = iter([False, True])  # of nobody, and then of somebody who came between
+    monkeypatch.setattr(store.locks, "in_use", lambda _name: next(answers))
+    assert not store.drop(entry)
+    assert store.look("layers", "a") == entry
+
+
+@pytest.mark.parametrize(
+    ("change", "dead"),
+    [
+        ("{0}.{1}.{2}.{3}.{4}", False),
+        ("{0}.4194305.{2}.{3}.{4}", True),  # a number that no process has
+        ("{0}.{1}.1.{3}.{4}", True),  # the number was given to another process
+        ("{0}.{1}.{2}.{3}.another", False),
+        ("{0}.4194305.{2}.{3}.another", False),
+        ("{0}.{1}.{2}.00000000.{4}", False),  # a machine of the same name, or one that was started again a moment ago
+        ("4711-oldname", False),
+        (".", False),
+    ],
+)
+def test_security_14_marks_tell_who_has_ended(tmp_path: Path, change: str, dead: bool) -> None:
+    path = tmp_path / f"x@{change.format(*new_mark().split('.', 4))}"
+    path.touch()
+    assert is_dead(path, mark=path.name.partition("@")[2]) is dead
+    os.utime(path, (time.time() - 15 * DAY,) * 2)
+    own = change == "{0}.{1}.{2}.{3}.{4}"  # a build may take its time
+    assert is_dead(path, mark=path.name.partition("@")[2]) is not own
+
+
+def test_a_mark_of_before_the_machine_started_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / new_mark()
+    path.touch()
+    monkeypatch.setattr(marks, "_boot", lambda: "11111111")
+    assert not is_dead(path)
+    monkeypatch.setattr(marks, "_booted", lambda: time.time() + 1)
+    assert is_dead(path)
+
+
+@pytest.mark.parametrize("bits", [0o777, 0o770, 0o707])
+def test_security_11_a_temporary_place_that_others_can_write_is_refused(tmp_path: Path, bits: int) -> None:
+    parent = tmp_path / "tmp"
+    parent.mkdir()
+    parent.chmod(bits)
+    with pytest.raises(ToolError) as caught, scratch_folder(tmp_path, parent=parent):
+        pass
+    (finding,) = caught.value.findings
+    assert (finding.code, caught.value.exit_code) == ("no-tmpdir", 4)
+    assert str(parent) in finding.message
+    assert f"chmod -R go-w {parent}" in finding.fix
+    assert "--tmpdir" in finding.fix
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    parent.chmod(bits | 0o1000)
+    with scratch_folder(tmp_path, parent=parent) as scratch:
+        assert mode(scratch) == 0o700
+
+
+def test_security_11_what_is_missing_of_a_place_is_made_for_its_user_alone(tmp_path: Path, umask: int) -> None:
+    del umask
+    made = private_parent(tmp_path / "local" / "me" / "tmp", make=True)
+    assert {oct(mode(path)) for path in (made, made.parent, made.parent.parent)} == {"0o700"}
+    assert temporary_parent(Path("/tmp"), instead="?") == Path("/tmp").resolve()
+
+
+def test_fault_08_a_temporary_folder_is_written_down_before_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    mkdir = Path.mkdir
+
+    def killed_stand_in(path: Path, *words: int) -> None:
+        if path.name.startswith("recipe-"):
+            seen.append((tmp_path / ".state.json").read_text())
+            mkdir(path, *words)
+
+    monkeypatch.setattr(Path, "mkdir", killed_stand_in)
+    with scratch_folder(tmp_path, parent=tmp_path) as scratch:
+        assert str(scratch) in seen[0]
+
+
+def test_a_shared_cache_is_copied_from_and_never_written(tmp_path: Path) -> None:
+    keep(Store(tmp_path / "centre"), "a")
+    keep(Store(tmp_path / "centre"), "b")
+    altered = tmp_path / "centre" / STORE / "layers" / "b.sqfs"
+    altered.write_bytes(b"y" * 1000)
+    before = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+    own = Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre"))
+
+    def make(path: Path) -> None:
+        path.write_bytes(b"made here")
+
+    for key, content in (("a", b"x" * 1000), ("b", b"made here"), ("c", b"made here")):
+        entry, _ = own.get("layers", key, title=key, make=make)
+        assert (entry.path.read_bytes(), entry.path.parent) == (content, tmp_path / "own" / STORE / "layers")
+    after = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+    assert {path: (seen.st_mtime_ns, seen.st_size) for path, seen in after.items()} == {
+        path: (seen.st_mtime_ns, seen.st_size) for path, seen in before.items()
+    }
+
+
+@pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers"])
+def test_security_14_a_shared_cache_that_more_than_its_owner_can_write_is_refused(tmp_path: Path, part: str) -> None:
+    keep(Store(tmp_path / "centre"), "a")
+    (tmp_path / "centre" / part).chmod(0o777)
+    with pytest.raises(PrivateError, match="can be changed by others"):
+        keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
