@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
+from builder.execute.image.origin import origin_of
 from builder.execute.image.papers import papers_of, write_papers
 from builder.execute.image.sign import Signer, find_signer
 from builder.execute.mask import Mask
@@ -129,6 +130,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
                 versions=versions,
                 environment=environment,
                 signer=signer,
+                origin=origin_of(work.plan, work.steps, folder=work.folder),
             )
 
 

@@ -30,8 +30,11 @@ HOW_TO_GET = {
 }
 
 
-def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None) -> None:
-    """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError."""
+def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None, why: Callable[[], str] = str) -> None:
+    """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
+
+    `why` says what is known of an output that is in the way.
+    """
     parent = output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
@@ -41,7 +44,9 @@ def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None) ->
         return
     if not force:
         fix = "give --force to replace it, or another output with -o"
-        raise _refused("output-exists", f"the output '{output}' exists", fix=fix)
+        known = why()
+        message = f"the output '{output}' exists" + (f": {known}" if known else "")
+        raise _refused("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
     if plan.image_kind == "sif" and output.is_dir():
         raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from builder.execute.image.origin import Origin
 from builder.execute.image.product import Seen
 from builder.execute.names import JOBS, SUBMITTED_FILE
 from builder.execute.run import Lead
@@ -42,7 +43,7 @@ class Submitted:
 class Ledger:
     """All jobs of one submission, in the order of their steps; `finished` is when they were judged, 0 before.
 
-    `lead` is what ran on the submitting machine before them.
+    `lead` is what ran on the submitting machine before them, `origin` what the image is made from.
     """
 
     site: str
@@ -51,6 +52,7 @@ class Ledger:
     jobs: tuple[Submitted, ...] = ()
     finished: float = 0.0
     lead: Lead = field(default_factory=Lead)
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def began(self) -> float:
@@ -105,6 +107,7 @@ def read_ledger(folder: Path) -> Ledger | None:
             jobs=tuple(_job(item) for item in found["jobs"]),
             finished=float(found.get("finished") or 0.0),
             lead=_lead(found.get("lead") or {}),
+            origin=Origin(**{name: str(value) for name, value in (found.get("origin") or {}).items()}),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _faulty(path, f"{type(error).__name__}: {error}") from None
