@@ -63,8 +63,10 @@ def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
 
 
 def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
-    """Remove what was used longest ago until the rest fits into `gib`, or into the cache's own limit."""
+    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
     store.sweep()
+    for path in store.broken_facts():
+        path.unlink(missing_ok=True)
     limit = limit_bytes(environment) if gib is None else int(gib * 2**30)
     return tuple(_cached(entry) for entry in store.prune(limit))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +110,8 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
     beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_of(path) for path in beside)
     with scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts) as scratch:
-        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output)
+        cache = _cache(work.plan, environment)
+        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output, cache=cache)
         here = Here(
             plan=work.plan,
             folder=work.folder,
@@ -132,6 +133,15 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
                 signer=signer,
                 origin=origin_of(work.plan, work.steps, folder=work.folder),
             )
+
+
+def _cache(plan: Plan, environment: Mapping[str, str]) -> Path | None:
+    """Where the program that makes layers works; None of another engine."""
+    if plan.backend != "layers":
+        return None
+    from builder.execute.cache import cache_of
+
+    return cache_of(environment)[0]
 
 
 def raise_for(report: Report) -> None:
