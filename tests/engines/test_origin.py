@@ -101,6 +101,8 @@ def test_fault_01_what_ends_before_it_builds_leaves_the_old_image_known_as_old(o
 
 @pytest.mark.parametrize("rename", RENAMES)
 def test_fault_01_a_build_killed_at_a_rename(old: Old, rename: str) -> None:
+    if old.backend == "apptainer" and rename not in ("plan", "image", "report"):
+        pytest.skip("what is renamed is the same for every backend")
     place, why = RENAMES[rename]
     new = why is UNREPORTED
     old.put_back()
