@@ -17,7 +17,7 @@ from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
-from builder.execute.folder import write_plan
+from builder.execute.folder import hold_plan
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
 from builder.execute.names import plan_folder
@@ -73,7 +73,7 @@ def command(
         check_here(loaded, here=here, what="a conversion")
     check_free(folder, slurm=Slurm(environment))
     check_output(plan, image.resolve(), force=force, kept=None)
-    write_plan(plan, folder, recipe_folder=folder)
+    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
     show = show_verdict(quiet=quiet)
     if asked.submit:
         what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)

@@ -14,6 +14,7 @@ from builder.cli.show import echo
 from builder.compile.arrays import MOST, Kit, array_plan
 from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead
 from builder.execute.hold import hold
+from builder.execute.image.origin import origin_of
 from builder.execute.jobs.arrays import Task, of_tasks, submit_arrays
 from builder.execute.jobs.finish import finish
 from builder.execute.jobs.kits import NamedKit, write_kits
@@ -50,39 +51,34 @@ class Fleet:
         if not self.shown.quiet:
             echo(f"{name}  {text}", err=True)
 
-    def prepare(self) -> None:
-        """Write the plan folders."""
+    def prepare(self, held: ExitStack) -> None:
+        """Write the plan folders, which are `held` from then on."""
         for name, build in self.builds.items():
             try:
                 check_place(build, wanted=self.wanted)
-                if not prepare(build, options=self.wanted.options, tell=partial(self.say, name)):
+                if not prepare(build, options=self.wanted.options, tell=partial(self.say, name), held=held):
                     image = str(build.image)
                     self.endings[name] = Ending(name=name, word="nothing to do", text=image, image=image)
             except BuilderError as error:
                 self.endings[name] = refusal_of(name, error)
 
-    def submit(self, signals: Signals) -> None:
+    def submit(self, signals: Signals, held: ExitStack) -> None:
         """Try the arrays, run here what has no job, submit the rest."""
-        with ExitStack() as held:
-            tasks, leads = self._tasks(held)
-            if not tasks or self.plan is None:
-                return
-            steps = [step for step in self.plan.steps if any(task.step(step.name) for task in tasks.values())]
-            try:
-                batch = self._batch(steps)
-                numbers = [task.number for task in tasks.values()]
-                check_jobs(
-                    self.plan,
-                    steps,
-                    batch=of_tasks(batch, numbers, most=self.most),
-                    folder=self.place,
-                    slurm=self.slurm,
-                )
-                tasks = self._led(tasks, leads, signals=signals)
-                if tasks:
-                    self._submit(steps, list(tasks.values()), batch=batch, signals=signals)
-            except BuilderError as error:
-                self.endings |= {name: refusal_of(name, error) for name in tasks if name not in self.endings}
+        tasks, leads = self._tasks(held)
+        if not tasks or self.plan is None:
+            return
+        steps = [step for step in self.plan.steps if any(task.step(step.name) for task in tasks.values())]
+        try:
+            batch = self._batch(steps)
+            numbers = [task.number for task in tasks.values()]
+            check_jobs(
+                self.plan, steps, batch=of_tasks(batch, numbers, most=self.most), folder=self.place, slurm=self.slurm
+            )
+            tasks = self._led(tasks, leads, signals=signals)
+            if tasks:
+                self._submit(steps, list(tasks.values()), batch=batch, signals=signals)
+        except BuilderError as error:
+            self.endings |= {name: refusal_of(name, error) for name in tasks if name not in self.endings}
 
     def _tasks(self, held: ExitStack) -> tuple[dict[str, Task], dict[str, tuple[Step, ...]]]:
         """What is to run of each kit that is left, as jobs and before them here; its folder is held."""
@@ -101,7 +97,8 @@ class Fleet:
             except BuilderError as error:
                 self.endings[name] = refusal_of(name, error)
                 continue
-            tasks[name] = Task(number=number, plan=build.plan, folder=folder, output=output, steps=jobs)
+            origin = origin_of(build.plan, steps, folder=folder)
+            tasks[name] = Task(number=number, plan=build.plan, folder=folder, output=output, steps=jobs, origin=origin)
         return tasks, leads
 
     def _batch(self, steps: Sequence[Step]) -> Batch:
@@ -164,13 +161,13 @@ def build_arrays(
     signals, environment = Signals(), wanted.options.environment
     sites = by_site(builds).values()
     fleets = [Fleet(own, place=place, wanted=wanted, most=most, shown=shown) for own in sites]
-    with signals.caught():
+    with signals.caught(), ExitStack() as held:
         for fleet in fleets:
-            fleet.prepare()
+            fleet.prepare(held)
         if any(len(fleet.endings) < len(fleet.builds) for fleet in fleets):
             write_arrays(builds, place=place, most=most)
         for fleet in fleets:
-            fleet.submit(signals)
+            fleet.submit(signals, held)
     endings = {name: ending for fleet in fleets for name, ending in fleet.endings.items()}
     submitted = {name: build for name, build in builds.items() if name not in endings}
     for name, build in submitted.items():

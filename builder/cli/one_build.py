@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from builder.cli.batch import Asked, check_site
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
 from builder.execute.executor import choose_steps, execute, raise_for, verify
-from builder.execute.folder import write_plan
-from builder.execute.image.current import current_report
+from builder.execute.folder import hold_plan
+from builder.execute.hold import hold
+from builder.execute.image.current import current_report, not_this
 from builder.execute.image.sign import find_signer, is_signed
-from builder.execute.names import JOBS, SUBMITTED_FILE, plan_folder
+from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
@@ -80,8 +83,21 @@ def carry_out(
 
     `show` gets the report, which may be of a failure, `tell` what else is worth a line. Raises what stops it.
     """
+    with ExitStack() as held:
+        return _carry_out(build, wanted=wanted, progress=progress, show=show, tell=tell, held=held)
+
+
+def _carry_out(
+    build: ImageBuild,
+    *,
+    wanted: Wanted,
+    progress: Progress,
+    show: Callable[[Report], None],
+    tell: Callable[[str], None],
+    held: ExitStack,
+) -> bool:
     check_place(build, wanted=wanted)
-    new = prepare(build, options=wanted.options, tell=tell)
+    new = prepare(build, options=wanted.options, tell=tell, held=held)
     if not new and not wanted.options.verify:
         return True
     if wanted.asked.submit:
@@ -146,8 +162,8 @@ def check_offline(plan: Plan, options: Options) -> None:
         fetch.check_offline(plan, options)
 
 
-def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None]) -> bool:
-    """Write the plan folder; False when there is nothing to do."""
+def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None], held: ExitStack) -> bool:
+    """Write the plan folder, which is `held` from then on; False when there is nothing to do."""
     plan, folder, image = build.plan, build.folder, build.image
     if not (options.force or options.start):
         done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
@@ -159,11 +175,14 @@ def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None])
             return False
     if options.sign:
         find_signer(plan, environment=options.environment)
+    if (folder / PLAN_FILE).is_file():
+        held.enter_context(hold(folder.resolve()))  # what is looked at here stays so
     _check_free(folder, options=options)
     if not options.start:
         # Before the plan folder changes: it belongs to the image that is there.
-        check_output(plan, image.resolve(), force=options.force, kept=None)
-    write_plan(plan, folder, recipe_folder=build.home)
+        why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
+        check_output(plan, image.resolve(), force=options.force, kept=None, why=why)
+    held.enter_context(hold_plan(plan, folder, recipe_folder=build.home))
     return True
 
 

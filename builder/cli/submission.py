@@ -11,6 +11,7 @@ from builder.cli.batch import Asked
 from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead, raise_for
 from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
+from builder.execute.image.origin import origin_of
 from builder.execute.jobs.again import prepare_again
 from builder.execute.jobs.finish import finish
 from builder.execute.jobs.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command
@@ -78,7 +79,11 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
             done = lead(work, signals=signals, total=len(here) + len(steps))
         if what.options.verify:
             batch = replace(batch, again=prepare_again(what.plan, folder, environment=environment))
-        ledger = submit(what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done)
+        origin = origin_of(what.plan, (*here, *steps), folder=folder)
+        ledger = submit(
+            what.plan, steps, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held, lead=done,
+            origin=origin,
+        )  # fmt: skip
         unsent.pop_all()  # a job reads the command now
         return ledger
 

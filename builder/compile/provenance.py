@@ -31,7 +31,11 @@ def provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tu
             "backend": plan.backend,
             "base": base_uri(plan.base),
         },
-        "internalParameters": {"engines": dict(sorted(report.versions.items())), "expect": dict(plan.expect)},
+        "internalParameters": {
+            "engines": dict(sorted(report.versions.items())),
+            "expect": dict(plan.expect),
+            "plan": report.plan,
+        },
         "resolvedDependencies": _dependencies(plan, record),
     }
     byproducts = [{"name": sbom[0], "digest": {"sha256": sbom[1]}}] if sbom else []

@@ -14,13 +14,17 @@ from urllib.parse import quote
 from builder.model.contents import Contents, Package
 
 VERSION = "1.5"
+PLAN_PROPERTY = "recipe:plan"
 OURS = ("recipe.name", "recipe.digest", "recipe.lock", "recipe.site", "recipe.tool")
 
 
-def sbom(contents: Contents, *, name: str, tool: str) -> str:
-    """Write the bill of materials of an image; it has no time in it, and its number is made from its content."""
+def sbom(contents: Contents, *, name: str, tool: str, plan: str = "") -> str:
+    """Write the bill of materials of an image; it has no time in it, and its number is made from its content.
+
+    `plan` is the digest of the plan that the image was made from.
+    """
     components = _components(contents)
-    image = {"type": "container", "bom-ref": "image", "name": name, "properties": _properties(contents)}
+    image = {"type": "container", "bom-ref": "image", "name": name, "properties": _properties(contents, plan=plan)}
     program, _, version = tool.partition(" ")
     document: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -40,9 +44,10 @@ def sbom(contents: Contents, *, name: str, tool: str) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def _properties(contents: Contents) -> list[dict[str, str]]:
+def _properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:
     pairs = [(f"recipe:{name.partition('.')[2]}", contents.labels[name]) for name in OURS if name in contents.labels]
     pairs += [("recipe:base", base_uri(contents.base))] if contents.base else []
+    pairs += [(PLAN_PROPERTY, plan)] if plan else []
     for build in contents.torch:
         fields = (("torch", build.version), ("cuda", build.cuda), ("hip", build.hip), ("xpu", build.xpu))
         pairs += [(f"recipe:{name}", value) for name, value in fields if value]

@@ -48,21 +48,21 @@ def open_cache(environment: Mapping[str, str]) -> Store:
 
 
 @contextmanager
-def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[None]:
-    """Check the cache before steps of a plan use it; what a step that was ended has left there is removed.
+def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
+    """Check the cache before steps of a plan use it, and give the one that layers are made in; what a step that was ended has left there is removed.
 
     Raises ToolError where it cannot be used.
     """
     if plan.backend != "layers":
         if plan.backend == "apptainer":
             _check_uv(environment)
-        yield
+        yield None
         return
     store = open_cache(environment)
     with _usable():
         shared_cache(environment)
     try:
-        yield
+        yield store.folder.parent
     finally:
         with suppress(OSError):
             store.sweep()
@@ -116,8 +116,10 @@ def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
 
 
 def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
-    """Remove what was used longest ago until the rest fits into `gib`, or into the cache's own limit."""
+    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
     store.sweep()
+    for path in store.broken_facts():
+        path.unlink(missing_ok=True)
     limit = limit_bytes(environment) if gib is None else int(gib * 2**30)
     return tuple(_cached(entry) for entry in store.prune(limit))
 

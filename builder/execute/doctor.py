@@ -12,6 +12,7 @@ from typing import Literal
 
 from builder.execute.asking import which
 from builder.execute.preflight import HOW_TO_GET, ask_versions
+from builder.layering.cache import cache_folder
 from builder.model.site import Site
 
 PROGRAMS = ("apptainer", "singularity", "cotainr", "conda-containerize", "docker", "sbatch", "srun", "mpiexec")
@@ -36,7 +37,7 @@ class Reading:
 def examine(site: Site | None, *, environment: Mapping[str, str], root: Path = Path("/")) -> tuple[Reading, ...]:
     """Look at programs, kernel features, space and GPU driver; `root` is where the system's files lie."""
     readings = [*programs(site, environment=environment), *kernel(root, environment=environment)]
-    readings += [space(environment), *drivers(site, root=root)]
+    readings += [space(environment), cache(environment), *drivers(site, root=root)]
     return tuple(readings)
 
 
@@ -93,6 +94,16 @@ def space(environment: Mapping[str, str]) -> Reading:
             name="temporary folder", state="bad", says=f"{folder} cannot be used", fix="set TMPDIR or --tmpdir"
         )
     return Reading(name="temporary folder", state="ok", says=f"{folder}, {free:.0f} GiB free")
+
+
+def cache(environment: Mapping[str, str]) -> Reading:
+    """Free space of the cache, in GiB, where the backend `layers` works; what is there can be used again."""
+    folder = cache_folder(environment).absolute()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        says, fix = f"you may not write to {there}", "set RECIPE_CACHE_DIR to a folder of your own"
+        return Reading(name="cache", state="bad", says=says, fix=fix)
+    return Reading(name="cache", state="ok", says=f"{folder}, {shutil.disk_usage(there).free / 2**30:.0f} GiB free")
 
 
 def drivers(site: Site | None, *, root: Path) -> list[Reading]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from builder.execute.carrier import Here
 from builder.execute.hold import hold
+from builder.execute.image.origin import origin_of
 from builder.execute.image.papers import papers_of, write_papers
 from builder.execute.image.sign import Signer, find_signer
 from builder.execute.mask import Mask
@@ -111,8 +112,8 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
     beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_of(path) for path in beside)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
-    with cache_of_build(work.plan, environment), scratch_made as scratch:
-        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output)
+    with cache_of_build(work.plan, environment) as cache, scratch_made as scratch:
+        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output, cache=cache)
         here = Here(
             plan=work.plan,
             folder=work.folder,
@@ -132,6 +133,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
                 versions=versions,
                 environment=environment,
                 signer=signer,
+                origin=origin_of(work.plan, work.steps, folder=work.folder),
             )
 
 

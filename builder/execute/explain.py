@@ -31,7 +31,8 @@ def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "
     for cause in CAUSES:
         found = _match(cause, log_tail)
         if found is not None:
-            groups = {name: (text or "").strip() for name, text in found.groupdict().items()}
+            named = {**_needed(cause, log_tail), **found.groupdict()}
+            groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
             fix = (_own_fix(log_tail) if cause.code == "own-script" else "") or cause.fix.format(**groups)
             return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
@@ -44,6 +45,12 @@ def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
         return None
     # The last one: earlier attempts may have failed for a reason that a retry has mended.
     return next((found for line in reversed(lines) if (found := cause.pattern.search(f"{line} "))), None)
+
+
+def _needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
+    """What the line that had to be there names."""
+    found = [match for line in tail[-cause.within :] if cause.needs and (match := cause.needs.search(line))]
+    return found[-1].groupdict() if found else {}
 
 
 def _own_fix(tail: Sequence[str]) -> str:

@@ -2,56 +2,109 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import builder
 from builder.execute.hold import hold
-from builder.execute.names import AGAIN, JOBS, LOCK_FILE, LOGS, PLAN_FILE, REPORT_FILE, RESULTS, STATE_FILE
+from builder.execute.image.origin import note_old, note_sources, sources_of
+from builder.execute.names import (
+    AGAIN,
+    JOBS,
+    LOCK_FILE,
+    LOGS,
+    OLD_FILE,
+    PLAN_FILE,
+    REPORT_FILE,
+    RESULTS,
+    SOURCES_FILE,
+    STATE_FILE,
+)
 from builder.execute.options import Signals
 from builder.execute.tree import remove_tree, removed_afterwards
 from builder.execute.trust import check_folder
 from builder.layering import copies, tree
 from builder.layering.marks import is_dead, new_mark
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plain_path import is_plain
 from builder.model.plan import Copy, Plan
 from builder.model.plan_json import from_json, to_json
 from builder.model.reading.own_files import Left
 
 OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
-RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN)
+RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN, SOURCES_FILE, OLD_FILE)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
     """Write a plan's files into a new folder, or into one that an earlier plan wrote.
 
     Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
-    a path leaves it or a source is missing; the folder is then as it was.
+    a path leaves it or a source is missing, and ToolError when the disk is full; the folder is then as it was.
     """
+    with hold_plan(plan, folder, recipe_folder=recipe_folder):
+        pass
+
+
+@contextmanager
+def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> Iterator[None]:
+    """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on."""
     folder = folder.resolve()
     _check_paths(plan)
+    with ExitStack() as held:
+        try:
+            _write(plan, folder, recipe_folder=recipe_folder, held=held)
+        except OSError as error:
+            raise _unwritable(error, folder) from None
+        yield
+
+
+def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack) -> None:
     exists = _check_folder(folder)
     staging = folder.with_name(_staging_of(folder) + new_mark())
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_old_staging(folder)
-        with Signals().caught(), removed_afterwards(staging):
-            staging.mkdir()
-            _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
-            if not exists:
-                staging.replace(folder)
-                return
-            with hold(folder):  # not under a build that runs
-                _update(plan, staging, folder=folder)
-    except OSError as error:
-        at = Place(file=str(error.filename or folder))
-        reason = error.strerror or str(error)
-        message = f"the plan folder '{folder}' cannot be written: {reason.lower()}"
-        fix = "choose another folder with -o, or give it the rights and the space"
-        raise ConfigError(Finding(code="folder-unwritable", message=message, at=at, fix=fix)) from None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_staging(folder)
+    sources = sources_of(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
+    with Signals().caught(), removed_afterwards(staging):
+        staging.mkdir()
+        _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
+        if not exists:
+            note_sources(staging, sources)
+            exists = not _take_place(staging, folder, held=held)
+        if exists:
+            held.enter_context(hold(folder))  # not under a build that runs
+            _check_folder(folder)
+            _update(plan, staging, folder=folder, sources=sources)
+
+
+def _take_place(staging: Path, folder: Path, *, held: ExitStack) -> bool:
+    """Give a new folder its name, locked; False where another build was faster, whose lock then says so."""
+    with ExitStack() as lock:
+        lock.enter_context(hold(staging, becomes=folder))
+        try:
+            staging.replace(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        held.push(lock.pop_all())
+        return True
+
+
+def _unwritable(error: OSError, folder: Path) -> BuilderError:
+    code, reason = "folder-unwritable", (error.strerror or str(error)).lower()
+    if error.errno in FULL:
+        message = f"the plan folder '{folder}' cannot be written: {reason}"
+        fix = f"make room on the disk of '{folder.parent}', or choose another folder with -o"
+        return ToolError(Finding(code=code, message=message, at=Place(file=str(folder)), fix=fix))
+    at = Place(file=str(error.filename or folder))
+    message = f"the plan folder '{folder}' cannot be written: {reason}"
+    fix = "choose another folder with -o, or give it the rights and the space"
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix))
 
 
 def _check_folder(folder: Path) -> bool:
@@ -161,8 +214,10 @@ def _copy_finding(path: Path, what: str) -> Finding:
     return Finding(code="copy-kind", message=f"'{path}' {what}", at=Place(file=str(path)), fix=fix)
 
 
-def _update(plan: Plan, staging: Path, *, folder: Path) -> None:
+def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
     """Bring our own folder up to date: what the old plan wrote is replaced or removed, all else stays."""
+    note_old(folder, plan, sources=sources)  # first: a build that is killed here leaves old products known as old
+    note_sources(folder, sources)
     new = _paths(plan)
     for path in _old_paths(folder):
         if path not in new:

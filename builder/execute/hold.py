@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +18,20 @@ from builder.model.finding import ConfigError, Finding, Place, ToolError
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 
+_HELD: set[tuple[int, Path]] = set()  # by this process: thread, folder
+
+
 @contextmanager
-def hold(folder: Path) -> Iterator[None]:
+def hold(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
     """Keep other builds out of a folder; raises ConfigError when one is at work, ToolError when it cannot be locked.
 
-    The lock belongs to this process: the kernel drops it when the process dies, however it dies.
+    The lock belongs to this process: the kernel drops it when the process dies, however it dies. Who holds a folder
+    may hold it again. A folder that `becomes` another one inside the `with` block is held by that name.
     """
+    ours = (threading.get_ident(), (becomes or folder).resolve())
+    if ours in _HELD:
+        yield
+        return
     path = folder / LOCK_FILE
     try:
         handle = tree.keep(folder.resolve(), LOCK_FILE)
@@ -34,8 +43,10 @@ def hold(folder: Path) -> Iterator[None]:
         raise ToolError(Finding(code="folder-unwritable", message=message, fix=fix)) from None
     try:
         _lock(handle, path)
+        _HELD.add(ours)
         yield
     finally:
+        _HELD.discard(ours)
         os.close(handle)
 
 

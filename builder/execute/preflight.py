@@ -15,6 +15,12 @@ from builder.model.plan import Plan, Step
 GIB = 1024**3
 # An image packs to 0.31 to 0.50 of its unpacked tree (Apptainer 1.4.5: zstd, gzip and lz4 of 1 GB with torch).
 PACKED = 0.5
+# Of that the backend `layers` wants this much in its cache at least: packages that are there already take nothing. Six,
+# idna, certifi and numpy on Debian: 0.09 GiB at the peak (`du -sk` of a new RECIPE_CACHE_DIR ten times a second), where
+# 1.3 GiB were foreseen for the tree; TMPDIR had 0.23 MB, with Apptainer 441 MB.
+KEPT = 0.1
+MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
+MOVE_OUTPUT = "choose a larger disk with -o"
 
 HOW_TO_GET = {
     "apptainer": "load its module, or install Apptainer (apptainer.org)",
@@ -30,8 +36,11 @@ HOW_TO_GET = {
 }
 
 
-def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None) -> None:
-    """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError."""
+def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None, why: Callable[[], str] = str) -> None:
+    """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
+
+    `why` says what is known of an output that is in the way.
+    """
     parent = output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
@@ -41,7 +50,9 @@ def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None) ->
         return
     if not force:
         fix = "give --force to replace it, or another output with -o"
-        raise _refused("output-exists", f"the output '{output}' exists", fix=fix)
+        known = why()
+        message = f"the output '{output}' exists" + (f": {known}" if known else "")
+        raise _refused("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
     if plan.image_kind == "sif" and output.is_dir():
         raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
@@ -118,28 +129,46 @@ def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]
         return answers(10.0)
 
 
-def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path) -> None:
-    """Raise ToolError when a file system has too little free space for the largest step."""
+def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: Path, cache: Path | None = None) -> None:
+    """Raise ToolError when a file system has too little free space for the largest step.
+
+    With a `cache` the build works in it, and leaves next to nothing in the temporary folder.
+    """
     needed = max((step.space_gib for step in steps), default=0.0)
+    if cache is not None and needed > 0:
+        _check_rights(cache)
+    at_work = ("the temporary folder", scratch, needed, "choose a folder on a larger disk with --tmpdir")
     places = [
-        ("the temporary folder", scratch, needed),
-        ("the plan folder", folder, needed * PACKED),
-        ("the folder of the output", output.parent, needed * PACKED),
+        at_work if cache is None else ("the cache", cache, needed * KEPT, MOVE_CACHE),
+        ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
+        ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]
-    findings = [finding for what, path, gib in places if (finding := _short(what, path, gib))]
+    findings = [finding for what, path, gib, fix in places if (finding := _short(what, path, gib, fix=fix))]
     if findings:
         raise ToolError(*findings)
 
 
-def _short(what: str, path: Path, gib: float) -> Finding | None:
+def _there(path: Path) -> Path:
+    """The folder itself, or the one that it would be made in."""
+    return next((folder for folder in (path, *path.parents) if folder.exists()), path)
+
+
+def _check_rights(cache: Path) -> None:
+    """Raise ToolError where the cache cannot be written or made."""
+    if not os.access(_there(cache.absolute()), os.W_OK | os.X_OK):
+        message = f"the cache folder '{cache}' cannot be used: you may not write to '{_there(cache.absolute())}'"
+        finding = Finding(code="cache-folder", message=message, fix="set RECIPE_CACHE_DIR to a folder of your own")
+        raise ToolError(finding)
+
+
+def _short(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
     if gib <= 0:
         return None
     try:
-        free = shutil.disk_usage(path).free / GIB
+        free = shutil.disk_usage(_there(path.absolute())).free / GIB
     except OSError:
         return None  # the step itself will say what is wrong there
     if free >= gib:
         return None
     message = f"{what} '{path}' has {free:.1f} GiB free, and the build needs {gib:.1f} GiB"
-    fix = "choose a folder on a larger disk with --tmpdir" if "temporary" in what else "choose a larger disk with -o"
     return Finding(code="no-space", message=message, fix=fix, at=Place(file=str(path)))

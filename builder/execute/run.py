@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from builder.execute.carrier import Carrier
 from builder.execute.digest import Digest
 from builder.execute.image.ahead import Ahead
+from builder.execute.image.origin import Origin, identity
 from builder.execute.image.product import faults
 from builder.execute.image.publish import publish, size_of
 from builder.execute.image.sign import Signer
@@ -72,13 +73,14 @@ class Run:
     verified: Mapping[str, Any] = field(default_factory=dict)
     sbom: str = ""
     went_before: Lead = field(default_factory=Lead)
+    origin: Origin = field(default_factory=Origin)
     _inside: Inside | None = None
     began: float = field(default_factory=time.time)
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
 
     def __post_init__(self) -> None:
-        self._ahead = Ahead(self.plan, folder=self.folder, environment=self.environment)
+        self._ahead = Ahead(self.plan, folder=self.folder, environment=self.environment, digest=self.origin.plan)
         self.results += self.went_before.results
         self.proof = dict(self.went_before.proof)
         self._number = len(self.results)
@@ -149,6 +151,9 @@ class Run:
             base=self.plan.base,
             vendor=self.plan.vendor,
             tool=self.plan.tool,
+            plan=self.origin.plan,
+            sources=self.origin.sources,
+            identity=identity(self.image) if self.image else "",
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.began)),
         )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .bases.facts import FIX, BaseFacts, learn, listed
 from .bases.fetch import base_image
 from .content import METADATA, inspected, metadata, own_files, tree_digest
-from .failure import LayeringError, say
+from .failure import LayeringError, say, writing
 from .image.assemble import assemble, complete
 from .image.draft import Draft, Layer
 from .image.sif import SifError, read_sif
@@ -115,7 +115,8 @@ class Builder:
         self.add("recipe", inputs, self.own(metadata))
         named = [(layer.entry.title, layer.entry.sha256) for layer in self.layers]
         says = inspected(named, spec=self.spec, facts=self.facts)
-        complete(self.draft, self.layers, time=self.time, metadata=says)
+        with writing(target):
+            complete(self.draft, self.layers, time=self.time, metadata=says)
         for job in self.jobs:
             job.result()
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .failure import LayeringError, in_words, show
+from .failure import LayeringError, at_work, in_words, show
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -42,11 +42,18 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(own[:cut])
     try:
         return COMMANDS[chosen.command](chosen, own[cut + 1 :])
-    except LayeringError as error:
-        show(error)
-    except OSError as error:
-        show(in_words(error))
+    except (LayeringError, OSError) as error:
+        show(error if isinstance(error, LayeringError) else in_words(error))
+        if chosen.command in ("build", "fetch"):
+            _show_place(error, output=getattr(chosen, "output", None))
     return 1
+
+
+def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
+    """Whoever explains the failure has to know which disk, or whose rights."""
+    from .cache import cache_folder
+
+    print(at_work(error, cache=cache_folder(os.environ), output=output), file=sys.stderr, flush=True)
 
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:

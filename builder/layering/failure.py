@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+AT_WORK = "recipe: this was written to"
 
 
 class LayeringError(Exception):
@@ -32,10 +38,28 @@ def in_words(error: OSError) -> LayeringError:
     """An error of the system as a sentence; a full disk is named as such, as the engines name it."""
     where = f" '{error.filename}'" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return LayeringError(
-            f"No space left on device{where}", fix="make room, or set RECIPE_CACHE_DIR to a folder on a larger disk"
-        )
+        return LayeringError(f"{os.strerror(error.errno)}{where}", told=False)
     return LayeringError(f"{(error.strerror or str(error)).lower()}{where}")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Have an error of the system name what was written, where the system does not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def at_work(error: OSError | LayeringError, *, cache: Path, output: Path | None) -> str:
+    """The place that a build wrote to when it failed, for the log: its cache, unless the error names another one."""
+    named = getattr(error, "filename", None)
+    if output is not None and isinstance(named, (str, Path)):
+        path, folder = os.path.abspath(named), os.path.abspath(output.parent)
+        if path == folder or path.startswith(folder.rstrip("/") + "/"):
+            return f"{AT_WORK} the folder of the image '{folder}'"
+    return f"{AT_WORK} the cache '{os.path.abspath(cache)}'"
 
 
 def show(error: LayeringError) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import copies, tree
 from .failure import LayeringError
 from .image.sif import read_sif
-from .programs import ask, clean_environment, find_program, follow
+from .programs import ask, call, clean_environment, follow, needed_program
 from .squash.pack import escaped
 from .wheels.offer import offered
 
@@ -120,9 +120,9 @@ def names_in(image: Path, folder: str) -> set[str]:
     """What a folder of an image holds in any of its layers."""
     found: set[str] = set()
     sif = read_sif(image)
-    program = find_program("unsquashfs") or "unsquashfs"
+    program = needed_program("unsquashfs", fix="install squashfs-tools")
     for item in (sif.system, *sif.overlays):
-        _, out, _ = ask([program, "-l", "-o", str(item.offset), str(image), folder])
+        out = call([program, "-l", "-o", str(item.offset), str(image), folder], what=f"reading '{image}'")
         start = f"squashfs-root/{folder}/"
         found |= {line[len(start) :].split("/")[0] for line in out.split("\n") if line.startswith(start)}
     return found - {""}

@@ -38,7 +38,10 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def ask(
     argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, text: str = "", seconds: float | None = None
 ) -> tuple[int, str, str]:
-    """Run a program that reads `text` to its end; its exit code and what it said; raises LayeringError."""
+    """Run a program that reads `text` to its end; its exit code and what it said; raises LayeringError.
+
+    For questions to which a bad exit code is an answer; whatever else is believed comes from `call`.
+    """
     try:
         done = subprocess.run(
             [str(word) for word in argv],
@@ -80,6 +83,6 @@ def follow(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) 
 
 def version_of(program: str, *options: str) -> tuple[int, ...]:
     """The first number with a dot that a program says of itself; () where it says none."""
-    _, out, err = ask([program, *(options or ("--version",))])
+    _, out, err = ask([program, *(options or ("--version",))])  # some say it and end with 1
     found = re.search(r"(\d+(?:\.\d+)+)", out + err)
     return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .failure import LayeringError
-from .programs import ask, find_program
+from .programs import call, needed_program
 from .tree import read
 
 LINE = re.compile(r"^(__version__|cuda|hip|xpu)\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
@@ -55,9 +55,10 @@ def _verify(path: Path) -> Any:
 def _torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> dict[str, str]:
     """torch/version.py of a squashfs, as names and values; empty where it has none."""
     tree = work / f"torch-{file.name}"
-    program = find_program("unsquashfs") or "unsquashfs"
+    program = needed_program("unsquashfs", fix="install squashfs-tools")
     names = [f"{name.lstrip('/')}/version.py" for name in folders]
-    ask([program, "-n", "-q", "-d", str(tree), "-o", str(offset), str(file), *names])
+    words = [program, "-n", "-q", "-no-xattrs", "-d", str(tree), "-o", str(offset), str(file)]
+    call([*words, *names], what=f"reading the torch of '{file.name}'")  # names that are not there are no fault to it
     for name in names:
         with suppress(OSError):  # what was unpacked holds the image's links
             return dict(LINE.findall(read(tree, name, limit=1 << 20).decode(errors="replace")))

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .bounded import read_json
 from .cache import cache_part, own_cache
 from .digest import sha256_of
 from .locks import Locks
@@ -197,14 +198,19 @@ class Store:
         return sorted(found, key=lambda entry: (entry.used, entry.key))
 
     def broken(self) -> list[Path]:
-        """Files of the cache that belong to no whole entry."""
+        """Files of the cache that belong to no whole entry, and facts that are not whole."""
         whole = {entry.path for entry in self.entries()}
-        return [
+        return self.broken_facts() + [
             path
             for kind, suffix in KINDS.items()
             for path in sorted((self.folder / kind).iterdir())
             if path.with_suffix(suffix) not in whole
         ]
+
+    def broken_facts(self) -> list[Path]:
+        """Facts that are not whole, or of an earlier version, and drafts that a full disk or a kill has left."""
+        facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
+        return [path for path in facts if path.name.startswith(".") or _fact(path) is None]
 
     def prune(self, limit: int) -> list[Entry]:
         """Remove what was used longest ago until the rest fits; what is in use stays. Returns what was removed."""
@@ -219,18 +225,19 @@ class Store:
         return gone
 
     def remember(self, kind: str, key: str, document: object) -> None:
-        """Keep a small fact."""
+        """Keep a small fact with its digest, whole or not at all."""
         path = self.folder / kind / f"{key}.json"
-        with suppress(OSError):
-            part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
-            part.write_text(json.dumps(document), encoding="utf-8")
+        part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            part.write_text(json.dumps({"digest": key_of(document), "fact": document}), encoding="utf-8")
             part.replace(path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
 
     def recall(self, kind: str, key: str) -> Any:
-        """A fact that was kept, or None."""
-        with suppress(OSError, ValueError):
-            return json.loads((self.folder / kind / f"{key}.json").read_text(encoding="utf-8"))
-        return None
+        """A fact that was kept, or None where there is none, or one that is not whole."""
+        return _fact(self.folder / kind / f"{key}.json")
 
     def noted(self, path: Path) -> str | None:
         """SHA-256 of a file as it was noted, None where the file has changed since in any way that the system notes."""
@@ -294,3 +301,11 @@ class Store:
                 for left in (self.folder / "work").iterdir():
                     if is_dead(left):
                         remove(left)
+
+
+def _fact(path: Path) -> Any:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = read_json(path)
+        if found["digest"] == key_of(found["fact"]):
+            return found["fact"]
+    return None

@@ -53,4 +53,7 @@ class Report:
     base: str = ""  # base image, as the plan names it
     vendor: str = ""
     tool: str = ""
+    plan: str = ""  # SHA-256 of the plan that the image was made from; "" where that is not known for sure
+    sources: str = ""  # identity of the base image and the files of this machine that went into it
+    identity: str = ""  # of the image when the report was written: it changes with whatever is done to the image
     started: str = ""  # UTC, ISO 8601

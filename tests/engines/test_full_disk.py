@@ -172,3 +172,31 @@ def until_out_of_the_queue(number: int) -> None:
     while str(number) in queue().split():
         assert time.monotonic() < end, "the job does not end"
         time.sleep(0.2)
+
+
+@pytest.mark.parametrize("kilobytes", [0, 50, 200, 700, 1500, 3000])
+def test_fault_02_a_cache_on_a_full_disk_keeps_nothing_half_read(
+    disks: Callable[[int], Disk], base_sif: Path, kilobytes: int
+) -> None:
+    disk = disks(300)
+    cache, room = disk.room.folder / "cache", Room(disk.room.tmp.parent / f"beside-{kilobytes}")
+    cache.mkdir()
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    words = ("local", recipe, "--base", base_sif)
+    disk.fill(leave=kilobytes << 10)
+    done = room.recipe("build", *words, "--no-smoke", "-o", "x.sif", RECIPE_CACHE_DIR=str(cache)).expect(4)
+    assert f"the cache '{cache}' has 0.0 GiB free" in done.err
+    assert "RECIPE_CACHE_DIR" in done.err
+    # By hand nobody looks at the disk before.
+    room.recipe("plan", *words, "-o", "y.plan").expect(0)
+    environment = {"RECIPE_CACHE_DIR": str(cache)}
+    script = ["bash", "1-build-image.sh"]
+    first = run(script, cwd=room.folder / "y.plan", env=room.environment(**environment))
+    assert first.code or kilobytes >= 1500
+    assert "has no glibc" not in first.out + first.err
+    assert not first.code or f"recipe: this was written to the cache '{cache}'" in first.err
+    disk.free()
+    run(script, cwd=room.folder / "y.plan", env=room.environment(**environment)).expect(0)
+    room.recipe("build", *words, "--no-smoke", "-o", "x.sif", "--force", **environment).expect(0)
+    assert "the cache is whole" in room.recipe("cache", "verify", **environment).expect(0).err
+    assert [path for kind in ("facts", "known") for path in (cache / "layers-1" / kind).glob(".*")] == []

@@ -28,6 +28,7 @@ ACROSS = {
         ("execute/cache.py", f"builder.layering.{name}")
         for name in ("cache", "failure", "locks", "private", "shared", "store")
     ),
+    ("execute/doctor.py", "builder.layering.cache"),
     ("execute/contents/sif.py", "builder.layering.image.placed"),
     ("execute/contents/sif.py", "builder.layering.image.sif"),
     ("execute/contents/image.py", "builder.layering.image.archive"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One known failure; named groups of `pattern` may stand in `message` and `fix`."""
+    """One known failure; named groups of `pattern` and of `needs` may stand in `message` and `fix`."""
 
     code: str
     pattern: re.Pattern[str]

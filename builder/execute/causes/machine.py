@@ -3,6 +3,19 @@
 from builder.execute.causes.cause import cause
 
 _SPACE = "free space, or choose another place for temporary files with --tmpdir"
+_CACHE = r"^recipe: this was written to the cache '(?P<place>.*)'"
+_OUTPUT = r"^recipe: this was written to the folder of the image '(?P<place>.*)'"
+_MOVE_CACHE = "make room there (`recipe cache prune`), or set RECIPE_CACHE_DIR to a folder on a larger disk"
+_MOVE_OUTPUT = "make room there, or choose a folder on a larger disk with -o"
+_FULL = (
+    r"No space left on device",
+    r"Errno 28",
+    r"os error 28\b",
+    r"ENOSPC",
+    r"Failed to write to output filesystem",
+    r"tar: .*: Wrote only \d+ of \d+ bytes",
+)
+_QUOTA = (r"[Dd]isk quota exceeded", r"EDQUOT", r"os error 122\b")
 
 MACHINE = (
     cause(
@@ -40,7 +53,33 @@ MACHINE = (
         message="a package wanted to change users inside the build, and this machine gives the build one user id only",
         fix="have `fakeroot` installed on this machine or a range in /etc/subuid, or leave that package out",
     ),
-    cause("quota", r"[Dd]isk quota exceeded", r"EDQUOT", message="your quota there is used up", fix=_SPACE),
+    # Whoever makes layers says at the end which place it wrote to: an engine's words alone do not tell it.
+    cause("quota", *_QUOTA, needs=_CACHE, message="your quota is used up in the cache '{place}'", fix=_MOVE_CACHE),
+    cause("quota", *_QUOTA, needs=_OUTPUT, message="your quota is used up in '{place}'", fix=_MOVE_OUTPUT),
+    cause("quota", *_QUOTA, message="your quota there is used up", fix=_SPACE),
+    cause(
+        "no-space",
+        *_FULL,
+        needs=_CACHE,
+        message="no space was left on the disk of the cache '{place}'",
+        fix=_MOVE_CACHE,
+    ),
+    cause("no-space", *_FULL, needs=_OUTPUT, message="no space was left on the disk of '{place}'", fix=_MOVE_OUTPUT),
+    # Apptainer's words for its last file, which is not a temporary one (pkg/sylog; seen with 1.4.5).
+    cause(
+        "no-space-output",
+        r"while creating SIF.*[Nn]o space left on device",
+        r"(?:copying|writing).*\.(?:sif|part)\b.*[Nn]o space left on device",
+        message="no space was left on the disk of the image",
+        fix=_MOVE_OUTPUT,
+    ),
+    cause(
+        "no-rights",
+        r"recipe: error: (?P<what>(?:permission denied|operation not permitted|read-only file system).*)",
+        needs=_CACHE,
+        message="the cache '{place}' cannot be used: {what}",
+        fix="check its rights, or set RECIPE_CACHE_DIR to a folder of your own",
+    ),
     cause(
         "no-space-image",
         r"Write failed because No space left on device",
@@ -50,10 +89,7 @@ MACHINE = (
     ),
     cause(
         "no-space",
-        r"No space left on device",
-        r"Errno 28",
-        r"ENOSPC",
-        r"tar: .*: Wrote only \d+ of \d+ bytes",
+        *_FULL,
         message="no space was left on the disk",
         fix=_SPACE,
     ),

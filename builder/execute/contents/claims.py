@@ -21,6 +21,7 @@ from builder.execute.contents.sif import (
     read_sif,
 )
 from builder.execute.digest import sha256_of, sha256_of_part
+from builder.execute.image.origin import plan_in, plan_of
 from builder.execute.image.papers import BILL, PROVENANCE
 from builder.execute.names import REPORT_FILE, plan_folder
 from builder.layering.bounded import parse_json, read_file, read_json
@@ -67,10 +68,34 @@ def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterato
     if provenance is not None:
         named = [table(table(one).get("digest")).get("sha256") for one in listing(provenance.get("subject"))]
         yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
+    plan = plan_in(image)
+    yield from _plans(plan, report=report, provenance=provenance, folder=folder, image=image)
     yield from _bill(image, sif)
-    yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
+    if plan and plan_of(folder) not in ("", plan):
+        yield Claim(
+            verdict="unknown", what=f"{folder.name} holds another plan by now: what it says is not of this image"
+        )
+        yield from _layers(image, sif, made_of=None)
+    else:
+        yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
     if any(item.kind == SIGNATURE for item in sif.objects):
         yield _signature(image, environment=environment)
+
+
+def _plans(
+    inside: str, *, report: Mapping[str, Any] | None, provenance: Mapping[str, Any] | None, folder: Path, image: Path
+) -> Iterator[Claim]:
+    """The plan that the image says it was made from, against the plans of its report and its papers."""
+    said = {f"{folder.name}/{REPORT_FILE}": (report or {}).get("plan")}
+    with suppress(KeyError, TypeError):
+        definition = (provenance or {})["predicate"]["buildDefinition"]
+        said[f"{image.name}{PROVENANCE}"] = definition["internalParameters"].get("plan")
+    for name, digest in said.items():
+        if inside and digest == inside:
+            yield Claim(verdict="ok", what=f"{name} is of the plan that the image was made from")
+        elif inside and digest:
+            what = f"{name} is of another plan than the image: a build was ended before it wrote it"
+            yield Claim(verdict="BAD", what=what)
 
 
 def _same(what: str, said: Any, found: str) -> Claim:

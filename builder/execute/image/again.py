@@ -66,6 +66,7 @@ def build_again(run: Run, here: Here, *, image: Path) -> Verified:
         versions=run.versions,
         environment=environment,
         went_before=Lead(results=tuple(run.results)),
+        origin=run.origin,
     )
     run.progress.note("building again, to compare")
     try:

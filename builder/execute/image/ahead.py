@@ -20,7 +20,8 @@ BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 class Ahead:
     """Looks inside the image of a plan: as soon as its step says that it is whole, else when it is asked for."""
 
-    def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str], digest: str) -> None:
+        self._digest = digest
         self._plan, self._folder, self._environment = plan, folder, environment
         self._begun: Inside | None = None
         modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image.inside",))
@@ -46,4 +47,7 @@ class Ahead:
         from builder.execute.image.inside import Inside
 
         plan = self._plan
-        return Inside(image, name=plan.target, tool=plan.tool, environment=self._environment, put=put, named=named)
+        return Inside(
+            image, name=plan.target, tool=plan.tool, environment=self._environment, plan=self._digest, put=put,
+            named=named,
+        )  # fmt: skip

@@ -1,13 +1,15 @@
-"""Whether a build has been done already: same plan, same image, a report that says it passed."""
+"""Whether a build has been done already: a report that says it passed, of this plan and of the image that is there."""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from builder.execute.digest import sha256_of
+from builder.execute.image.origin import identity, plan_digest, plan_in, sources_of
 from builder.execute.names import PLAN_FILE, REPORT_FILE
-from builder.layering.tree import walk
 from builder.model.plan import Plan
 from builder.model.plan_json import to_json
 
@@ -15,31 +17,47 @@ from builder.model.plan_json import to_json
 def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
     """Say how an earlier build of this very plan ended when its image still stands, else None.
 
-    The plan folder must hold the same plan byte for byte, and neither the image nor a base image or file of this
-    machine may have changed after the report was written.
+    The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
+    folder must hold the same plan byte for byte: its scripts are the image's.
     """
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        if (folder / PLAN_FILE).read_text(encoding="utf-8") != to_json(plan):
-            return None
-        report_file = folder / REPORT_FILE
-        report = json.loads(report_file.read_text(encoding="utf-8"))
-        written = report_file.stat().st_mtime
-        image = output.stat()
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
         if report["status"] != "passed" or report["image"] != str(output.resolve()):
             return None
-        if plan.image_kind == "sif" and report["image_bytes"] != image.st_size:
-            return None
-        sources = [Path(plan.base), *(recipe_folder / copy.source for copy in plan.copies if not copy.bundled)]
-        newest = max([image.st_mtime, *(_newest(source) for source in sources)])
         smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
-        if newest <= written and (smoked or no_smoke):
+        if not (smoked or no_smoke) or (folder / PLAN_FILE).read_text(encoding="utf-8") != to_json(plan):
+            return None
+        if report["plan"] != plan_digest(plan) or report["sources"] != sources_of(
+            plan, recipe_folder=recipe_folder, folder=folder
+        ):
+            return None
+        if _is_of(report, output):
             return "passed its smoke test" if smoked else "was not smoke-tested"
     return None
 
 
-def _newest(source: Path) -> float:
-    """The newest change at or below a path of this machine; 0 for what is none, such as an image of a registry."""
-    if not source.is_absolute() or not source.exists():
-        return 0.0
-    below = walk(source.resolve()) if source.is_dir() else ()
-    return max([source.lstat().st_mtime, *(entry.stat().st_mtime for entry in below)])
+def _is_of(report: dict[str, Any], image: Path) -> bool:
+    """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes."""
+    found = identity(image)
+    if found and found == report["identity"]:
+        return True
+    same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
+    return same_size and sha256_of(image) == report["image_sha256"]
+
+
+def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
+    """Why an image that is there is not known as built from this plan, for a message that it is in the way."""
+    said = plan_in(output)
+    if not said:
+        return ""
+    if said != plan_digest(plan):
+        return "it was built from another plan"
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        if report["plan"] == said:
+            if report["sources"] != sources_of(plan, recipe_folder=recipe_folder, folder=folder):
+                return "a file that went into it, or its base image, has changed since"
+            if not _is_of(report, output):
+                return "it was changed since it was built"
+            return "it was built from this plan, and has not passed its smoke test"
+    return "it was built from this plan by a build that was ended before it could write its report"

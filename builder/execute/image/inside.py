@@ -28,13 +28,24 @@ class Inside:
     """
 
     def __init__(
-        self, image: Path, *, name: str, tool: str, environment: Mapping[str, str], put: bool = True, named: bool = True
+        self,
+        image: Path,
+        *,
+        name: str,
+        tool: str,
+        environment: Mapping[str, str],
+        plan: str = "",
+        put: bool = True,
+        named: bool = True,
     ) -> None:
-        """Begin; an image that is not `named` is about to get its name, which may be any."""
+        """Begin; an image that is not `named` is about to get its name, which may be any.
+
+        `plan` is the digest of the plan, which the bill carries into the image.
+        """
         self.text = ""
         self.unknown = ""  # why there is no bill
         self._image, self._name, self._tool, self._environment = image, name, tool, environment
-        self._put = put
+        self._put, self._plan = put, plan
         self._file = None if named else _open(image)
         if self._file is not None:
             # For programs that are asked too; ours as long as it is open.
@@ -80,7 +91,7 @@ class Inside:
     def _find(self) -> None:
         try:
             contents = read_contents(self._image, environment=self._environment)
-            self.text = sbom(contents, name=self._name, tool=self._tool)
+            self.text = sbom(contents, name=self._name, tool=self._tool, plan=self._plan)
         except BuilderError as error:
             self.unknown = error.findings[0].message
         except Exception as error:

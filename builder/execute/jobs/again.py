@@ -67,6 +67,7 @@ def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps, image: 
         versions=run.versions,
         environment=run.environment,
         went_before=Lead(results=tuple(run.results)),
+        origin=run.origin,
     )
     run.progress.note("the second build, to compare")
 

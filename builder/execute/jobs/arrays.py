@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.execute.carrier import make_room
+from builder.execute.image.origin import Origin
 from builder.execute.jobs.ledger import Ledger, Submitted, write_ledger
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import Batch, Undisturbed, arguments, job_name, variables_of
@@ -26,6 +27,7 @@ class Task:
     output: Path
     steps: tuple[Step, ...]
     lead: Lead = field(default_factory=Lead)
+    origin: Origin = field(default_factory=Origin)
 
     def step(self, name: str) -> Step | None:
         """Its own step of a name."""
@@ -48,7 +50,10 @@ def submit_arrays(
     queue when one of the arrays is refused is cancelled. Raises StepError, or OSError when a folder cannot be written.
     """
     ledgers = {
-        task.number: Ledger(site=plan.site, kind=batch.kind, output=str(task.output), lead=task.lead) for task in tasks
+        task.number: Ledger(
+            site=plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, origin=task.origin
+        )
+        for task in tasks
     }
     arrays: list[str] = []
     after: tuple[str, ...] = ()

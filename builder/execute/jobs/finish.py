@@ -11,6 +11,7 @@ from pathlib import Path
 from builder.execute.asking import which
 from builder.execute.hold import hold
 from builder.execute.image.again import with_answer
+from builder.execute.image.origin import Origin, origin_in
 from builder.execute.image.papers import write_papers
 from builder.execute.jobs.again import judge_again, remove_again, was_submitted
 from builder.execute.jobs.ledger import Ledger, ledger_path, note_finished, read_ledger
@@ -127,6 +128,7 @@ def finish(
             environment=environment,
             went_before=ledger.lead,
             began=ledger.began,
+            origin=_origin(ledger, plan, folder=folder),
         )
         try:
             return _carry_out(run, steps, carrier=carrier)
@@ -165,6 +167,11 @@ def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
         return
     at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image beside its plan folder"
     raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
+
+
+def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
+    """What the image was made from; not known where the folder got another plan after the jobs were submitted."""
+    return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
 
 
 def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:

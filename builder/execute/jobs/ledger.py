@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from builder.execute.image.origin import Origin
 from builder.execute.image.product import Seen
 from builder.execute.names import JOBS, SUBMITTED_FILE
 from builder.execute.run import Lead
@@ -53,7 +54,7 @@ class Submitted:
 class Ledger:
     """All jobs of one submission, in the order of their steps; `finished` is when they were judged, 0 before.
 
-    `lead` is what ran on the submitting machine before them.
+    `lead` is what ran on the submitting machine before them, `origin` what the image is made from.
     """
 
     site: str
@@ -63,6 +64,7 @@ class Ledger:
     finished: float = 0.0
     lead: Lead = field(default_factory=Lead)
     command: str = ""  # the file of the command that runs, which only its user may read
+    origin: Origin = field(default_factory=Origin)
 
     @property
     def began(self) -> float:

@@ -13,6 +13,7 @@ from typing import Protocol
 from builder.compile.scripts import header_options, minutes_of, signal_option
 from builder.execute.carrier import make_room
 from builder.execute.image.again import again_steps
+from builder.execute.image.origin import Origin
 from builder.execute.jobs.ledger import Kind, Ledger, Submitted, read_ledger, write_ledger
 from builder.execute.jobs.record import read_record
 from builder.execute.jobs.slurm import Slurm
@@ -74,6 +75,7 @@ def submit(
     slurm: Slurm,
     undisturbed: Undisturbed,
     lead: Lead | None = None,
+    origin: Origin,
 ) -> Ledger:
     """Submit the steps, each build step after the one before it, every smoke test after the last of them.
 
@@ -81,8 +83,9 @@ def submit(
     is cancelled. Raises StepError, or OSError when the folder cannot be written.
     """
     ledger = Ledger(
-        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command
-    )
+        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command,
+        origin=origin,
+    )  # fmt: skip
     write_ledger(ledger, folder)
     after: tuple[str, ...] = ()
     try:

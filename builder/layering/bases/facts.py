@@ -12,13 +12,13 @@ from pathlib import Path
 from ..bounded import parse_json
 from ..failure import LayeringError
 from ..image.sif import INSPECT, Sif, SifError, read_sif
-from ..programs import ask, call, needed_program
+from ..programs import call, needed_program
 from ..squash.listing import row_of
 from ..store import Store
 from ..tree import read, walk
 
 LONGEST = 64 * 1024  # characters of a PATH
-FORMAT = 3  # of the facts; another number makes them anew
+FORMAT = 4  # of the facts; another number makes them anew
 FIX = "build with --backend apptainer"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
@@ -93,7 +93,8 @@ def learn(image: Path, *, store: Store) -> BaseFacts:
     listing = listing or listed(image, offset=system.offset)
     facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset, store=store)
     facts = replace(facts, inspect=_inspect(image, sif))
-    store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
+    if facts.glibc or not _libc(facts, listing[2]):  # a glibc that does not say its version was perhaps not whole
+        store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
     return facts
 
 
@@ -115,18 +116,8 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
     wanted += [path for path in files if path.startswith("/.singularity.d/env/")] + ([libc] if libc else [])
     with store.work() as work:
         tree = work / "tree"
-        ask(
-            [
-                program,
-                "-n",
-                "-d",
-                tree,
-                "-o",
-                str(offset),
-                image,
-                *[path.lstrip("/") for path in wanted if path in files],
-            ]
-        )
+        words: list[str | Path] = [program, "-n", "-no-xattrs", "-d", tree, "-o", str(offset), image]
+        call([*words, *[path.lstrip("/") for path in wanted if path in files]], what=f"reading '{image}'")
         labels = _labels(tree)
         script = _text(tree, ".singularity.d/runscript")
         glibc = GLIBC.search(_bytes(tree, libc)) if libc else None

@@ -133,8 +133,8 @@ def of_this_machine(minor: str, *, uv: str) -> Compiler | None:
 
 
 def _known_to_uv(uv: str, minor: str) -> str | None:
-    _, out, _ = ask([uv, "python", "find", "--offline", "--no-project", "--system", minor])
-    return out.strip() or None
+    code, out, _ = ask([uv, "python", "find", "--offline", "--no-project", "--system", minor])
+    return out.strip() or None if code == 0 else None  # it ends badly where there is none
 
 
 def asked(argv: Sequence[str], minor: str) -> Compiler | None:

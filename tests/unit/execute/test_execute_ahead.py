@@ -20,7 +20,7 @@ def begun(plan: Plan, folder: Path, content: bytes) -> Ahead:
     """Hear that an image is whole, and give it its name."""
     part = folder / f"{plan.image}.part"
     part.write_bytes(content)
-    ahead = Ahead(plan, folder=folder, environment=os.environ)
+    ahead = Ahead(plan, folder=folder, environment=os.environ, digest="")
     ahead.hear("another line")
     ahead.hear(WHOLE.format(image=plan.image))
     part.rename(folder / plan.image)

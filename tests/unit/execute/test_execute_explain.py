@@ -127,6 +127,11 @@ KNOWN = [
         "time-limit",
         "time",
     ),
+    (
+        "FATAL:   While performing build: while creating SIF: while creating container: no space left on device",
+        "no-space-output",
+        "the image",
+    ),
     ("ERROR  : Failed to create container process: No space left on device", "no-user-namespaces", "namespaces"),
     (
         "FATAL:   Building from a definition file unprivileged requires either a suid installation or "
@@ -262,7 +267,7 @@ def test_every_cause_has_an_example() -> None:
 
 
 def test_codes_are_unique() -> None:
-    codes = [cause.code for cause in CAUSES]
+    codes = [(cause.code, cause.needs) for cause in CAUSES]  # the same fault at several places has one code
     assert len(codes) == len(set(codes))
 
 
@@ -371,3 +376,51 @@ def test_what_our_own_program_says_to_do_is_the_fix() -> None:
     known = explain(STEP, ["recipe: error: torch of the base image was replaced: 1 before, 2 now", tail[1]], 1)
     assert known.code == "base-replaced"
     assert known.fix != "install uv"
+
+
+CACHE_LINE = "recipe: this was written to the cache '/home/me/.cache/recipe'"
+OUTPUT_LINE = "recipe: this was written to the folder of the image '/scratch/me'"
+
+
+@pytest.mark.parametrize(
+    ("said", "where", "code", "message", "option"),
+    [
+        (text, where, code, message, option)
+        for text, code in (
+            ("Write failed because No space left on device", "no-space"),
+            ("FATAL ERROR: Failed to write to output filesystem", "no-space"),
+            ("error: failed to copy file: No space left on device (os error 28)", "no-space"),
+            ("recipe: error: No space left on device", "no-space"),
+            ("recipe: error: Disk quota exceeded", "quota"),
+        )
+        for where, message, option in (
+            (CACHE_LINE, "the cache '/home/me/.cache/recipe'", "RECIPE_CACHE_DIR"),
+            (OUTPUT_LINE, "'/scratch/me'", "-o"),
+        )
+    ],
+)
+def test_fault_04_a_full_disk_is_named_with_the_option_that_moves_that_place(
+    said: str, where: str, code: str, message: str, option: str
+) -> None:
+    finding = explain(STEP, [said, where], 1)
+    assert finding.code == code
+    assert finding.message.endswith(message)
+    assert option in finding.fix
+    assert "--tmpdir" not in finding.fix
+
+
+def test_fault_05_a_home_that_may_not_be_written_is_not_the_output() -> None:
+    tail = ["recipe: error: permission denied '/home/me/.cache'", CACHE_LINE]
+    finding = explain(STEP, tail, 1)
+    assert (finding.code, finding.fix) == (
+        "no-rights",
+        "check its rights, or set RECIPE_CACHE_DIR to a folder of your own",
+    )
+
+
+def test_fault_05_the_sif_of_apptainer_is_not_a_temporary_file() -> None:
+    said = "FATAL:   While performing build: while creating SIF: while creating container: no space left on device"
+    finding = explain(STEP, [said], 255)
+    assert finding.code == "no-space-output"
+    assert "-o" in finding.fix
+    assert "--tmpdir" not in finding.fix

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -13,7 +14,7 @@ import pytest
 
 from builder.execute import folder as folder_module
 from builder.execute.folder import write_plan
-from builder.execute.hold import hold
+from builder.execute.names import LOCK_FILE, SOURCES_FILE
 from builder.execute.options import Interrupted
 from builder.layering.marks import new_mark
 from builder.model.finding import ConfigError
@@ -24,7 +25,9 @@ PlanOf = Callable[..., Plan]
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.name not in (LOCK_FILE, SOURCES_FILE)
+    )
 
 
 def code(call: Callable[[], None]) -> str:
@@ -83,7 +86,7 @@ def test_a_copied_folder_that_holds_the_plan_folder_leaves_it_out(plan_of: PlanO
     plan = plan_of({}, copies=(Copy(source=".", path="src"),))
     for _ in range(2):
         write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
-    assert set(names(tmp_path / "kit")) - {".lock"} == {"plan.json", "src", "src/a.py"}
+    assert set(names(tmp_path / "kit")) == {"plan.json", "src", "src/a.py"}
     assert not (tmp_path / "kit/src/kit").exists()
 
 
@@ -205,7 +208,8 @@ def test_a_link_inside_the_folder_does_not_lead_out_of_it(plan_of: PlanOf, tmp_p
 def test_a_folder_in_use_is_not_changed(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     write_plan(plan_of(), kit, recipe_folder=tmp_path)
-    with hold(kit):
+    with (kit / LOCK_FILE).open("w") as another:
+        fcntl.flock(another, fcntl.LOCK_EX)
         assert code(lambda: write_plan(plan_of({}), kit, recipe_folder=tmp_path)) == "build-running"
     assert (kit / "build.sh").exists()
 

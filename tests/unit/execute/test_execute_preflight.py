@@ -87,3 +87,37 @@ def test_space_is_given_in_figures(plan_of: PlanOf, tmp_path: Path) -> None:
     assert first.message.endswith("the build needs 1000000.0 GiB")
     assert "--tmpdir" in first.fix
     check_space(steps[1:], scratch=tmp_path, folder=tmp_path, output=tmp_path / "x.sif")
+
+
+def test_fault_04_layers_need_room_in_their_cache_and_none_for_temporary_files(plan_of: PlanOf, tmp_path: Path) -> None:
+    steps = plan_of({"a": {"text": "", "space_gib": 1e6}}).steps
+    cache, there = tmp_path / "not" / "yet", tmp_path / "x.sif"
+    with pytest.raises(ToolError) as caught:
+        check_space(steps, scratch=tmp_path / "tmp", folder=tmp_path, output=there, cache=cache)
+    messages = [(finding.code, finding.message.split("'")[0].strip(), finding.fix) for finding in caught.value.findings]
+    assert messages == [
+        (
+            "no-space",
+            "the cache",
+            "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`",
+        ),
+        ("no-space", "the plan folder", "choose a larger disk with -o"),
+        ("no-space", "the folder of the output", "choose a larger disk with -o"),
+    ]
+
+
+def test_fault_05_a_cache_that_may_not_be_written(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = plan_of({"a": {"text": "", "space_gib": 0.001}}).steps
+    cache = tmp_path / "home" / ".cache" / "recipe"
+    cache.parent.parent.mkdir()
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: Path(path).name != "home" and allowed(path, how))
+    with pytest.raises(ToolError) as caught:
+        check_space(steps, scratch=tmp_path, folder=tmp_path, output=tmp_path / "x.sif", cache=cache)
+    (finding,) = caught.value.findings
+    assert finding.code == "cache-folder"
+    assert finding.message == f"the cache folder '{cache}' cannot be used: you may not write to '{tmp_path}/home'"
+    assert finding.fix == "set RECIPE_CACHE_DIR to a folder of your own"
+    assert not cache.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import threading
 import time
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.execute.cache import prune
 from builder.layering.cache import cache_folder, limit_bytes
 from builder.layering.store import STORE, Entry, Store, key_of
 
@@ -150,3 +153,48 @@ def test_two_builds_that_make_what_the_other_reads_do_not_wait_for_each_other(tm
         thread.join(timeout=30)
     assert done == [True, True]
     assert list((tmp_path / STORE / "locks").glob("make-*")) == []
+
+
+# --- nothing half-read is remembered ---------------------------------------------------------------------------------
+
+
+def test_fault_02_a_fact_is_remembered_whole_or_not_at_all(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.remember("facts", "a", {"glibc": "2.36"})
+    store.remember("known", "b", "c" * 64)
+    assert store.recall("facts", "a") == {"glibc": "2.36"}
+    assert store.broken() == []
+    path = store.folder / "facts" / "a.json"
+    text = path.read_text()
+    for damaged in ("", text[:-2], text.replace("2.36", ""), json.dumps({"glibc": ""}), "[1]", "null", "[" * 10**5):
+        path.write_text(damaged)
+        assert store.recall("facts", "a") is None
+        assert store.broken() == [path]
+
+
+@pytest.mark.parametrize("call", ["write", "rename"])
+def test_fault_02_a_full_disk_leaves_no_draft_of_a_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    store = Store(tmp_path)
+
+    def full(self: Path, *words: object, **_: object) -> int:
+        if call == "write":
+            self.write_bytes(str(words[0])[:5].encode())
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text" if call == "write" else "replace", full)
+    store.remember("facts", "a", {"glibc": "2.36"})
+    assert list((store.folder / "facts").iterdir()) == []
+
+
+def test_fault_02_what_a_kill_has_left_of_a_fact_is_found_and_pruned(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.remember("facts", "whole", 1)
+    left = [store.folder / "known" / ".b.json.12-34", store.folder / "facts" / "old.json"]
+    for path in left:
+        path.write_text('{"format": 3, "glibc": ""}')
+    assert sorted(store.broken()) == sorted(left)
+    assert prune(store, {}, gib=1.0) == ()
+    assert store.broken() == []
+    assert store.recall("facts", "whole") == 1

@@ -1,0 +1,146 @@
+"""An image is never said to be of a plan that it was not made from, whatever came between two builds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from recipe_program import Room, inside
+from victim import Victim, ended, reached
+
+from builder.layering.digest import sha256_of
+
+pytestmark = pytest.mark.engines
+
+RECIPE = "name: x\ndependencies: [{pip: [six==VERSION]}]\ncontainer: {files: {notes.txt: /opt/notes.txt}}\n"
+VERSION = ("python3", "-c", "import six; print(six.__version__)")
+OTHER_PLAN = "x.sif' exists: it was built from another plan"
+UNREPORTED = "x.sif' exists: it was built from this plan by a build that was ended before it could write its report"
+# Every rename of a build that replaces an image, in its order; the image is the new one from the fifth on.
+RENAMES = {
+    "old products": (r"os.rename \S*\.old\.json\.recipe-\S* ", OTHER_PLAN),
+    "sources": (r"os.rename \S*\.sources\.recipe-\S* ", OTHER_PLAN),
+    "a script": (r"os.rename \S*recipe-\d+/engine\.sh ", OTHER_PLAN),
+    "plan": (r"os.rename \S*recipe-\d+/plan\.json ", OTHER_PLAN),
+    "image": (r"os.rename x-local\.sif [^ ]*/x\.sif ", OTHER_PLAN),
+    "bill": (r"os.rename \S*x\.sif\.cdx\.json\.recipe-\S* ", UNREPORTED),
+    "provenance": (r"os.rename \S*x\.sif\.provenance\.json\.recipe-\S* ", UNREPORTED),
+    "report": (r"os.rename \S*report\.json\.recipe-\S* ", UNREPORTED),
+}
+
+
+@dataclass(kw_only=True)
+class Old(Victim):
+    """An image of six 1.16.0, whose recipe asks for 1.17.0 by now."""
+
+    backend: str
+
+    def recipe(self, version: str) -> Path:
+        return self.room.write("x.yml", RECIPE.replace("VERSION", version))
+
+    def words(self, version: str, *more: str | Path) -> list[str | Path]:
+        where = ["--base", self.base, "--backend", self.backend]
+        return ["build", "local", self.recipe(version), *where, "-o", self.image, "--no-smoke", *more]
+
+    def put_back(self) -> None:
+        """The image of 1.16.0 as it was, with its plan, its papers and its report."""
+        for path in (*self.room.folder.glob("x.sif*"), self.room.folder / "x.plan"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        self.room.recipe(*self.words("1.16.0")).expect(0)
+        assert "nothing to do" in self.room.recipe(*self.words("1.16.0")).expect(0).err
+
+    def is_refused(self, why: str) -> None:
+        done = self.room.recipe(*self.words("1.17.0")).expect(2)
+        assert why in done.err
+        assert "--force" in done.err
+
+
+@pytest.fixture(scope="module", params=["layers", "apptainer"])
+def old(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: Path) -> Old:
+    made = Old(room=rooms(f"origin-{request.param}"), base=base_sif, backend=request.param)
+    made.room.write("notes.txt", "notes\n")
+    made.put_back()
+    made.before = sha256_of(made.image)
+    return made
+
+
+def without(program: str, *, at: Path) -> str:
+    """A PATH on which one program is missing."""
+    at.mkdir(exist_ok=True)
+    for folder in reversed(os.environ["PATH"].split(":")):
+        for path in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if path.name not in (program, "singularity"):
+                (at / path.name).unlink(missing_ok=True)
+                (at / path.name).symlink_to(path)
+    return str(at)
+
+
+@pytest.mark.parametrize("between", ["no temporary folder", "no engine", "plan", "no key"])
+def test_fault_01_what_ends_before_it_builds_leaves_the_old_image_known_as_old(old: Old, between: str) -> None:
+    room, force = old.room, old.words("1.17.0", "--force")
+    if between == "no temporary folder":
+        room.recipe(*force, "--tmpdir", room.folder / "missing").expect(4)
+    elif between == "no engine":
+        program = "mksquashfs" if old.backend == "layers" else "apptainer"
+        room.recipe(*force, PATH=without(program, at=room.folder / f"no-{program}")).expect(4)
+    elif between == "no key":
+        room.recipe(*force, "--sign", APPTAINER_KEYSDIR=str(room.folder / "no-keys")).expect(4)
+    else:
+        where = ("--base", old.base, "--backend", old.backend)
+        room.recipe("plan", "local", old.recipe("1.17.0"), *where, "-o", room.folder / "x.plan").expect(0)
+    old.is_refused(OTHER_PLAN)
+    assert sha256_of(old.image) == old.before
+    assert inside(old.image, *VERSION) == "1.16.0\n"
+    room.recipe("inspect", "--verify", old.image).expect(0)
+
+
+@pytest.mark.parametrize("rename", RENAMES)
+def test_fault_01_a_build_killed_at_a_rename(old: Old, rename: str) -> None:
+    if old.backend == "apptainer" and rename not in ("plan", "image", "report"):
+        pytest.skip("what is renamed is the same for every backend")
+    place, why = RENAMES[rename]
+    new = why is UNREPORTED
+    old.put_back()
+    process = old.room.start(*old.words("1.17.0", "--force"), **old.to_stand(place))
+    reached(process, old.stands.exists)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert ended(process) == -9
+    old.is_refused(why)
+    assert inside(old.image, *VERSION) == ("1.17.0\n" if new else "1.16.0\n")
+    done = old.room.recipe("inspect", "--verify", old.image).expect(8 if new else 0)
+    assert ("is of another plan than the image" in done.out) == new
+    old.room.recipe(*old.words("1.17.0", "--force")).expect(0)
+    assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
+    assert inside(old.image, *VERSION) == "1.17.0\n"
+    old.room.recipe("inspect", "--verify", old.image).expect(0)
+
+
+def test_fault_08_an_image_whose_report_was_not_written_is_proven_by_its_smoke_test(old: Old) -> None:
+    place, _ = RENAMES["report"]
+    old.put_back()
+    process = old.room.start(*old.words("1.17.0", "--force"), **old.to_stand(place))
+    reached(process, old.stands.exists)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert ended(process) == -9
+    built = sha256_of(old.image)
+    old.room.recipe(*[word for word in old.words("1.17.0") if word != "--no-smoke"], "--from", "smoke").expect(0)
+    assert sha256_of(old.image) == built
+    assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
+    old.room.recipe("inspect", "--verify", old.image).expect(0)
+
+
+def test_fault_01_a_file_that_changed_under_its_old_time_is_told_of(old: Old) -> None:
+    old.put_back()
+    notes = old.room.folder / "notes.txt"
+    before = notes.stat()
+    notes.write_text("other\n")
+    os.utime(notes, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = old.room.recipe(*old.words("1.16.0")).expect(2)
+    assert "a file that went into it, or its base image, has changed since" in done.err
+    old.room.recipe(*old.words("1.16.0", "--force")).expect(0)
+    assert inside(old.image, "cat", "/opt/notes.txt") == "other\n"

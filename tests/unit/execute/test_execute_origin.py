@@ -1,0 +1,257 @@
+"""What a report says of its plan and its image: an image of another plan, or another image, is never up to date."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.execute import folder as folder_module
+from builder.execute.folder import hold_plan, write_plan
+from builder.execute.hold import hold
+from builder.execute.image.current import current_report
+from builder.execute.image.origin import Origin, identity, origin_in, origin_of, plan_digest
+from builder.execute.report_file import write_report
+from builder.layering.digest import sha256_of
+from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
+from builder.model.plan import Copy, File, Plan
+from builder.model.report import Report, StepResult
+
+PlanOf = Callable[..., Plan]
+
+
+class Place:
+    """A plan folder with an image that was built in it, and the recipe's folder."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.home = plan, folder
+        self.kit, self.image = folder / "x.plan", folder / "x.sif"
+        (folder / "notes.txt").write_text("notes")
+        (folder / "base.sif").write_text("base")
+        write_plan(plan, self.kit, recipe_folder=folder)
+        self.image.write_bytes(b"an image")
+        self.report(origin_in(self.kit, plan))
+
+    def report(self, origin: Origin) -> None:
+        steps = tuple(StepResult(name=step.name, status="ok", seconds=1.0) for step in self.plan.steps)
+        steps = (*steps, StepResult(name="smoke", status="ok", seconds=1.0))
+        report = Report(
+            target="x", status="passed", image=str(self.image.resolve()), steps=steps, plan=origin.plan,
+            sources=origin.sources, identity=identity(self.image), image_bytes=self.image.stat().st_size,
+            image_sha256=sha256_of(self.image),
+        )  # fmt: skip
+        write_report(report, self.kit)
+
+    def current(self, plan: Plan) -> bool:
+        found = current_report(plan, folder=self.kit, output=self.image, recipe_folder=self.home, no_smoke=False)
+        return found is not None
+
+
+@pytest.fixture
+def place(plan_of: PlanOf, tmp_path: Path) -> Place:
+    copies = (Copy(source="notes.txt", path="image/root/opt/notes.txt"),)
+    plan = plan_of(copies=copies)
+    return Place(replace(plan, base=str(tmp_path / "base.sif")), tmp_path)
+
+
+def other_than(plan: Plan) -> Plan:
+    return replace(plan, files=(*plan.files, File(path="image/requirements.txt", text="six==1.17.0\n")))
+
+
+def test_fault_01_an_image_of_this_plan_is_up_to_date(place: Place) -> None:
+    assert place.current(place.plan)
+
+
+def test_fault_01_a_plan_that_was_replaced_makes_the_old_report_old(place: Place) -> None:
+    other = other_than(place.plan)
+    write_plan(other, place.kit, recipe_folder=place.home)
+    assert not place.current(other)
+    assert not place.current(place.plan)
+    write_plan(place.plan, place.kit, recipe_folder=place.home)
+    assert place.current(place.plan)
+
+
+def test_fault_01_findings_and_the_place_of_the_recipe_are_not_the_plan(place: Place) -> None:
+    told = replace(place.plan, findings=(Finding(code="x", message="of /home/somebody", fix="", level="note"),))
+    assert plan_digest(told) == plan_digest(place.plan)
+    assert plan_digest(other_than(place.plan)) != plan_digest(place.plan)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "base.sif"])
+def test_fault_01_a_file_that_was_changed_under_its_old_time_is_another(place: Place, name: str) -> None:
+    path = place.home / name
+    before = path.stat()
+    path.write_bytes(path.read_bytes().swapcase())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert not place.current(place.plan)
+
+
+def test_fault_01_a_file_that_changes_while_the_image_is_built_is_another(plan_of: PlanOf, tmp_path: Path) -> None:
+    plan = plan_of(copies=(Copy(source="notes.txt", path="image/root/opt/notes.txt"),))
+    place = Place(plan, tmp_path)
+    origin = origin_in(place.kit, plan)
+    (tmp_path / "notes.txt").write_text("later")
+    place.report(origin)  # written after the change, of what was copied before it
+    assert not place.current(plan)
+
+
+@pytest.mark.parametrize("how", ["another image", "same size", "gone", "a folder"])
+def test_fault_01_another_image_is_not_the_one_of_the_report(place: Place, how: str) -> None:
+    if how in ("gone", "a folder"):
+        place.image.unlink()
+    if how == "a folder":
+        place.image.mkdir()
+    elif how != "gone":
+        text = b"of another size" if how == "another image" else b"An Image"
+        place.image.write_bytes(text)
+        os.utime(place.image, (1, 1))
+    assert not place.current(place.plan)
+
+
+def test_fault_01_the_same_bytes_put_back_are_the_image(place: Place, tmp_path: Path) -> None:
+    shutil.copy(place.image, tmp_path / "kept")
+    place.image.unlink()
+    shutil.copy(tmp_path / "kept", place.image)
+    assert place.current(place.plan)
+
+
+@pytest.mark.parametrize("key", ["plan", "sources", "identity"])
+def test_fault_01_a_report_without_its_plan_says_nothing(place: Place, key: str) -> None:
+    path = place.kit / "report.json"
+    path.write_text(path.read_text().replace(f'"{key}"', '"else"'))
+    assert not place.current(place.plan)
+
+
+def test_fault_01_a_step_left_out_has_the_product_of_the_plan_before(place: Place) -> None:
+    (place.kit / "image.sif").write_text("made")
+    product = replace(place.plan.steps[0], produces=("image.sif",))
+    plan = replace(place.plan, steps=(product,))
+    write_plan(plan, place.kit, recipe_folder=place.home)
+    other = other_than(plan)
+    (place.kit / "image.sif").write_text("made of plan")
+    write_plan(other, place.kit, recipe_folder=place.home)
+    assert origin_of(other, (), folder=place.kit) == Origin()
+    assert origin_of(other, other.steps, folder=place.kit).plan == plan_digest(other)
+    (place.kit / "image.sif").unlink()
+    (place.kit / "image.sif").write_text("made of the other")
+    assert origin_of(other, (), folder=place.kit).plan == plan_digest(other)
+
+
+@pytest.mark.parametrize("stop", range(1, 12))
+def test_fault_01_the_folder_is_known_as_of_the_old_plan_after_every_rename(
+    place: Place, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends between two renames leaves no folder in which the other plan is up to date."""
+    other = other_than(place.plan)
+    renames = 0
+    replace_path = Path.replace
+
+    class Killed(BaseException):
+        pass
+
+    def counted(self: Path, target: Path) -> Path:
+        nonlocal renames
+        renames += 1
+        if renames == stop:
+            raise Killed
+        return replace_path(self, target)
+
+    monkeypatch.setattr(Path, "replace", counted)
+    with contextlib.suppress(Killed):
+        write_plan(other, place.kit, recipe_folder=place.home)
+    assert not place.current(other)
+
+
+def in_a_thread(call: Callable[[], object]) -> BaseException | None:
+    """What a call raises in a thread, which to a lock is as good as a process."""
+    found: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return found[0] if found else None
+
+
+def code_of(error: BaseException | None) -> str:
+    assert isinstance(error, BuilderError), error
+    return error.findings[0].code
+
+
+def test_fault_06_a_plan_is_held_from_its_writing_on(place: Place) -> None:
+    other = other_than(place.plan)
+    with hold_plan(place.plan, place.kit, recipe_folder=place.home):
+        error = in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home))
+        assert code_of(error) == "build-running"
+        assert origin_in(place.kit, place.plan).plan == plan_digest(place.plan)
+        with hold(place.kit):  # the same build
+            pass
+        assert code_of(in_a_thread(lambda: hold(place.kit).__enter__())) == "build-running"
+    assert in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home)) is None
+
+
+def test_fault_06_of_two_that_make_a_new_folder_one_is_told_of_the_other(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has seen that there is no folder, and comes to its rename after the first."""
+    kit = tmp_path / "new.plan"
+    with hold_plan(place.plan, kit, recipe_folder=place.home):
+        monkeypatch.setattr(folder_module, "_check_folder", lambda folder: (folder / "no").exists())
+        error = in_a_thread(lambda: write_plan(other_than(place.plan), kit, recipe_folder=place.home))
+        assert code_of(error) == "build-running"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".new")] == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("where", ["mkdir", "copy"])
+def test_fault_05_a_plan_folder_on_a_full_disk(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, where: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        error = OSError(number, os.strerror(number))
+        raise error if where == "mkdir" else shutil.Error([("record.py", "there", str(error))])
+
+    monkeypatch.setattr(folder_module, "_fill", full)
+    with pytest.raises(ToolError) as caught:
+        write_plan(place.plan, tmp_path / "new.plan", recipe_folder=place.home)
+    (finding,) = caught.value.findings
+    assert finding.message == f"the plan folder '{tmp_path}/new.plan' cannot be written: {os.strerror(number).lower()}"
+    assert finding.fix == f"make room on the disk of '{tmp_path}', or choose another folder with -o"
+
+
+def test_fault_05_rights_are_not_space(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "there")
+
+    monkeypatch.setattr(folder_module, "_fill", refused)
+    with pytest.raises(ConfigError) as caught:
+        write_plan(place.plan, tmp_path / "new.plan", recipe_folder=place.home)
+    assert caught.value.findings[0].message.endswith("cannot be written: permission denied")
+
+
+def test_fault_01_the_plan_folder_among_the_files_is_no_part_of_them(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("a")
+    plan, kit = plan_of(copies=(Copy(source="src", path="image/root/src"),)), tmp_path / "src" / "x.plan"
+    write_plan(plan, kit, recipe_folder=tmp_path)
+    first = origin_in(kit, plan)
+    write_plan(plan, kit, recipe_folder=tmp_path)
+    assert origin_in(kit, plan) == first
+    assert not (kit / ".old.json").exists()
+    (tmp_path / "src" / "b.py").write_text("b")
+    write_plan(plan, kit, recipe_folder=tmp_path)
+    assert origin_in(kit, plan).plan == first.plan
+    assert origin_in(kit, plan).sources != first.sources
