@@ -61,7 +61,7 @@ def read_json(path: Path, *, limit: int = LIMIT, finite: bool = True) -> Any:
 def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True) -> Any:
     """A JSON text in UTF-8 as plain data with whole characters; raises ValueError.
 
-    `finite` False takes numbers that are not: a loss that became none is judged, not hidden.
+    `finite` False takes numbers of any kind: a loss that became none is judged, not hidden.
     """
     raw = content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content
     if len(raw) > limit:
@@ -70,7 +70,7 @@ def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True)
     if sum(raw.count(mark) for mark in _MARKS) > VALUES:
         raise BoundsError(f"it holds more than {VALUES} values")
     try:
-        found = json.loads(raw.decode("utf-8"), parse_int=_whole, **(_FINITE if finite else {}))
+        found = json.loads(raw.decode("utf-8"), **(_FINITE if finite else {}))
     except RecursionError:
         raise BoundsError(_DEEP) from None
     _check_depth(found)
@@ -79,7 +79,7 @@ def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True)
     return found
 
 
-_DEEP = f"it is nested more than {DEPTH} levels deep"
+_DEEP = f"it is nested too deep, more than {DEPTH} levels"
 
 
 def _whole(digits: str) -> int:
@@ -99,7 +99,7 @@ def _constant(word: str) -> float:
     raise BoundsError(f"it holds the number {word}, which JSON does not have")
 
 
-_FINITE: dict[str, Any] = {"parse_float": _finite, "parse_constant": _constant}
+_FINITE: dict[str, Any] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _constant}
 
 
 def _check_depth(found: object) -> None:

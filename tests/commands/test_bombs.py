@@ -12,7 +12,7 @@ from measured import MEMORY, Measured, layering, recipe, run_call
 
 def commands(path: Path, folder: Path) -> list[Measured]:
     """Every command that reads an image or an archive from its file alone."""
-    runs = [recipe("inspect", path, folder=folder), recipe("diff", path, path, folder=folder)]
+    runs = [recipe("inspect", path, folder=folder)]
     if path.suffix == ".tar":
         runs.append(layering("time", path, folder=folder))
         runs.append(layering("labels", path, folder / "labels.json", "--time", "1700000000", folder=folder))
@@ -27,6 +27,7 @@ def test_security_15_a_bomb_takes_little_memory_and_time(name: str, tmp_path: Pa
     {**bombs.ARCHIVES, **bombs.IMAGES}[name](path)
     for run in commands(path, tmp_path):
         run.check()
+    recipe("diff", path, path, folder=tmp_path).check(files=2)
 
 
 @pytest.mark.parametrize("name", ["pax.tar", "members.tar", "skip-xz.tar", "status.tar", "sbom.sif", "dpkg.sqfs"])

@@ -12,6 +12,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,8 @@ WORDS: tuple[Any, ...] = (
 )  # fmt: skip
 BYTES = (
     b"\0", b"\xff", b"\n", b"\t", b": ", b"- ", b"{", b"}", b"[", b"]" * 3, b'"', b"'", b"&a ", b"*a", b"!!x ", b"%TAG",
-    b"---\n", b"9" * 400, b"1e999", b"NaN", b"Infinity", b"-", b"\\ud800", b"[" * 2000, b"\x1b[2J", b"../", b"$(touch x)",
+    b"---\n", b"9" * 400, b"1e999", b"NaN", b"Infinity", b"-", b"\\ud800", b"[" * 2000, b"\x1b[2J", b"../",
+    b"$(touch x)",
     b"\xff\xff\xff\xff", b"\0" * 512, b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"\x80" + bytes(11), b"77777777777\0",
 )  # fmt: skip
 
@@ -154,7 +156,7 @@ def recipe(draw: random.Random, folder: Path) -> None:
 def site(draw: random.Random, folder: Path) -> None:
     """A site file, planned for where it is read."""
     path = folder / "own.yaml"
-    path.write_bytes(_drawn(draw, BUNDLED).replace(b"name: local", b"name: own"))
+    path.write_bytes(re.sub(rb"(?m)^name: .*$", b"name: own", _drawn(draw, BUNDLED)))
     found = load_site(str(path))
     whole = load_recipe(EXAMPLES / draw.choice(("mnist.yml", "finetune.txt")))
     check_files(compile_plan(resolve(whole, found, context=Context(tool="recipe 0"))))
@@ -218,12 +220,13 @@ RESULT = {
 STEP = {"name": "smoke", "status": "ok", "seconds": 1.0, "exit_code": 0, "log": "l", "finding": None}
 REPORT = {
     "schema": 1, "target": "a.local", "status": "passed", "image": "/x.sif", "image_bytes": 5, "image_sha256": "0" * 64,
-    "seconds": 2.0, "steps": [STEP], "checks": RESULT["checks"], "findings": [{"code": "a", "message": "b", "fix": "c", "at": None, "level": "note"}],
+    "seconds": 2.0, "steps": [STEP], "checks": RESULT["checks"],
+    "findings": [{"code": "a", "message": "b", "fix": "c", "at": None, "level": "note"}],
     "smoke": {"mnist": RESULT}, "versions": {}, "verified": {"same": False, "count": 3},
 }  # fmt: skip
 LEDGER = {
     "schema": 1, "site": "local", "kind": "build", "output": "/tmp/x.sif", "finished": 0.0, "lead": {"results": [STEP]},
-    "jobs": [{"job": "12", "step": "smoke", "script": "s", "log": "l", "after": ["11"], "submitted": 1.0, "argv": ["a"]}],
+    "jobs": [{"job": "12", "step": "smoke", "script": "s", "log": "l", "after": ["11"], "submitted": 1.0}],
 }  # fmt: skip
 RECORD = {
     "schema": 1,
@@ -255,10 +258,8 @@ def records(draw: random.Random, folder: Path) -> None:
     for name, tree in parts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content if name == chosen else as_json(tree))
-    try:
+    with suppress(ValueError):
         parse_json(content)
-    except ValueError:
-        pass
     refused = None
     for read in (
         lambda: read_results(folder), lambda: read_ledger(folder), lambda: read_record(folder, "12"),
@@ -310,10 +311,8 @@ def archive(draw: random.Random, folder: Path) -> None:
     path = folder / "image.tar"
     path.write_bytes(whole)
     newest_of_base(path)
-    try:
+    with suppress(LayeringError):
         labels_of(path, time=1_700_000_000)
-    except LayeringError:
-        pass
     _plain(shown(read_contents(path, environment={"PATH": "/nonexistent"}), True).replace("\n", ""))
 
 
@@ -368,7 +367,8 @@ def text(draw: random.Random, folder: Path) -> None:
 
 
 KINDS: dict[str, Callable[[random.Random, Path], None]] = {
-    "recipes": recipe, "sites": site, "locks": lock, "json": records, "archives": archive, "images": image, "yaml": text,
+    "recipes": recipe, "sites": site, "locks": lock, "json": records, "archives": archive, "images": image,
+    "yaml": text,
 }  # fmt: skip
 
 
