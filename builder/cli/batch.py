@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from builder.cli.show import echo
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
 from builder.model.site import Site
 
@@ -88,4 +89,4 @@ def check_site(site: Site, *, asked: Asked) -> None:
 
 def teller(*, quiet: bool) -> Callable[[str], None]:
     """What says a line to the user, or nothing."""
-    return lambda text: None if quiet else click.echo(text, err=True)
+    return lambda text: None if quiet else echo(text, err=True)

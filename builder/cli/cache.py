@@ -7,6 +7,7 @@ import time
 
 import click
 
+from builder.cli.show import echo
 from builder.execute.cache import Cached, contents, downloads, open_cache, prune, prune_downloads, verify
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -22,14 +23,14 @@ def ls() -> None:
     """List what is in the cache, what was used longest ago first."""
     rows = contents(open_cache(os.environ))
     for row in rows:
-        click.echo(line_of(row))
+        echo(line_of(row))
     total = sum(row.size for row in rows)
-    click.echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
     fetched = ", ".join(
         f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items() if size > SMALL
     )
     if fetched:
-        click.echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
+        echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
 @command.command("verify")
@@ -37,10 +38,10 @@ def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
     altered, stray = verify(open_cache(os.environ))
     for row in altered:
-        click.echo(f"altered, removed: {line_of(row)}")
+        echo(f"altered, removed: {line_of(row)}")
     for path in stray:
-        click.echo(f"belongs to nothing, removed: {path}")
-    click.echo("the cache is whole" if not altered else "builds make again what was removed", err=True)
+        echo(f"belongs to nothing, removed: {path}")
+    echo("the cache is whole" if not altered else "builds make again what was removed", err=True)
     return 5 if altered else 0
 
 
@@ -52,10 +53,10 @@ def shrink(gib: float | None, fetched: bool) -> None:
     store = open_cache(os.environ)
     gone = prune(store, os.environ, gib=gib)
     for row in gone:
-        click.echo(f"removed: {line_of(row)}")
-    click.echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
+        echo(f"removed: {line_of(row)}")
+    echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
     if fetched:
-        click.echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
+        echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
 
 
 def line_of(row: Cached) -> str:

@@ -47,7 +47,6 @@ def command(
     here: bool,
     verbose: int,
     quiet: bool,
-    no_color: bool,
     **options: Any,
 ) -> None:
     """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
@@ -64,7 +63,7 @@ def command(
     environment = dict(os.environ)
     wanted = Options(environment=environment, force=force, tmpdir=tmpdir)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
     if asked.submit:
         check_site(loaded, asked=asked)

@@ -10,7 +10,7 @@ from typing import Union
 
 import click
 
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.execute.contents.image import read_contents
 from builder.model.contents import Contents, Package
 from builder.model.difference import Change, compare, locked, within
@@ -46,7 +46,7 @@ def command(context: click.Context, before: Path, after: Path, sites: tuple[str,
         rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
         click.echo(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
     elif changes:
-        click.echo(columns([_row(change) for change in changes]))
+        echo(columns([_row(change) for change in changes]))
     context.exit(1 if changes else 0)
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.execute.doctor import examine
 from builder.model.catalog import load_site
 
@@ -29,9 +29,9 @@ def command(site: str | None, shape: str) -> None:
         click.echo(json.dumps([asdict(reading) for reading in readings], indent=2))
     else:
         word = {"ok": "ok", "bad": "BAD", "none": "-"}
-        click.echo(columns([[word[reading.state], reading.name, reading.says] for reading in readings]))
+        echo(columns([[word[reading.state], reading.name, reading.says] for reading in readings]))
         for reading in readings:
             if reading.fix:
-                click.echo(f"{reading.name}: {reading.fix}", err=True)
+                echo(f"{reading.name}: {reading.fix}", err=True)
     if any(reading.state == "bad" for reading in readings):
         raise click.exceptions.Exit(4)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from builder.cli.show import echo
 from builder.model.finding import ConfigError, Finding, did_you_mean
 
 RECIPES = Path(__file__).parents[1] / "data" / "recipes"
@@ -24,7 +25,7 @@ def command(example: str, output: Path | None, listed: bool) -> None:
     if listed:
         for name, path in found.items():
             first = path.read_text(encoding="utf-8").splitlines()[0]
-            click.echo(f"{name}: {first.removeprefix('# ')}")
+            echo(f"{name}: {first.removeprefix('# ')}")
         return
     if example not in found:
         fix = did_you_mean(example, known=found, noun="examples")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.compile.sbom import sbom as bill
 from builder.execute.contents.claims import Claim, check_claims
 from builder.execute.contents.image import read_contents
@@ -42,8 +42,11 @@ def command(image: Path, as_json: bool, sbom: Path | None, verify: bool, everyth
     contents = read_contents(image, environment=os.environ)
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
-        click.echo(f"SBOM: {sbom}", err=True)
-    click.echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
+        echo(f"SBOM: {sbom}", err=True)
+    if as_json:
+        click.echo(json.dumps(content(contents), indent=1, ensure_ascii=False))
+    else:
+        echo(shown(contents, everything))
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
@@ -57,7 +60,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
             )
         )
     elif claims:
-        click.echo(columns([(claim.verdict, claim.what) for claim in claims]))
+        echo(columns([(claim.verdict, claim.what) for claim in claims]))
     if bad:
         message = f"'{image}' is not what is said of it: {bad[0].what}"
         fix = "build it again, or get the image and its papers from the same place"

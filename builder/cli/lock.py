@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder
-from builder.cli.show import show_findings
+from builder.cli.show import echo, show_findings
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import Lock
@@ -66,7 +66,7 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
             locked.append(item)
             show_findings(item.findings)
             if not quiet:
-                click.echo(summary(item.lock, before=_before(index, item.lock.site)), err=True)
+                echo(summary(item.lock, before=_before(index, item.lock.site)), err=True)
     write_locks(index, locked, tool=targets[0].context.tool)
 
 
@@ -75,7 +75,7 @@ def _check(targets: Sequence[Target], *, index: Path) -> None:
     wrong = [finding for target in targets for finding in target.findings if finding.code.startswith("lock-")]
     for target in targets:
         if target.lock is not None:
-            click.echo(f"{target.site.name}: {index} fits", err=True)
+            echo(f"{target.site.name}: {index} fits", err=True)
     if errors(wrong):
         raise UnsupportedError(*wrong)
 

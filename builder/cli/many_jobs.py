@@ -8,10 +8,9 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-import click
-
 from builder.cli.one_build import ImageBuild, Wanted, check_place, prepare
 from builder.cli.several import Ending, Shown, ending_of, refusal_of
+from builder.cli.show import echo
 from builder.compile.arrays import MOST, Kit, array_plan
 from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead
 from builder.execute.hold import hold
@@ -49,7 +48,7 @@ class Fleet:
     def say(self, name: str, text: str) -> None:
         """A line with a name before it."""
         if not self.shown.quiet:
-            click.echo(f"{name}  {text}", err=True)
+            echo(f"{name}  {text}", err=True)
 
     def prepare(self) -> None:
         """Write the plan folders."""
@@ -220,7 +219,7 @@ def follow_kits(
 
     def say(name: str, text: str) -> None:
         if not shown.quiet:
-            click.echo(f"{name}  {text}", err=True)
+            echo(f"{name}  {text}", err=True)
 
     try:
         with signals.caught():

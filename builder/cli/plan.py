@@ -9,7 +9,7 @@ import click
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan
-from builder.cli.show import show_findings
+from builder.cli.show import echo, show_findings
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
@@ -71,7 +71,7 @@ def command(
         return
     show_findings(plan.findings)
     if show:
-        click.echo(describe(plan, image=Path(plan.image), folder=folder))
+        echo(describe(plan, image=Path(plan.image), folder=folder))
         return
     write_plan(plan, folder, recipe_folder=Path(recipe.folder))
     click.echo(str(folder))
@@ -100,9 +100,9 @@ def _several(
         try:
             if isinstance(build, BuilderError):
                 raise build
-            show_of(name, build.plan.findings, color=True)
+            show_of(name, build.plan.findings)
             if show:
-                click.echo(describe(build.plan, image=build.image, folder=build.folder))
+                echo(describe(build.plan, image=build.image, folder=build.folder))
             else:
                 write_plan(build.plan, build.folder, recipe_folder=build.home)
                 written[name] = build

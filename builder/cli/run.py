@@ -13,7 +13,7 @@ import click
 from builder.cli.batch import Asked, batch_options, check_site, shape_options
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder
 from builder.cli.login import check_here, here_option
-from builder.cli.show import show_findings
+from builder.cli.show import echo, show_findings
 from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
@@ -105,7 +105,7 @@ def _as_job(
 
     def note(text: str) -> None:
         if not quiet:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
     note("\n".join(job_lines(ledger)))
     if asked.no_wait:

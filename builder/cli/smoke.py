@@ -14,7 +14,7 @@ from builder.cli.batch import Asked, batch_options, check_site, shape_options, t
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, verbosity
 from builder.cli.login import check_here, here_option
-from builder.cli.show import use_color
+from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import write_plan
@@ -63,7 +63,6 @@ def command(
     gpus: int | None,
     verbose: int,
     quiet: bool,
-    no_color: bool,
     **options: Any,
 ) -> None:
     """Train in IMAGE as SITE would run it, and judge the numbers: on this machine, or with --submit as a job.
@@ -86,7 +85,7 @@ def command(
     plan = smoke_plan(target, nodes=nodes, devices=gpus)
     environment = dict(os.environ)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
     if not asked.submit:
         check_here(loaded, here=here, what="a smoke test")
@@ -101,7 +100,7 @@ def command(
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
     if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        click.echo("verdict: pass")
+        echo("verdict: pass")
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
@@ -113,7 +112,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
     for line in check_lines(checks):
         click.echo(line)
     bad = [check for check in checks if not check.ok]
-    click.echo("verdict: " + ("pass" if not bad else "FAIL"))
+    echo("verdict: " + ("pass" if not bad else "FAIL"))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
         raise SmokeError(

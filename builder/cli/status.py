@@ -11,7 +11,7 @@ import click
 from builder.cli.build import show_verdict
 from builder.cli.inputs import verbosity
 from builder.cli.several import Shown
-from builder.cli.show import columns, show_findings, use_color
+from builder.cli.show import columns, echo, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, finish, is_over, look_at_jobs, read_plan
@@ -31,17 +31,18 @@ from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 @click.option("--follow", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
 @verbosity
-def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, no_color: bool) -> None:
+def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) -> None:
     """Say how the jobs are doing that were submitted from a plan folder, for an image, or from a folder of many kits.
 
     When all have ended it judges what they left, puts the image into its place, writes report.json and leaves with the
     verdict's exit code, however often it is called. Leaves with 7 while jobs wait or run.
     """
+    place = place.absolute()  # `.` has no name that a folder could be beside
     kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
     if kits is not None:
         from builder.cli.status_of_many import status_of_many
 
-        shown = Shown(verbose=bool(verbose), quiet=quiet, color=not no_color)
+        shown = Shown(verbose=bool(verbose), quiet=quiet)
         status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown)
         return
     folder = folder_of(place)
@@ -54,7 +55,7 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
     views = look_at_jobs(ledger, folder=folder, slurm=slurm)
     if not quiet:
-        click.echo(columns(_rows(views)), err=True)
+        echo(columns(_rows(views)), err=True)
     if not (follow or ledger.finished or is_over(plan, views)):
         raise UnfinishedError(*_open(views, folder=folder))
     if ledger.kind == "run":
@@ -62,7 +63,7 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         return
     report = read_report(folder) if ledger.finished else None
     if report is None:
-        color = use_color(wanted=not no_color)
+        color = use_color()
         progress = choose_progress(
             sys.stderr, verbose=bool(verbose), quiet=quiet or not follow, color=color, environment=dict(os.environ)
         )

@@ -6,11 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import click
-
 from builder.cli.many_jobs import Endings, follow_kits, judge_kit
 from builder.cli.several import Ending, Shown, conclude, ending_of, refusal_of
-from builder.cli.show import columns
+from builder.cli.show import columns, echo
 from builder.execute.jobs.finish import JobView, is_over
 from builder.execute.jobs.kits import NamedKit
 from builder.execute.jobs.ledger import read_ledger
@@ -32,7 +30,7 @@ def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cance
         slurm.cancel([view.job for found in views.values() for view in found if not view.over])
         views = look_at_kits(watched, slurm=slurm)
     if not shown.quiet:
-        click.echo(columns(list(_rows(views))) + "\n", err=True)
+        echo(columns(list(_rows(views))) + "\n", err=True)
     stop = None
     if follow:
         folders = {name: kit.folder for name, kit in watched.items() if not kit.ledger.finished}
