@@ -15,6 +15,9 @@ from builder.execute.preflight import HOW_TO_GET, ask_versions
 from builder.model.site import Site
 
 PROGRAMS = (
+    "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "uv", "sbatch",
+    "srun", "mpiexec",
+)  # fmt: skip
     "apptainer",
     "singularity",
     "cotainr",

@@ -14,7 +14,7 @@ REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
     ("line", "rows"),
     [
         ("short", ["short"]),
-        ("error: one two three four five six seven", ["error: one two three four", "  five six seven"]),
+        ("error: one two three four five six seven", ["error: one two three four five", "  six seven"]),
         ("  fix: a", ["  fix: a"]),
         ("x" * 50, ["x" * 50]),
         ("see " + "y" * 40 + " here", ["see", "  " + "y" * 40, "  here"]),
