@@ -18,18 +18,6 @@ PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "uv", "sbatch",
     "srun", "mpiexec",
 )  # fmt: skip
-    "apptainer",
-    "singularity",
-    "cotainr",
-    "conda-containerize",
-    "docker",
-    "mksquashfs",
-    "unsquashfs",
-    "uv",
-    "sbatch",
-    "srun",
-    "mpiexec",
-)
 NEEDS = {
     "apptainer": ("apptainer|singularity",),
     "cotainr": ("cotainr", "singularity|apptainer"),
