@@ -14,7 +14,7 @@ from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import Wanted, carry_out, check_offline, planned
-from builder.cli.show import echo, show_findings, use_color
+from builder.cli.show import echo, emit, show_findings, use_color
 from builder.cli.words import read_words, words_argument
 from builder.execute.names import PROOF
 from builder.execute.options import Options
@@ -79,7 +79,6 @@ def command(
     gpus: int | None,
     verbose: int,
     quiet: bool,
-    no_color: bool,
     **options: Any,
 ) -> None:
     """Build the image of the environment file ENV for SITE, and train in it.
@@ -103,22 +102,22 @@ def command(
     if not named.single:
         from builder.cli.several import Shown, build_several, plan_several
 
-        shown = Shown(verbose=bool(verbose), quiet=quiet, color=not no_color)
+        shown = Shown(verbose=bool(verbose), quiet=quiet)
         plans = plan_several(named, context=context, shape=shape, folder=output)
         build_several(plans, folder=output, wanted=wanted, jobs=jobs, dry_run=dry_run, shown=shown)
         return
     build = planned(*load_inputs(named.sites[0], named.files[0]), context=context, shape=shape, output=output)
     if not quiet:
-        show_findings(visible(build.plan, verbose=bool(verbose) or dry_run), color=not no_color)
+        show_findings(visible(build.plan, verbose=bool(verbose) or dry_run))
     if dry_run:
         check_offline(build.plan, how)
         echo(describe(build.plan, image=build.image, folder=build.folder))
         return
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
     if carry_out(build, wanted=wanted, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        echo(str(build.image))
+        emit(str(build.image))
 
 
 def visible(plan: Plan, *, verbose: bool) -> list[Finding]:

@@ -1,28 +1,32 @@
-"""recipe check: what would become of an environment on one site, several or all."""
+"""recipe check: what would become of environments on one site, several or all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from builder.cli.findings_output import plain, sarif
-from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder
+from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder, verbosity
 from builder.cli.outcome import Outcome
-from builder.cli.show import columns, echo, show_findings
-from builder.model.catalog import load_site, site_files
-from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
+from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
+from builder.cli.words import read_words
+from builder.model.catalog import load_site
+from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors, nearest
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
+from builder.model.safe import one_line
 from builder.model.target import Context
+
+SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
 @click.command("check")
-@click.argument("words", nargs=-1, required=True, metavar="[SITE]... ENV")
+@click.argument("words", nargs=-1, metavar="[SITE]... ENV...")
 @click.option(
-    "--format", "shape", type=click.Choice(["text", "table", "json", "sarif"]), default="text", show_default=True
+    "--format", "shape", type=click.Choice(SHAPES), default="text", show_default=True, help="Shape of the output."
 )
 @click.option(
     "--ignore",
@@ -32,45 +36,84 @@ from builder.model.target import Context
     help="Leave out findings of a code (no errors); may be repeated.",
 )
 @click.option("--explain", is_flag=True, help="Say of every package what it becomes, and why.")
+@click.option("--strict", is_flag=True, help="Exit with 3 for a warning, or a refusal on any of the sites, too.")
 @locked_option
 @choices
+@verbosity
 def command(
-    words: tuple[str, ...], shape: str, ignored: tuple[str, ...], explain: bool, **chosen: str | bool | None
+    words: tuple[str, ...],
+    shape: str,
+    ignored: tuple[str, ...],
+    explain: bool,
+    strict: bool,
+    verbose: int,
+    quiet: bool,
+    **chosen: str | bool | None,
 ) -> None:
-    """Say what would become of ENV on each SITE; without a site, on all of them.
+    """Say what would become of each ENV on each SITE; without a site, on all of them.
 
-    Leaves with 3 when it cannot run on one of the sites that were named.
+    Exits with 3 when an ENV cannot run on one of the sites that were named, with 2 when a file is faulty.
+
+    \b
+    Examples:
+      recipe check lumi-g environment.yml
+      recipe check --explain mn5 requirements.txt
     """
-    *sites, env = words
+    named = read_words(words, without="all")
+    asked = bool(set(words) & set(named.sites))
+    _check_codes(ignored)
     context = context_of(**chosen)
-    recipe = load_recipe(Path(env))
-    names = sites or list(site_files(sites_folder()))
-    outcomes = [_kept(_outcome(name, recipe=recipe, context=context), ignored=ignored) for name in names]
-    if shape == "json":
-        echo(json.dumps([plain(item) for item in outcomes], indent=2))
-    elif shape == "sarif":
-        echo(json.dumps(sarif({item.site: item.findings for item in outcomes}), indent=2))
-    elif shape == "table":
-        echo(_table(outcomes))
-    else:
-        _text(outcomes, named=bool(sites), explain=explain)
-    if sites and any(errors(item.findings) for item in outcomes):
+    outcomes, faults = [], []
+    for path in named.files:
+        try:
+            recipe = load_recipe(path)
+        except ConfigError as error:
+            faults.append(Outcome(site="", file=str(path), findings=error.findings))
+            continue
+        found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in named.sites)
+        outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
+    _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
+    if faults:
+        raise click.exceptions.Exit(2)
+    if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
         raise click.exceptions.Exit(3)
 
 
-def _outcome(name: str, *, recipe: Recipe, context: Context) -> Outcome:
+def _stops(outcome: Outcome, *, strict: bool) -> bool:
+    return any(finding.level == "error" or (strict and finding.level == "warning") for finding in outcome.findings)
+
+
+def _check_codes(ignored: Sequence[str]) -> None:
+    """Raise ConfigError for codes that no finding has."""
+    if not ignored:
+        return
+    from builder.cli.findings_output import known_codes
+
+    known = known_codes()
+    faults = []
+    for code in ignored:
+        if code not in known:
+            near = nearest(code, known=known)
+            fix = f"did you mean '{near}'?" if near else "the codes stand in brackets: warning[CODE]"
+            faults.append(Finding(code="ignore", message=f"no finding has the code '{code}'", fix=fix))
+    if faults:
+        raise ConfigError(*faults)
+
+
+def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outcome:
     site = load_site(name, folder=sites_folder())
     try:
         plan = make_plan(site, recipe, context=context)
     except UnsupportedError as error:
-        return Outcome(site=name, findings=error.findings)
+        return Outcome(site=name, file=file, findings=error.findings)
     except ConfigError:
         raise
     except BuilderError as error:
-        return Outcome(site=name, findings=error.findings)
+        return Outcome(site=name, file=file, findings=error.findings)
     return Outcome(
         site=name,
-        torch=plan.expect.get("torch", "-"),
+        file=file,
+        torch=plan.expect.get("torch", ""),
         base=plan.base,
         packages=plan.packages,
         findings=plan.findings,
@@ -88,26 +131,72 @@ def _kept(outcome: Outcome, *, ignored: Sequence[str]) -> Outcome:
     return Outcome(**{**vars(outcome), "findings": findings})
 
 
-def _text(outcomes: Sequence[Outcome], *, named: bool, explain: bool) -> None:
-    rows = [[item.site, item.word, item.torch, item.base] for item in outcomes]
-    echo(columns([["site", "outcome", "torch", "base image"], *rows]))
+def _print(outcomes: Sequence[Outcome], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:
+    if shape == "text":
+        _text(outcomes, asked=asked, explain=explain, quiet=quiet)
+        return
+    if shape == "table":
+        for item in outcomes:
+            if not item.site:
+                show_findings(item.findings)
+        echo(_table([item for item in outcomes if item.site]))
+        return
+    from builder.cli import findings_output
+
+    if shape == "github":
+        for line in findings_output.github_lines(outcomes):
+            emit(line)
+        if page := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(page).open("a", encoding="utf-8") as file:
+                file.write(findings_output.summary(outcomes))
+        return
+    make = findings_output.plain if shape == "json" else findings_output.sarif
+    emit(json.dumps(make(outcomes), indent=2))
+
+
+def _text(outcomes: Sequence[Outcome], *, asked: bool, explain: bool, quiet: bool) -> None:
     for item in outcomes:
+        if not item.site:
+            show_findings(item.findings)
+    checked = [item for item in outcomes if item.site]
+    if checked and not quiet:
+        echo(Styled("\n".join(_overview(checked))))
+    for item in checked:
+        name = item.site if len({one.file for one in checked}) == 1 else f"{item.file} on {item.site}"
         if explain and item.packages:
-            echo(f"\n{item.site}:")
-            echo(columns([[f"  {package.asked}", "->", package.became, package.why] for package in item.packages]))
-        if item.findings and named:
-            echo(f"\n{item.site}:", err=True)
-            show_findings(item.findings, codes=True)
-    if not named and any(item.findings for item in outcomes):
-        echo("name a site to read its findings: recipe check SITE ENV", err=True)
+            echo(f"\n{name}:")
+            rows = [[f"  {package.asked}", "->", package.became, package.why] for package in item.packages]
+            echo(columns(rows))
+        shown = [finding for finding in item.findings if finding.level == "error" or not quiet]
+        if shown and asked:
+            echo("" if explain and item.packages else f"\n{name}:", err=True)
+            show_findings(shown, codes=True)
+    if not asked and not quiet and any(item.findings for item in checked):
+        echo(f"\nnext: recipe check SITE {checked[0].file} prints the findings of a site", err=True)
+
+
+def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """A table for each file: a line a site."""
+    width = screen_width()
+    files = list(dict.fromkeys(item.file for item in outcomes))
+    for file in files:
+        items = [item for item in outcomes if item.file == file]
+        rows = [[item.site, painted(item.word), item.torch or "-", item.base or "-"] for item in items]
+        if width is not None:
+            rest = 6 + sum(max(len(getattr(item, name)) for item in items) for name in ("site", "word", "torch"))
+            rows = [[*row[:3], short_image(row[3], room=width - rest)] for row in rows]
+        if len(files) > 1:
+            yield one_line(f"{file}:")
+        yield columns([["site", "outcome", "torch", "base image"], *rows])
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
     """Sites across, findings down; a cell is the level of the finding there."""
     found = {finding.code: None for item in outcomes for finding in item.findings}
-    rows = [["finding", *[item.site for item in outcomes]]]
+    several = len({item.file for item in outcomes}) > 1
+    rows = [["finding", *[f"{item.file}:{item.site}" if several else item.site for item in outcomes]]]
     for code in found:
         levels = [next((finding.level for finding in item.findings if finding.code == code), "-") for item in outcomes]
         rows.append([code, *levels])
-    rows.append(["torch", *[item.torch for item in outcomes]])
+    rows.append(["torch", *[item.torch or "-" for item in outcomes]])
     return columns(rows)

@@ -13,7 +13,7 @@ from builder.cli.batch import Asked, batch_options, check_site, teller
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
-from builder.cli.show import echo, use_color
+from builder.cli.show import emit, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
@@ -48,7 +48,6 @@ def command(
     here: bool,
     verbose: int,
     quiet: bool,
-    no_color: bool,
     **options: Any,
 ) -> None:
     """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
@@ -65,7 +64,7 @@ def command(
     environment = dict(os.environ)
     wanted = Options(environment=environment, force=force, tmpdir=tmpdir)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
     if asked.submit:
         check_site(loaded, asked=asked)
@@ -83,4 +82,4 @@ def command(
         report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
         show(report)
         raise_for(report)
-    echo(str(image))
+    emit(str(image))

@@ -10,7 +10,7 @@ from typing import Union
 
 import click
 
-from builder.cli.show import columns, echo
+from builder.cli.show import columns, echo, emit
 from builder.execute.contents.image import read_contents
 from builder.model.contents import Contents, Package
 from builder.model.difference import Change, compare, locked, within
@@ -44,7 +44,7 @@ def command(context: click.Context, before: Path, after: Path, sites: tuple[str,
     changes = compare(_packages(left, right), _packages(right, left))
     if as_json:
         rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
-        echo(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
+        emit(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
     elif changes:
         echo(columns([_row(change) for change in changes]))
     context.exit(1 if changes else 0)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.cli.show import columns, echo
+from builder.cli.show import columns, echo, emit
 from builder.execute.doctor import examine
 from builder.model.catalog import load_site
 
@@ -26,7 +26,7 @@ def command(site: str | None, shape: str) -> None:
     loaded = load_site(site, folder=sites_folder()) if site else None
     readings = examine(loaded, environment=os.environ)
     if shape == "json":
-        echo(json.dumps([asdict(reading) for reading in readings], indent=2))
+        emit(json.dumps([asdict(reading) for reading in readings], indent=2))
     else:
         word = {"ok": "ok", "bad": "BAD", "none": "-"}
         echo(columns([[word[reading.state], reading.name, reading.says] for reading in readings]))

@@ -28,9 +28,7 @@ from builder.model.target import Context
 @locked_option
 @choices
 @verbosity
-def command(
-    words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, no_color: bool, **chosen: Any
-) -> None:
+def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, **chosen: Any) -> None:
     """Get what images of ENV for SITE are made of: base image, conda and Python packages, downloaded and compiled.
 
     `recipe build --offline` then asks no server: fetch on a login node, build in a job on nodes without a network. Both
@@ -38,7 +36,7 @@ def command(
     """
     named, context = read_words(words), context_of(**chosen)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=os.environ
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=os.environ
     )
     options = Options(environment=dict(os.environ), tmpdir=tmpdir)
     if named.single:

@@ -1,46 +1,138 @@
-"""Findings for other programs: JSON of our own, and SARIF 2.1.0 for code hosts and editors."""
+"""Findings for other programs: JSON of our own, SARIF 2.1.0 for code hosts and editors, annotations of GitHub."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from builder import __version__
+import builder
 from builder.cli.outcome import Outcome
 from builder.model.finding import Finding, errors
 
+SCHEMA = 1
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
 
 
-def plain(outcome: Outcome) -> dict[str, Any]:
-    """One site as JSON data."""
+def plain(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """All outcomes as JSON data; null for what there is none of."""
+    return {"schema": SCHEMA, "outcomes": [_plain(outcome) for outcome in outcomes]}
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
     return {
-        "site": outcome.site,
+        "site": outcome.site or None,
+        "file": outcome.file or None,
         "ok": not errors(outcome.findings),
-        "torch": outcome.torch,
-        "base": outcome.base,
+        "torch": outcome.torch or None,
+        "base": outcome.base or None,
         "packages": [asdict(package) for package in outcome.packages],
         "findings": [asdict(finding) for finding in outcome.findings],
     }
 
 
-def sarif(found: Mapping[str, Sequence[Finding]]) -> dict[str, Any]:
-    """Findings by site as one SARIF run (OASIS, SARIF 2.1.0)."""
-    codes = sorted({finding.code for findings in found.values() for finding in findings})
-    rules = [{"id": code, "helpUri": f"docs/checks/{code}.md"} for code in codes]
-    results = [_result(site, finding) for site, findings in found.items() for finding in findings]
-    driver = {"name": "recipe", "version": __version__, "rules": rules}
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+def sarif(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Findings as one SARIF run (OASIS, SARIF 2.1.0).
+
+    GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): what is
+    about a site and no line of the recipe is placed at its first line.
+    """
+    found = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
+    codes = {finding.code: finding for _, finding in found}
+    driver = {"name": "recipe", "version": builder.__version__, "rules": [_rule(codes[code]) for code in sorted(codes)]}
+    results = [_result(outcome, finding) for outcome, finding in found]
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _result(site: str, finding: Finding) -> dict[str, Any]:
-    result: dict[str, Any] = {
+def _rule(finding: Finding) -> dict[str, Any]:
+    page = page_of(finding.code)
+    text = page or f"# {finding.code}\n\n{finding.fix}\n"
+    short = next((line for line in text.splitlines()[1:] if line.strip()), finding.code)
+    return {
+        "id": finding.code,
+        "shortDescription": {"text": short.partition(" Level:")[0]},
+        "help": {"text": text, "markdown": text},
+        "defaultConfiguration": {"level": finding.level},
+    }
+
+
+def _result(outcome: Outcome, finding: Finding) -> dict[str, Any]:
+    file, line = _place(outcome, finding)
+    said = f"{outcome.site}: {finding.message}" if outcome.site else finding.message
+    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}}
+    return {
         "ruleId": finding.code,
         "level": finding.level,
-        "message": {"text": f"{site}: {finding.message} (fix: {finding.fix})"},
+        "message": {"text": f"{said} (fix: {finding.fix})"},
+        "locations": [{"physicalLocation": place}],
     }
+
+
+def _place(outcome: Outcome, finding: Finding) -> tuple[str, int]:
+    """The file and line of a finding; the file that was checked and line 1 where it has none."""
     if finding.at is not None and finding.at.file:
-        region = {"region": {"startLine": finding.at.line}} if finding.at.line else {}
-        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": finding.at.file}, **region}}]
-    return result
+        return finding.at.file, finding.at.line or 1
+    return outcome.file, 1
+
+
+def _artifact(file: str) -> dict[str, str]:
+    """A file as code hosts want it: relative to the repository, percent-encoded."""
+    path = Path(file).absolute()
+    top = _repository(path.parent)
+    if top is not None:
+        return {"uri": quote(path.relative_to(top).as_posix()), "uriBaseId": "%SRCROOT%"}
+    return {"uri": path.as_uri()} if Path(file).is_absolute() else {"uri": quote(Path(file).as_posix())}
+
+
+def _repository(folder: Path) -> Path | None:
+    """The repository that a folder lies in."""
+    return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
+
+
+def github_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Findings as GitHub's workflow commands, a line each."""
+    for outcome in outcomes:
+        for finding in outcome.findings:
+            file, line = _place(outcome, finding)
+            place = f"file={_escaped(_artifact(file)['uri'], value=True)},line={line}"
+            title = f"{finding.code} ({outcome.site})" if outcome.site else finding.code
+            said = f"{finding.message}\nfix: {finding.fix}" if finding.fix else finding.message
+            yield f"::{TITLES[finding.level]} {place},title={_escaped(title, value=True)}::{_escaped(said)}"
+
+
+def _escaped(text: str, *, value: bool = False) -> str:
+    """Text in a workflow command (docs.github.com, "Workflow commands"); in a property also , and :."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if value else text
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """A table in Markdown, for a job's summary page."""
+    rows = [
+        f"| {outcome.file} | {outcome.site} | {outcome.word} | {outcome.torch or '-'} |".replace("\n", " ")
+        for outcome in outcomes
+    ]
+    return "\n".join(["| file | site | outcome | torch |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+@cache
+def _pages() -> Path:
+    """The pages of the findings: in the package, or in the checkout that it runs from."""
+    inside = Path(builder.__file__).parent / "data" / "checks"
+    return inside if inside.is_dir() else Path(builder.__file__).parents[1] / "docs" / "checks"
+
+
+def page_of(code: str) -> str:
+    """The page of a finding's code, "" where it has none."""
+    path = _pages() / f"{code}.md"
+    return path.read_text(encoding="utf-8") if code.replace("-", "").isalnum() and path.is_file() else ""
+
+
+def known_codes() -> tuple[str, ...]:
+    """Every code that has a page: what `--ignore` may name."""
+    return tuple(sorted(path.stem for path in _pages().glob("*.md") if path.stem != "README"))

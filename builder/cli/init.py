@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.show import echo
+from builder.cli.show import echo, emit
 from builder.model.finding import ConfigError, Finding, did_you_mean
 
 RECIPES = Path(__file__).parents[1] / "data" / "recipes"
@@ -39,4 +39,4 @@ def command(example: str, output: Path | None, listed: bool) -> None:
     for extra in RECIPES.glob(f"{source.stem}-*.*style"):
         if not (target.parent / extra.name).exists():
             shutil.copyfile(extra, target.parent / extra.name)
-    echo(str(target))
+    emit(str(target))

@@ -15,6 +15,7 @@ from builder import __version__
 from builder.cli.show import echo
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
+from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock_files import index_path, read_lock
 from builder.model.plan import Plan
@@ -98,12 +99,24 @@ def trust_option(command: F) -> F:
 def verbosity(command: F) -> F:
     """Options that change what is shown."""
     for option in (
-        click.option("--no-color", is_flag=True, help="No colours (NO_COLOR is respected)."),
+        click.option(
+            "--no-color",
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_without_color,
+            help="No colours (NO_COLOR is respected).",
+        ),
         click.option("-q", "--quiet", is_flag=True, help="Errors only."),
         click.option("-v", "--verbose", count=True, help="Show the engines' own lines."),
     ):
         command = option(command)
     return command
+
+
+def _without_color(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.color = False
 
 
 def sites_folder() -> Path:
@@ -180,7 +193,7 @@ def existing(path: Path, *, what: str) -> Path:
     """The absolute path of what the user names; raises ConfigError when it is not there."""
     if not path.exists():
         raise ConfigError(
-            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix="check the path")
+            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=near_path(path))
         )
     if not (path.is_file() or (path.is_dir() and what == "image")):
         found = "a folder" if path.is_dir() else "not a regular file"

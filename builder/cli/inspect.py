@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns, echo
+from builder.cli.show import columns, echo, emit
 from builder.compile.sbom import sbom as bill
 from builder.execute.contents.claims import Claim, check_claims
 from builder.execute.contents.image import read_contents
@@ -44,7 +44,10 @@ def command(image: Path, as_json: bool, sbom: Path | None, verify: bool, everyth
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)
-    echo(json.dumps(content(contents), indent=1, ensure_ascii=False) if as_json else shown(contents, everything))
+    if as_json:
+        emit(json.dumps(content(contents), indent=1, ensure_ascii=False))
+    else:
+        echo(shown(contents, everything))
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
@@ -52,7 +55,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     bad = [claim for claim in claims if claim.verdict == "BAD"]
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
-        echo(
+        emit(
             json.dumps(
                 {"schema": SCHEMA, "image": image.name, "ok": bool(claims) and not bad, "claims": rows}, indent=1
             )

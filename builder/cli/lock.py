@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder
-from builder.cli.show import echo, show_findings
+from builder.cli.show import echo, emit, show_findings
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import Lock
@@ -45,7 +45,7 @@ def command(words: tuple[str, ...], offline: bool, check_only: bool, quiet: bool
         _check(targets, index=index)
         return
     _lock(targets, index=index, offline=offline, quiet=quiet)
-    echo(str(index))
+    emit(str(index))
 
 
 def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:

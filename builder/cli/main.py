@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from builder import __version__
+
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("builder.cli.build", "Build an image for a site and prove it by training in it."),
@@ -30,6 +32,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cache": ("builder.cli.cache", "Show, check or shrink the cache of layers."),
     "doctor": ("builder.cli.doctor", "Say what this machine has of what a build or a run needs."),
     "init": ("builder.cli.init", "Write an example environment file to start from."),
+}
+# what people type who come from other programs -> what they mean
+MEANT = {
+    "list": "recipe sites",
+    "ls": "recipe sites",
+    "info": "recipe doctor",
+    "help": "recipe --help",
+    "version": "recipe --version",
+    "create": "recipe build",
+    "test": "recipe smoke",
+    "exec": "recipe run",
+    "clean": "recipe cache prune",
+    "validate": "recipe check",
 }
 
 
@@ -60,7 +75,8 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from builder.model.finding import ConfigError, Finding, did_you_mean
 
-            fix = did_you_mean(args[0], known=COMMANDS, noun="commands")
+            near = MEANT.get(args[0].lower())
+            fix = f"did you mean `{near}`?" if near else did_you_mean(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
         return super().resolve_command(ctx, args)
 
@@ -72,17 +88,23 @@ class Commands(click.Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="hpc-recipe", prog_name="recipe", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="recipe", message="%(prog)s %(version)s")
 def cli() -> None:
     """One environment file, any supercomputer.
 
-    RECIPE compiles an ordinary conda or pip environment file for a site, builds the image and proves it by training a
-    small model in it. Start with: recipe build local environment.yml
+    This program compiles an ordinary conda or pip environment file for a site, builds the image and proves it by
+    training a small model in it.
+
+    \b
+    Start with:
+      recipe init mnist-local
+      recipe check local mnist-local.yml
+      recipe build local mnist-local.yml
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     sys.exit(run(arguments))
 
 
@@ -130,15 +152,16 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _failure(error: Exception) -> int:
-    from builder.model.finding import BuilderError
-
-    if not isinstance(error, BuilderError):
-        click.echo("this is a fault of recipe itself, please report it with the lines below", err=True)
-        raise error
+    """Print what an exception says in findings and return its exit code; a fault of the program is raised again."""
+    from builder.cli.failures import expected
     from builder.cli.show import show_findings
 
-    show_findings(error.findings)
-    return error.exit_code
+    known = expected(error)
+    if known is None:
+        click.echo("this is a fault of recipe itself, please report it with the lines below", err=True)
+        raise error
+    show_findings(known.findings)
+    return known.exit_code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a recipe becomes on a site, as `recipe check` tells it."""
+"""What a recipe becomes on a site, as `recipe check` prints it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from builder.model.plan import Package
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a recipe becomes on a site."""
+    """What a recipe becomes on a site; "" where there is no torch, or no base image was chosen."""
 
     site: str
-    torch: str = "-"
-    base: str = "-"
+    file: str = ""
+    torch: str = ""
+    base: str = ""
     packages: tuple[Package, ...] = ()
     findings: tuple[Finding, ...] = ()
 

@@ -9,7 +9,7 @@ import click
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option
-from builder.cli.show import echo, show_findings
+from builder.cli.show import echo, emit, show_findings
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
@@ -70,7 +70,7 @@ def command(
         if not path:
             fix = did_you_mean(name, known=texts, noun="its files")
             raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
-        echo(texts[path], nl=False)
+        emit(texts[path], end="")
         return
     if not quiet:
         show_findings(plan.findings)
@@ -79,7 +79,7 @@ def command(
         return
     write_plan(plan, folder, recipe_folder=Path(recipe.folder))
     if not quiet:
-        echo(str(folder))
+        emit(str(folder))
 
 
 def _several(
@@ -111,7 +111,7 @@ def _several(
             if isinstance(build, BuilderError):
                 raise build
             if not quiet:
-                show_of(name, build.plan.findings, color=True)
+                show_of(name, build.plan.findings)
             if show:
                 echo(describe(build.plan, image=build.image, folder=build.folder))
             else:

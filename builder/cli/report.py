@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns, echo, show_findings
+from builder.cli.show import columns, echo, emit, show_findings
 from builder.compile.page import tables
 from builder.compile.page.compare import compare, comparison, differences
 from builder.compile.page.page import report_page, word
@@ -40,7 +40,7 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
         _write(output, report_page(reports, tool=f"recipe {__version__}"))
         echo(f"page: {output}", err=True)
     if as_json:
-        echo(json.dumps(content(reports), indent=1, ensure_ascii=False, allow_nan=False))
+        emit(json.dumps(content(reports), indent=1, ensure_ascii=False, allow_nan=False))
     else:
         echo("\n\n".join(compared(reports) if len(reports) > 1 else shown(reports[0])))
 

@@ -13,7 +13,7 @@ import click
 from builder.cli.batch import Asked, batch_options, check_site, shape_options
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option
 from builder.cli.login import check_here, here_option
-from builder.cli.show import echo, show_findings
+from builder.cli.show import echo, emit, show_findings
 from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
@@ -116,7 +116,7 @@ def _as_job(
     end = follow_command(
         folder,
         environment=options.environment,
-        on_line=echo,
+        on_line=emit,
         note=note,
         cancel_on_interrupt=asked.cancel_on_interrupt,
     )

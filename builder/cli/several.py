@@ -12,7 +12,7 @@ import click
 from builder.cli.build import describe, visible
 from builder.cli.inputs import sites_folder
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
-from builder.cli.show import columns, echo, show_findings, use_color
+from builder.cli.show import columns, echo, emit, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
 from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
@@ -37,7 +37,6 @@ class Shown:
 
     verbose: bool = False
     quiet: bool = False
-    color: bool = True
 
 
 NORMAL = Shown()
@@ -71,7 +70,7 @@ def build_several(
     if not shown.quiet:
         for name, build in plans.items():
             if isinstance(build, ImageBuild):
-                show_of(name, visible(build.plan, verbose=shown.verbose or dry_run), color=shown.color)
+                show_of(name, visible(build.plan, verbose=shown.verbose or dry_run))
     ready = {name: build for name, build in plans.items() if isinstance(build, ImageBuild)}
     if dry_run:
         for build in ready.values():
@@ -159,7 +158,7 @@ def _carry_out(
         environment=environment,
         quiet=shown.quiet,
         verbose=shown.verbose,
-        color=use_color(wanted=shown.color),
+        color=use_color(),
     )
 
     def task(name: str, build: ImageBuild) -> Callable[[], Ending]:
@@ -219,12 +218,12 @@ def conclude(
 ) -> None:
     """Say what failed and why, then the table, and leave with the worst exit code."""
     for ending in endings:
-        show_of(ending.name, ending.findings, color=shown.color)
+        show_of(ending.name, ending.findings)
     if table and not shown.quiet:
         echo(columns(list(_rows(endings))), err=True)
     for ending in endings:
         if ending.image:
-            echo(ending.image)
+            emit(ending.image)
     if stop is not None:
         raise stop
     code = max((ending.code for ending in endings), default=0)
@@ -232,11 +231,11 @@ def conclude(
         raise click.exceptions.Exit(code)
 
 
-def show_of(name: str, findings: Sequence[Finding], *, color: bool) -> None:
+def show_of(name: str, findings: Sequence[Finding]) -> None:
     """Findings below the name they belong to."""
     if findings:
         echo(f"{name}:", err=True)
-        show_findings(findings, color=color)
+        show_findings(findings)
 
 
 def _rows(endings: Sequence[Ending]) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.cli.show import columns, echo, show_findings
+from builder.cli.show import columns, echo, emit, show_findings
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError
 from builder.model.site import Site
@@ -27,7 +27,10 @@ def command(site: str | None, shape: str) -> None:
     """
     if site is not None:
         loaded = load_site(site, folder=sites_folder())
-        echo(json.dumps(asdict(loaded), indent=2) if shape == "json" else _page(loaded))
+        if shape == "json":
+            emit(json.dumps(asdict(loaded), indent=2))
+        else:
+            echo(_page(loaded))
         return
     found: list[Site] = []
     for name in site_files(sites_folder()):
@@ -36,7 +39,7 @@ def command(site: str | None, shape: str) -> None:
         except BuilderError as error:
             show_findings(error.findings)
     if shape == "json":
-        echo(
+        emit(
             json.dumps(
                 [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found],
                 indent=2,

@@ -64,7 +64,6 @@ def command(
     gpus: int | None,
     verbose: int,
     quiet: bool,
-    no_color: bool,
     **options: Any,
 ) -> None:
     """Train in IMAGE as SITE would run it, and judge the numbers: on this machine, or with --submit as a job.
@@ -87,7 +86,7 @@ def command(
     plan = smoke_plan(target, nodes=nodes, devices=gpus)
     environment = dict(os.environ)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(wanted=not no_color), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
     if not asked.submit:
         check_here(loaded, here=here, what="a smoke test")

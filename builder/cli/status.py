@@ -11,7 +11,7 @@ import click
 from builder.cli.build import show_verdict
 from builder.cli.inputs import trust_option, verbosity
 from builder.cli.several import Shown
-from builder.cli.show import columns, echo, show_findings, use_color
+from builder.cli.show import columns, echo, emit, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
@@ -32,17 +32,18 @@ from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
 @trust_option
 @verbosity
-def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, no_color: bool) -> None:
+def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) -> None:
     """Say how the jobs are doing that were submitted from a plan folder, for an image, or from a folder of many kits.
 
     When all have ended it judges what they left, puts the image into its place, writes report.json and leaves with the
     verdict's exit code, however often it is called. Leaves with 7 while jobs wait or run.
     """
+    place = place.absolute()  # `.` has no name that a folder could be beside
     kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
     if kits is not None:
         from builder.cli.status_of_many import status_of_many
 
-        shown = Shown(verbose=bool(verbose), quiet=quiet, color=not no_color)
+        shown = Shown(verbose=bool(verbose), quiet=quiet)
         status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown)
         return
     folder = folder_of(place)
@@ -62,19 +63,19 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool, 
         return
     report = read_report(folder) if ledger.finished else None
     if report is None:
-        color = use_color(wanted=not no_color)
+        color = use_color()
         progress = choose_progress(
             sys.stderr, verbose=bool(verbose), quiet=quiet or not follow, color=color, environment=dict(os.environ)
         )
         report = finish(folder, environment=os.environ, progress=progress)
     show_verdict(quiet=quiet)(report)
     raise_for(report)
-    echo(ledger.output)
+    emit(ledger.output)
 
 
 def _run_ended(folder: Path) -> None:
     """Show what a command said, and leave with its exit code."""
-    end = follow_command(folder, environment=os.environ, on_line=echo, note=lambda text: echo(text, err=True))
+    end = follow_command(folder, environment=os.environ, on_line=emit, note=lambda text: echo(text, err=True))
     if end.finding is not None:
         show_findings([end.finding])
     if end.exit_code:

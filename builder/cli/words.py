@@ -1,8 +1,14 @@
-"""SITE... ENV...: which of the words of a command line are sites, and which are environment files."""
+"""SITE... ENV...: which of the words of a command line are sites, and which are environment files.
+
+A word that is left out is supplied where only one thing can be meant; what was supplied is said in one line.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +17,16 @@ from typing import Literal, TypeVar
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.model.catalog import site_files
-from builder.model.finding import ConfigError, Finding, did_you_mean
+from builder.model.catalog import load_site, site_files
+from builder.model.document import USUAL
+from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.model.safe import shown
 
 F = TypeVar("F", bound=Callable[..., object])
 Kind = Literal["site", "file", ""]
+Without = Literal["this machine's", "all"]  # the sites where none is named
 
-FILES = (".yml", ".yaml", ".txt")
+FILES = (".yml", ".yaml", ".txt", ".in")
 READ = 65_536  # characters of a file that say what it is
 # Keys that every site file of a user's has, and that no environment file has.
 _SITE = re.compile(r"^(?:extends|scheduler|base_images)\s*:", re.MULTILINE)
@@ -27,10 +35,11 @@ _ENVIRONMENT = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """What was named: at least one site and one file."""
+    """What was named: at least one site and one file; `note` says which site was supplied, and why."""
 
     sites: tuple[str, ...]
     files: tuple[Path, ...]
+    note: str = ""
 
     @property
     def single(self) -> bool:
@@ -40,34 +49,39 @@ class Named:
 
 def words_argument(command: F) -> F:
     """One site and one environment file, or several of either."""
-    return click.argument("words", nargs=-1, required=True, metavar="SITE... ENV...")(command)
+    return click.argument("words", nargs=-1, metavar="SITE... ENV...")(command)
 
 
-def read_words(words: Sequence[str]) -> Named:
+def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Named:
     """Tell sites from files; raises ConfigError with every word that is in no place of its own.
 
-    Two words are a site and a file, whatever they look like, unless they cannot be.
+    Where no site is named they are all, or the one that this machine belongs to.
     """
-    known = site_files(sites_folder())
-    kinds = [_kind(word, known=list(known)) for word in words]
-    if len(words) == 2 and not _two_of_a_kind(words, kinds):
-        return Named(sites=(words[0],), files=(Path(words[1]),))
-    faults = [_unknown(word, known=list(known)) for word, kind in zip(words, kinds, strict=True) if not kind]
-    if faults:
-        raise ConfigError(*faults)
+    known = list(site_files(sites_folder()))
+    kinds = _kinds(words, known=known)
+    faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _fault(word, kind, known=known))]
     sites = [word for word, kind in zip(words, kinds, strict=True) if kind == "site"]
     files = [word for word, kind in zip(words, kinds, strict=True) if kind == "file"]
-    faults = [*_missing(sites, files, known=list(known)), *_order(words, kinds), *_twice(words)]
+    faults = faults or [*_no_file(sites, files), *_order(words, kinds), *_twice(words)]
     if faults:
         raise ConfigError(*faults)
-    return Named(sites=tuple(sites), files=tuple(map(Path, files)))
+    note = ""
+    if not sites and without == "all":
+        sites = known
+    elif not sites:
+        site = _this_site(known, files=files)
+        sites, note = [site], f"site: {site}, by the name of this machine"
+    return Named(sites=tuple(sites), files=tuple(map(Path, files)), note=note)
 
 
-def _two_of_a_kind(words: Sequence[str], kinds: Sequence[Kind]) -> bool:
-    """Whether two words are two sites, or two environment files, and nothing else can be meant."""
-    if kinds[0] == kinds[1] == "site":
-        return not Path(words[1]).exists()
-    return kinds[0] == kinds[1] == "file" and _holds(Path(words[0]), _ENVIRONMENT)
+def _kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
+    """What each word is; of two, one of which is clear, the other is what is missing."""
+    kinds = [_kind(word, known=known) for word in words]
+    if len(words) == 2 and kinds == ["site", "site"] and Path(words[1]).is_file():
+        return ["site", "file"]
+    if len(words) == 2 and kinds == ["site", ""]:
+        return ["site", "file"]
+    return kinds
 
 
 def _kind(word: str, *, known: Sequence[str]) -> Kind:
@@ -75,31 +89,59 @@ def _kind(word: str, *, known: Sequence[str]) -> Kind:
         return "site"
     path = Path(word)
     if path.is_file():
-        return "site" if path.suffix in (".yml", ".yaml") and _holds(path, _SITE) else "file"
-    return "file" if "/" in word or word.endswith(FILES) else ""
+        return "site" if path.suffix in (".yml", ".yaml") and is_site_file(path) else "file"
+    return "file" if "/" in word or word.endswith(FILES) or path.is_dir() else ""
 
 
-def _holds(path: Path, key: re.Pattern[str]) -> bool:
+def is_site_file(path: Path) -> bool:
+    """Whether a YAML file has the keys of a site, and none of an environment."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return key.search(file.read(READ)) is not None
+            text = file.read(READ)
     except OSError:
         return False
+    return _SITE.search(text) is not None and _ENVIRONMENT.search(text) is None
 
 
-def _unknown(word: str, *, known: Sequence[str]) -> Finding:
+def _fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
+    if kind:
+        return None
     message = f"'{shown(word)}' is neither a known site nor a file"
-    return Finding(code="site-unknown", message=message, fix=did_you_mean(word, known=known, noun="known sites"))
+    fix = f"{did_you_mean(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
+    return Finding(code="site-unknown", message=message, fix=fix)
 
 
-def _missing(sites: Sequence[str], files: Sequence[str], *, known: Sequence[str]) -> list[Finding]:
+def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
+    if files:
+        return []
+    here = [name for name in USUAL if Path(name).is_file()]
+    command = click.get_current_context(silent=True)
+    path = command.command_path if command else "recipe build"
+    site = sites[-1] if sites else "SITE"
+    message = f"no environment file is named: '{shown(site)}' is a site"
     if not sites:
-        message = f"no site is named: '{shown(files[0])}' is a file"
-        return [Finding(code="usage", message=message, fix=f"write a site before it: {', '.join(known)}")]
-    if not files:
-        message = f"no environment file is named: '{shown(sites[-1])}' is a site"
-        return [Finding(code="usage", message=message, fix="write the file after the sites; `recipe init` makes one")]
-    return []
+        message = "no site and no environment file is named"
+    example = f"{path} {site} {here[0]}" if here else f"{path} {site} environment.yml"
+    fix = f"`{example}`" + ("" if here else "; `recipe init` writes an example file")
+    return [Finding(code="usage", message=message, fix=fix)]
+
+
+def _this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
+    """The one site whose names of nodes fit this machine; raises ConfigError where none or several do."""
+    host = os.uname().nodename.partition(".")[0]
+    fits = []
+    for name in known:
+        try:
+            site = load_site(name, folder=sites_folder())
+        except BuilderError:
+            continue  # a faulty file of the user's is said where it is named
+        if any(fnmatch.fnmatchcase(host, form) for form in site.hostnames):
+            fits.append(name)
+    if len(fits) == 1:
+        return fits[0]
+    why = f"this machine, '{host}', may be {' or '.join(fits)}" if fits else f"'{shown(files[0])}' is a file"
+    fix = f"write a site before it: {', '.join(fits or known)}"
+    raise ConfigError(Finding(code="usage", message=f"no site is named: {why}", fix=fix))
 
 
 def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
@@ -107,15 +149,15 @@ def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     if "file" not in kinds:
         return []
     first = kinds.index("file")
-    return [
-        Finding(
-            code="usage",
-            message=f"the site '{shown(word)}' stands after the file '{shown(words[first])}'",
-            fix="write the sites first, then the files; a file that has a site's name as ./NAME",
-        )
-        for word, kind in zip(words[first:], kinds[first:], strict=True)
-        if kind == "site"
-    ]
+    late = [word for word, kind in zip(words[first:], kinds[first:], strict=True) if kind == "site"]
+    if not late:
+        return []
+    ordered = [word for kind in ("site", "file") for word, found in zip(words, kinds, strict=True) if found == kind]
+    command = click.get_current_context(silent=True)
+    line = f"{command.command_path if command else 'recipe build'} {shlex.join(ordered)}"
+    message = f"the site '{shown(late[0])}' stands after the file '{shown(words[first])}'"
+    fix = f"write the sites first: `{line}`; a file that has a site's name as ./NAME"
+    return [Finding(code="usage", message=message, fix=fix)]
 
 
 def _twice(words: Sequence[str]) -> list[Finding]:

@@ -49,9 +49,9 @@ def open_cache(environment: Mapping[str, str]) -> Store:
 
 @contextmanager
 def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
-    """Check the cache before steps of a plan use it, and give the one that layers are made in; what a step that was ended has left there is removed.
+    """Check the cache before steps of a plan use it, and give the one that layers are made in.
 
-    Raises ToolError where it cannot be used.
+    What a step that was ended has left there is removed. Raises ToolError where it cannot be used.
     """
     if plan.backend != "layers":
         if plan.backend == "apptainer":

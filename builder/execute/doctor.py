@@ -15,11 +15,15 @@ from builder.execute.preflight import HOW_TO_GET, ask_versions
 from builder.layering.cache import cache_folder
 from builder.model.site import Site
 
-PROGRAMS = ("apptainer", "singularity", "cotainr", "conda-containerize", "docker", "sbatch", "srun", "mpiexec")
+PROGRAMS = (
+    "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "uv", "sbatch",
+    "srun", "mpiexec",
+)  # fmt: skip
 NEEDS = {
     "apptainer": ("apptainer|singularity",),
     "cotainr": ("cotainr", "singularity|apptainer"),
     "docker": ("docker", "apptainer|singularity"),
+    "layers": ("mksquashfs", "unsquashfs", "apptainer|singularity"),
     "tykky": ("conda-containerize",),
 }
 

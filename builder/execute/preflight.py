@@ -31,6 +31,7 @@ HOW_TO_GET = {
     "pip-containerize": "load the module of Tykky (LUMI: lumi-container-wrapper)",
     "wrap-container": "load the module of Tykky (LUMI: lumi-container-wrapper)",
     "mksquashfs": "install squashfs-tools",
+    "unsquashfs": "install squashfs-tools",
     "sbatch": "run this on a login node of the site",
     "srun": "run this on a login node of the site",
 }

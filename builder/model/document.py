@@ -14,7 +14,7 @@ from typing import Any, Literal, Union
 import yaml
 
 from builder.layering.bounded import BoundsError, read_file
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Place, nearest
 from builder.model.safe import shown
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -23,6 +23,7 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NODE_LIMIT = 20_000
 DEPTH_LIMIT = 50
 DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
+USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
 Kind = Literal["text", "number", "bool", "null", "date"]
@@ -102,12 +103,12 @@ def read_text(
 
     try:
         if path.is_dir():
-            raise fault("file-folder", f"the {what} '{name}' is a folder", "give the file inside it")
+            raise fault("file-folder", f"the {what} '{name}' is a folder", _inside(path))
         if path.exists() and not path.is_file():
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
         data = read_file(path, limit=limit)
     except FileNotFoundError:
-        raise fault("file-missing", f"the {what} '{name}' does not exist", "check the path") from None
+        raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
         raise fault(
@@ -117,6 +118,22 @@ def read_text(
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
     return _decoded(data, what=what, name=name)
+
+
+def near_path(path: Path) -> str:
+    """What to do about a path that does not exist: the nearest name in its folder, where there is one."""
+    try:
+        there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
+    except (OSError, ValueError):
+        return "check the path"
+    near = nearest(path.name, known=there, cutoff=0.75)
+    return f"did you mean '{shown(str(path.parent / near))}'?" if near else "check the path"
+
+
+def _inside(folder: Path) -> str:
+    """What to do about a folder: name the environment file in it."""
+    found = next((name for name in USUAL if (folder / name).is_file()), "")
+    return f"give the file in it: {shown(str(folder / found))}" if found else "give the file inside it"
 
 
 def _decoded(data: bytes, *, what: str, name: str) -> str:

@@ -89,9 +89,16 @@ class DifferentError(BuilderError):
 def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
     """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
     names = sorted(known)
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    near = nearest(word, known=names)
     listed = f"{noun}: {', '.join(names)}" if names else f"{noun}: none"
-    return f"did you mean '{close[0]}'? {listed}" if close else listed
+    return f"did you mean '{near}'? {listed}" if near else listed
+
+
+def nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Give the known name that a word means, whatever its case; "" when none is near."""
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
+    return names[close[0]] if close else ""
 
 
 def errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:

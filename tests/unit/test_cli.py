@@ -99,7 +99,7 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
         (["plan", "--nope"], "error: no such option '--nope'", "see `recipe plan --help`"),
-        (["plan"], "error: missing argument 'SITE... ENV...'", "see `recipe plan --help`"),
+        (["plan"], "error: no site and no environment file is named", "`recipe plan SITE environment.yml`"),
         (["sites", "lumi"], "error: there is no site 'lumi'", "did you mean 'lumi-g'? known sites: dawn, frontier"),
         (["sites", "--format", "xml"], "error: invalid value for '--format': 'xml' is not one of", "see `recipe sites"),
         (["plan", "lumi-g", "none.yml"], "error: the recipe 'none.yml' does not exist", "check the path"),
@@ -183,7 +183,8 @@ def test_check_of_named_sites_leaves_with_3_when_one_refuses(recipe: Call, recip
 def test_check_speaks_json(recipe: Call, recipes: Path) -> None:
     answer = recipe("check", "--format", "json", "lumi-g", "dawn", recipes / "mnist-local.yml")
     assert answer.code == 3
-    found = {item["site"]: item for item in json.loads(answer.out)}
+    found = {item["site"]: item for item in json.loads(answer.out)["outcomes"]}
+    assert found["lumi-g"]["torch"] is None
     assert (found["lumi-g"]["ok"], found["dawn"]["ok"]) == (False, True)
     assert found["lumi-g"]["findings"][0]["code"] == "torch-build"
 

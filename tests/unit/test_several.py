@@ -31,7 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "sites", "files"),
     [
         (("local", "a.yml"), ["local"], ["a.yml"]),
-        (("nowhere", "nothing"), ["nowhere"], ["nothing"]),  # as ever: each is told of where it is read
         (("local", "dawn", "a.yml"), ["local", "dawn"], ["a.yml"]),
         (("local", "a.yml", "b.yml"), ["local"], ["a.yml", "b.yml"]),
         (("mine.yaml", "local", "a.yml"), ["mine.yaml", "local"], ["a.yml"]),
@@ -48,6 +47,10 @@ def test_sites_and_files_are_told_apart(words: tuple[str, ...], sites: list[str]
     [
         (("lumig", "local", "a.yml"), "'lumig' is neither a known site nor a file: did you mean 'lumi-g'?"),
         (("local", "a.yml", "dawn"), "the site 'dawn' stands after the file 'a.yml'"),
+        (("nowhere", "nothing"), "'nowhere' is neither a known site nor a file"),
+        (("LUMI-C", "a.yml"), "did you mean 'lumi-c'?"),
+        (("a.yml", "local"), "write the sites first: `recipe build local a.yml`"),
+        ((), "no site and no environment file is named"),
         (("a.yml", "b.yml"), "no site is named: 'a.yml' is a file"),
         (("a.yml",), "no site is named"),
         (("local", "dawn"), "no environment file is named: 'dawn' is a site"),

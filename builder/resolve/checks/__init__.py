@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import builds, conda, packages, site
+from builder.resolve.checks import builds, conda, packages, site, spelling
 
 Check = Callable[[Target], Iterator[Finding]]
 
@@ -37,6 +37,10 @@ CHECKS: tuple[Check, ...] = (
     conda.conda_cuda,
     packages.torch_index,
     packages.local_requirements,
+    spelling.conda_torch,
+    spelling.near_miss,
+    spelling.system_name,
+    spelling.other_system,
     packages.unpinned,
 )
 

@@ -1,0 +1,46 @@
+"""From an exception to words: what is expected to happen on a machine, and what is a fault of the program itself."""
+
+from __future__ import annotations
+
+import errno
+
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+
+RIGHTS = "choose a place of your own, or ask its owner for the right"
+FIXES = {
+    errno.ENOENT: "make the folder first, or check the path",
+    errno.EACCES: RIGHTS,
+    errno.EPERM: RIGHTS,
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOSPC: "free space there, or choose another place",
+    errno.EDQUOT: "free space there (your quota is used up), or choose another place",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENOTDIR: "a part of the path is a file: check the path",
+    errno.EMFILE: "raise the limit of open files with `ulimit -n`",
+    errno.ELOOP: "a link in the path leads back to itself: check the path",
+}
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def expected(error: Exception) -> BuilderError | None:
+    """What to print of an exception: its findings and exit code; None for a fault of the program."""
+    if isinstance(error, BuilderError):
+        return error
+    if isinstance(error, MemoryError):
+        message, fix = "there is not enough memory for this", "free some, or run it on a node with more"
+        return ToolError(Finding(code="no-memory", message=message, fix=fix))
+    if isinstance(error, OSError) and error.errno is not None:
+        return _refused(error, error.errno)
+    return None
+
+
+def _refused(error: OSError, number: int) -> BuilderError:
+    """What the system refused: the path, its reason, and what can be done about it."""
+    path = next((str(name) for name in (error.filename2, error.filename) if name), "")
+    reason = (error.strerror or str(error)).lower()
+    message = f"'{path}': {reason}" if path else f"the system refused it: {reason}"
+    code = "no-space" if number in FULL else "path-refused"
+    fix = FIXES.get(number, "check the path and its rights")
+    finding = Finding(code=code, message=message, at=Place(file=path) if path else None, fix=fix)
+    return ToolError(finding) if number in FULL else ConfigError(finding)

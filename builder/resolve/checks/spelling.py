@@ -1,0 +1,114 @@
+"""Checks of names: conda's word for torch, slips of the keyboard, and packages of a distribution in the wrong list.
+
+Nothing is looked up: the names that are compared are those of our own tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+
+from packaging.utils import canonicalize_name
+
+from builder.model.finding import Finding, Place
+from builder.model.stack.packages import package_table
+from builder.model.target import Target
+from builder.resolve.asked import FAMILY
+from builder.resolve.checks.packages import place_of
+from builder.resolve.names import name_table, python_name
+
+SHORTEST = 5  # characters of a name that is compared: shorter ones are near too many others
+# How Debian and Ubuntu name what no Python or conda package is called: what people met who moved to containers.
+_SYSTEM = re.compile(
+    r"lib[a-z0-9.+-]+-dev|python3-[a-z0-9-]+|build-essential|lib(?:gl1|gl1-mesa-glx|glib2\.0-0|sm6|xext6|xrender1|x11-6"
+    r"|egl1|gomp1|sndfile1|opengl0|glu1-mesa|xi6|xrandr2|xcb1|tiff5|jpeg62-turbo|stdc\+\+6)"
+)
+# What is in an environment of one system only (conda-forge's and the defaults channel's packages).
+WINDOWS = ("vs2015_runtime", "vc", "vc14_runtime", "ucrt", "pywin32", "pywinpty", "wincertstore", "win_inet_pton",
+           "pyreadline3", "menuinst", "m2w64-*", "msys2-*", "vs2017_*", "vs2019_*", "vs2022_*")  # fmt: skip
+MACOS = ("appnope", "python.app", "pyobjc-*", "libcxx", "libcxxabi", "clang_osx-*", "ld64", "cctools_osx-*")
+
+
+def conda_torch(target: Target) -> Iterator[Finding]:
+    """conda-forge calls torch pytorch; whoever writes torch means that."""
+    for spec in target.recipe.conda:
+        if spec.name == "torch":
+            at = Place(file=target.recipe.file, line=spec.line)
+            message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
+            yield Finding(code="conda-torch", message=message, at=at, fix="write pytorch there", level="note")
+
+
+def near_miss(target: Target) -> Iterator[Finding]:
+    """A name that is one slip away from a well-known one, and is not known itself."""
+    recipe = target.recipe
+    asked = [(spec.name, Place(file=recipe.file, line=spec.line)) for spec in recipe.conda if not spec.url]
+    asked += [(line.name, place_of(recipe, line)) for line in recipe.pip if line.name and not line.url]
+    for name, at in asked:
+        near = "" if _is_known(name) else _meant(str(canonicalize_name(name)))
+        if near:
+            message = f"'{name}' is no package that we know, and one letter away from '{near}'"
+            yield Finding(
+                code="name-near", message=message, at=at, fix=f"write {near} if that is meant", level="warning"
+            )
+
+
+def system_name(target: Target) -> Iterator[Finding]:
+    """A distribution's package among those of conda or pip."""
+    recipe = target.recipe
+    system = {other for other in name_table().other.values() if other}
+    asked = [(spec.name, Place(file=recipe.file, line=spec.line)) for spec in recipe.conda]
+    asked += [(line.name, place_of(recipe, line)) for line in recipe.pip if line.name]
+    for name, at in asked:
+        if _is_known(name) or not (name in system or _SYSTEM.fullmatch(name)):
+            continue
+        message = f"'{name}' is the name of a distribution package, not of one of conda or pip"
+        fix = f"move it to container.system: [{name}]"
+        if target.backend in ("cotainr", "tykky"):
+            fix = f"leave it out, or take its conda package: {target.backend} installs no distribution packages"
+        yield Finding(code="name-system", message=message, at=at, fix=fix, level="warning")
+
+
+def other_system(target: Target) -> Iterator[Finding]:
+    """An export of an environment of Windows or macOS: it names packages and builds that Linux does not have."""
+    for system, patterns in (("Windows", WINDOWS), ("macOS", MACOS)):
+        found = [spec for spec in target.recipe.conda if any(fnmatchcase(spec.name, form) for form in patterns)]
+        found = [spec for spec in found if spec.text in target.environment.conda]
+        if found:
+            at = Place(file=target.recipe.file, line=found[0].line)
+            named = ", ".join(spec.name for spec in found[:4])
+            message = f"this is the export of an environment of {system}: Linux has no {named}"
+            fix = "write it there with `conda env export --from-history > environment.yml`, which names no builds"
+            yield Finding(code="export-system", message=message, at=at, fix=fix)
+
+
+@cache
+def _known() -> frozenset[str]:
+    table = name_table()
+    names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
+    names |= {*table.bring_torch, *(row.name for row in package_table().packages)}
+    return frozenset(str(canonicalize_name(name)) for name in names)
+
+
+def _is_known(name: str) -> bool:
+    return canonicalize_name(name) in _known() or python_name(name) is not None
+
+
+def _meant(name: str) -> str:
+    """The known name that is one slip away, "" for none."""
+    if len(name) < SHORTEST:
+        return ""
+    return next((other for other in sorted(_known()) if len(other) >= SHORTEST and _one_slip(name, other)), "")
+
+
+def _one_slip(one: str, other: str) -> bool:
+    """Whether two letters are swapped, one is another, or one inside is missing or too many."""
+    start = next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), -1)
+    if start < 1:
+        return False  # the same, longer at the end only (jinja and jinja2), or another first letter
+    if len(one) == len(other):
+        swapped = one[start : start + 2] == other[start : start + 2][::-1] and one[start + 2 :] == other[start + 2 :]
+        letters = one[start].isalpha() and other[start].isalpha()
+        return swapped or (letters and one[start + 1 :] == other[start + 1 :])
+    return one[start + 1 :] == other[start:] or one[start:] == other[start + 1 :]
