@@ -7,12 +7,14 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 set -u
 
 pick_runtime apptainer singularity
+login_for docker.io site
 clear_binds
 temporary_folder '' ''
 one_time docker://docker.io/library/python:3.12-slim-bookworm
 packing zstd
 dated climate-local.def
 inside_build
+offer_wheels
 "$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" climate-local.sif.part "$definition"
 settle climate-local.sif.part
 put_in_place climate-local.sif.part climate-local.sif

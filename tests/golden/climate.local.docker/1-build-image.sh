@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=climate \
   --label recipe.site=local \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/climate-local:6eb6600e1965 --output climate-local.tar.part
 put_in_place climate-local.tar.part climate-local.tar

@@ -7,7 +7,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 set -u
 
 . run/container.sh
-inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+inside() { (image_variables && exec "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"); }
 rm -f proof.json
 # A wrong answer is in the log; the file is there only when the image is what was planned.
 inside python3 -B verify.py recipe.json proof.json || {

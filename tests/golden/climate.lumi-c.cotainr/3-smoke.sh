@@ -15,7 +15,7 @@ if [ -n "${RECIPE_MNIST:-}" ]; then
     digits+=(--data /media)
 fi
 # /mnt is in every image, whatever folder this is.
-inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
+inside() { (image_variables && exec "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"); }
 rm -f "$results"/verify.json "$results"/smoke-*.json
 failed=0
 arguments+=(--device cpu)

@@ -12,8 +12,8 @@ clear_binds
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 inside_build
 if [ "${RECIPE_FETCH:-}" = yes ]; then
-    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" -- "${build_binds[@]}"
     exit
 fi
-"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output climate-lumi-g.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output climate-lumi-g.sif.part --given "$work/given" -- "${build_binds[@]}"
 put_in_place climate-lumi-g.sif.part climate-lumi-g.sif

@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=climate \
   --label recipe.site=mn5-gpp \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/climate-mn5-gpp:6eb6600e1965 --output climate-mn5-gpp.tar.part
 put_in_place climate-mn5-gpp.tar.part climate-mn5-gpp.tar

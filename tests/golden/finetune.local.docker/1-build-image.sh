@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=finetune \
   --label recipe.site=local \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/finetune-local:a383d5f070a1 --output finetune-local.tar.part
 put_in_place finetune-local.tar.part finetune-local.tar

@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=finetune \
   --label recipe.site=mn5-gpp \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/finetune-mn5-gpp:a383d5f070a1 --output finetune-mn5-gpp.tar.part
 put_in_place finetune-mn5-gpp.tar.part finetune-mn5-gpp.tar

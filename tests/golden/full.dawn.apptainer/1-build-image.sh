@@ -7,12 +7,14 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")"
 set -u
 
 pick_runtime apptainer singularity
+login_for docker.io site
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
 one_time docker://intel/deep-learning-essentials:2025.3.0-0-devel-rockylinux9
 packing default
 dated full-of-everything-dawn.def
 inside_build
+offer_wheels
 "$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" full-of-everything-dawn.sif.part "$definition"
 settle full-of-everything-dawn.sif.part
 put_in_place full-of-everything-dawn.sif.part full-of-everything-dawn.sif

@@ -12,12 +12,13 @@ default_proxy all_proxy socks://proxy.ccs.ornl.gov:3128/
 default_proxy http_proxy http://proxy.ccs.ornl.gov:3128/
 default_proxy https_proxy http://proxy.ccs.ornl.gov:3128/
 default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
+login_for savannah.ornl.gov site
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 inside_build
 if [ "${RECIPE_FETCH:-}" = yes ]; then
-    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" -- "${build_binds[@]}"
     exit
 fi
-"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-frontier.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-frontier.sif.part --given "$work/given" -- "${build_binds[@]}"
 put_in_place digits-frontier.sif.part digits-frontier.sif

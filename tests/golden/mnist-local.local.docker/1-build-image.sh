@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=digits \
   --label recipe.site=local \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/digits-local:621a9c4ada3a --output digits-local.tar.part
 put_in_place digits-local.tar.part digits-local.tar

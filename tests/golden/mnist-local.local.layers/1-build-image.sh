@@ -8,12 +8,13 @@ set -u
 
 pick_runtime apptainer singularity
 pick_python
+login_for docker.io site
 clear_binds
 temporary_folder '' ''
 inside_build
 if [ "${RECIPE_FETCH:-}" = yes ]; then
-    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" -- "${build_binds[@]}"
     exit
 fi
-"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-local.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output digits-local.sif.part --given "$work/given" -- "${build_binds[@]}"
 put_in_place digits-local.sif.part digits-local.sif

@@ -13,6 +13,7 @@ cotainr=$(command -v cotainr) || fail "cotainr is not installed, or its module i
 if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then
     fail "licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"
 fi
+login_for docker.io site
 pick_runtime singularity apptainer
 clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has

@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=digits \
   --label recipe.site=mn5 \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/digits-mn5:621a9c4ada3a --output digits-mn5.tar.part
 put_in_place digits-mn5.tar.part digits-mn5.tar

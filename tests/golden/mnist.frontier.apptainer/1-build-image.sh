@@ -11,12 +11,14 @@ default_proxy all_proxy socks://proxy.ccs.ornl.gov:3128/
 default_proxy http_proxy http://proxy.ccs.ornl.gov:3128/
 default_proxy https_proxy http://proxy.ccs.ornl.gov:3128/
 default_proxy no_proxy 'localhost,127.0.0.0/8,*.ccs.ornl.gov'
+login_for savannah.ornl.gov site
 clear_binds
 temporary_folder '' "/tmp/${USER}/apptainer"
 one_time docker://savannah.ornl.gov/olcf-container-images/cpe:25.09_gnu_ubuntu
 packing default
 dated mnist-frontier.def
 inside_build
+offer_wheels
 "$runtime" build --force "${pack_options[@]}" "${build_binds[@]}" mnist-frontier.sif.part "$definition"
 settle mnist-frontier.sif.part
 put_in_place mnist-frontier.sif.part mnist-frontier.sif

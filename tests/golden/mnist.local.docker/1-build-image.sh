@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=mnist \
   --label recipe.site=local \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/mnist-local:c68c5517eca4 --output mnist-local.tar.part
 put_in_place mnist-local.tar.part mnist-local.tar

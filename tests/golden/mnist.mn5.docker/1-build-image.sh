@@ -20,6 +20,6 @@ docker build \
   --label recipe.name=mnist \
   --label recipe.site=mn5 \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/mnist-mn5:c68c5517eca4 --output mnist-mn5.tar.part
 put_in_place mnist-mn5.tar.part mnist-mn5.tar

@@ -8,12 +8,13 @@ set -u
 
 pick_runtime apptainer singularity
 pick_python
+login_for docker.io site
 clear_binds
 temporary_folder "/local/${USER}/tmp" "/local/${USER}/cache"
 inside_build
 if [ "${RECIPE_FETCH:-}" = yes ]; then
-    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" -- "${build_binds[@]}"
+    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" -- "${build_binds[@]}"
     exit
 fi
-"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output plots-dawn.sif.part -- "${build_binds[@]}"
+"$python" "${layering[@]}" build layers.json --runtime "$runtime" --output plots-dawn.sif.part --given "$work/given" -- "${build_binds[@]}"
 put_in_place plots-dawn.sif.part plots-dawn.sif

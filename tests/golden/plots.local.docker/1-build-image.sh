@@ -21,6 +21,6 @@ docker build \
   --label recipe.name=plots \
   --label recipe.site=local \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/plots-local:73606fad222c --output plots-local.tar.part
 put_in_place plots-local.tar.part plots-local.tar

@@ -21,6 +21,6 @@ docker build \
   --label recipe.name=plots \
   --label recipe.site=mn5-gpp \
   --label 'recipe.tool=recipe 0.0.0' ${RECIPE_FRESH:+--no-cache} \
-  --secret "id=settings,src=$settings" .
+  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
 docker save recipe/plots-mn5-gpp:73606fad222c --output plots-mn5-gpp.tar.part
 put_in_place plots-mn5-gpp.tar.part plots-mn5-gpp.tar

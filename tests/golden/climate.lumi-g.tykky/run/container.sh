@@ -3,15 +3,28 @@
 image=${RECIPE_IMAGE:-"$PWD/climate-lumi-g"}
 export PATH="$image/bin:$PATH"
 export PYTHONNOUSERSITE=1
-export OMP_NUM_THREADS=8
+
+# image_variable NAME VALUE: inside the image only; what the user has set there wins
+image_variable() {
+    local apptainer=APPTAINERENV_$1 singularity=SINGULARITYENV_$1
+    if [ -z "${!apptainer+set}${!singularity+set}" ]; then export "$apptainer=$2" "$singularity=$2"; fi
+}
+
+# image_variables: those of the recipe, as they stand, for the call that follows in the same shell
+# shellcheck disable=SC2016
+image_variables() {
+    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1
+    image_variable OMP_NUM_THREADS 8
+}
 
 # in_image COMMAND...: the wrappers of the installation enter its container by themselves
 in_image() {
-    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")
+    (exec_image "$@")
 }
 
 # exec_image COMMAND...: becomes it, so that a signal to this process reaches it
 exec_image() {
     cd -- "${RECIPE_WORKDIR:-.}" || exit
+    image_variables
     exec "$@"
 }

@@ -11,8 +11,7 @@ if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     exec_image "$@"
 fi
 watch_stop
-# RECIPE_RANKS: ranks of a node, set by the job script
+# RECIPE_RANKS: ranks of a node; PET_RDZV_*: where and by which id they meet; set by the job script
 exec_image python3 -m torch.distributed.run \
     --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \
-    --rdzv_id "$SLURM_JOB_ID" --rdzv_backend c10d --rdzv_endpoint "$MASTER_ADDR:$MASTER_PORT" \
-    --max_restarts 0 --tee 3 --no-python "$@"
+    --rdzv_backend c10d --max_restarts 0 --tee 3 --no-python "$@"
