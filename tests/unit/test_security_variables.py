@@ -47,7 +47,7 @@ def test_security_06_names_that_are_obeyed_are_refused(form: str, tmp_path: Path
     for name in names.REFUSED:
         with pytest.raises(ConfigError) as caught:
             recipe_of(tmp_path, form.format(name=name))
-        (finding,) = caught.value.findings
+        (finding,) = (item for item in caught.value.findings if item.code != "secret")
         assert finding.code == "variable-name", name
         assert finding.message.startswith(f"'{name}' cannot be a variable of an image: ")
         assert finding.fix

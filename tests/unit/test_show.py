@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from builder.cli.show import columns, fit, short_image
+from builder.cli.show import Styled, columns, fit, short_image
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 
@@ -39,7 +39,7 @@ def test_the_last_column_hangs() -> None:
 def test_colours_take_no_room() -> None:
     line = click.style("error:", fg="red", bold=True) + " twenty-four columns"
     assert fit(line, width=30) == [line]
-    row = columns([[click.style("ok", fg="green"), "a"], ["refused", "b"]]).splitlines()[0]
+    row = columns([[Styled(click.style("ok", fg="green")), "a"], ["refused", "b"]]).splitlines()[0]
     assert row == click.style("ok", fg="green") + " " * 7 + "a"
 
 

@@ -254,9 +254,8 @@ def test_security_12_a_plan_is_not_written_through_links_in_its_folder(
     (kit / "sub" / "a.txt").unlink()
     (kit / "sub").rmdir()
     (kit / "sub").symlink_to(mine)
-    with pytest.raises(ConfigError, match="through a link"):
+    with pytest.raises(ConfigError, match="a link that leads out"):
         write_plan(plan_of(files=(File(path="sub/a.txt", text="2"),)), kit, recipe_folder=tmp_path)
-    write_plan(plan_of(files=(File(path="b.txt", text="2"),)), kit, recipe_folder=tmp_path)
     assert (mine / "a.txt").read_text() == "years of work"
 
 
