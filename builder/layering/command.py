@@ -99,6 +99,7 @@ def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     from .cache import cache_folder
     from .wheels.offer import offer
 
+    os.umask(0o022)  # uv unpacks here what the image gets
     offer(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
     return 0
 

@@ -131,7 +131,7 @@ def test_a_base_image_of_a_registry_is_the_same_elsewhere(
     assert "purpose: the same bytes" in labels
     assert [line.split()[0] for line in one.recipe("inspect", image, "--verify").expect(0).out.splitlines()] == [
         "ok"
-    ] * 5
+    ] * 7
 
 
 # --- recipe build --verify --------------------------------------------------------------------------------------------

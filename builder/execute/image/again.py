@@ -53,6 +53,7 @@ def build_again(run: Run, here: Here, *, image: Path) -> Verified:
     """Build once more in the scratch folder and hold `image` against it; raises OSError and ToolError."""
     started = time.monotonic()
     place = here.scratch / AGAIN
+    place.mkdir(0o700)
     copy_plan(run.plan, run.folder, place)
     fresh = fresh_cache(here.options.environment, place=here.scratch / "again-cache")
     environment = {**here.options.environment, **fresh}

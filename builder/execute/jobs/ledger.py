@@ -138,6 +138,7 @@ def forget_command(command: str, folder: Path) -> None:
     if command:
         with suppress(OSError):
             (folder / command).unlink()
+            (folder / JOBS).rmdir()  # where no job was submitted
 
 
 def forget_ledger(folder: Path) -> None:
