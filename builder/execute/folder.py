@@ -109,9 +109,9 @@ def _unwritable(error: OSError, folder: Path) -> BuilderError:
 
 def _check_folder(folder: Path) -> bool:
     """Whether this is a plan folder of ours; False when it is new or empty."""
+    check_folder(folder)
     if not os.path.lexists(folder):
         return False
-    check_folder(folder)
     if folder.is_dir():
         if (folder / PLAN_FILE).is_file():
             return True

@@ -34,12 +34,15 @@ WORD = Word()  # of the whole process: there is one user, and one command line
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError when a plan folder that exists, or what lies in it, is another user's or leads elsewhere.
+    """Raise ConfigError when a plan folder, or what lies in it, is another user's or leads elsewhere.
 
-    Its files and those of its folders are looked at: scripts, records, logs, results.
+    Its files and those of its folders are looked at: scripts, records, logs, results; of one that is yet to be made the
+    folders above, in which it can be replaced.
     """
+    folder = folder.resolve()
+    for above in folder.parents:
+        _check_above(above)
     with suppress(FileNotFoundError, NotADirectoryError):
-        folder = folder.resolve()
         _check(folder.stat(), folder, what="plan folder")
         for path in sorted(folder.iterdir()):
             _check_entry(path, folder)
@@ -47,6 +50,14 @@ def check_folder(folder: Path) -> None:
                 with suppress(PermissionError):
                     for inner in path.iterdir():
                         _check_entry(inner, folder)
+
+
+def _check_above(folder: Path) -> None:
+    with suppress(OSError):
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not WORD.trusted:
+            message = f"every user of this machine may write '{folder}', and put another folder in the plan's place"
+            raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(folder)), fix=FIX))
 
 
 def _check_entry(path: Path, folder: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import copies, tree
 from .failure import LayeringError
 from .image.sif import read_sif
-from .programs import ask, call, clean_environment, follow, needed_program
+from .programs import ask, call, follow, needed_program
 from .squash.pack import escaped
 from .wheels.offer import offered
 
@@ -22,6 +22,9 @@ LEFT = (
     "var/cache/ldconfig", "var/lib/apt/lists", "var/cache/apt", "var/cache/dnf", "root/.cache", "root/.conda",
     "etc/resolv.conf", "etc/hosts", "etc/localtime", "etc/mtab",
 )  # fmt: skip
+# Whatever runs in there is the image's or the recipe's: it sees no variable and no process of this machine, and none of
+# it is left when the host reads what it wrote.
+ALONE = ("exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
 OPAQUE = (".wh..wh..opq", ".wh..opq")
 
 
@@ -42,14 +45,13 @@ class Containers:
         for path in (overlay, work / "tmp", work / "vartmp"):
             path.mkdir()
             path.chmod(0o1777 if path != overlay else 0o755)
-        argv = [self.runtime, "exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd"]
-        argv += ["--pwd", "/"]
+        argv = [self.runtime, *ALONE]
         # A copy: what runs in there writes beside what it reads, and nothing of the plan's own folder.
         copies.copy(self.folder, work, "build", skip=lambda entry: entry.path == "root")
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
         try:
-            with offered(self.folder, given=self.given, cache=self.cache, environment=self.environment):
+            with offered(self.folder, given=self.given, cache=self.cache, environment=self.environment, parts=parts):
                 for part in parts:
                     code = follow([*argv, "sh", "/opt/recipe/build/install.sh", part])
                     if code:
@@ -65,16 +67,8 @@ class Containers:
 
     def _own(self, image: Path, work: Path) -> None:
         """Files of the container's other users become ours, so that they can be packed and removed."""
-        argv = [self.runtime, "--quiet", "exec", "--fakeroot", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/"]
-        argv += [
-            "--bind",
-            f"{work}:/mnt",
-            str(image),
-            "sh",
-            "-c",
-            "chown -R 0:0 /mnt; chmod -R u+rwX /mnt/overlay/work",
-        ]
-        ask(argv, env=clean_environment())
+        argv = [self.runtime, "--quiet", *ALONE, "--bind", f"{work}:/mnt", str(image)]
+        ask([*argv, "sh", "-c", "chown -R 0:0 /mnt; chmod -R u+rwX /mnt/overlay/work"])
 
 
 def tidy(work: Path, upper: str) -> None:

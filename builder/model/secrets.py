@@ -19,7 +19,8 @@ SHAPE = re.compile(
     r"|ya29\.[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
     r")|-----BEGIN [A-Z ]*PRIVATE KEY"
 )
-ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Bounded: a value of the recipe may have millions of characters.
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 KEY = r"(?:token|auth|authorization|key|apikey|sig|signature|password|passwd|pwd|pass|secret|credentials?|jwt|keyid)"
 QUERY_KEY = re.compile(rf"(?:.*[-_.])?{KEY}|.*(?:token|secret|password|signature|apikey|keyid)", re.IGNORECASE)
 FRAGMENT = re.compile(r"(?:(?:egg|subdirectory|sha\d+|md5)=[^&]*(?:&|$))*|[0-9a-f]{32}|(?:sha256:)?[0-9a-f]{64}")
@@ -42,14 +43,17 @@ PLAIN = re.compile(
 )
 WORD = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
 ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|)]+)")
-OPTION = re.compile(r"--([a-z-]*(?:password|token|api-key|secret|secret-key))(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s-]\S*)")
+OPTION = re.compile(
+    r"--([a-z-]{0,40}(?:password|token|api-key|secret|secret-key))(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s-]\S*)"
+)
 HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(?![$%{<])[\w.~+/=-]{6,}", re.IGNORECASE)
 
 
 def hidden(text: str) -> str:
     """The text without what looks like a secret; rather too little of it than too much."""
     if "//" in text:
-        text = LOGIN.sub(f"//{HIDDEN}@", text)
+        head, at, tail = text.rpartition("@")  # what ends with one is found at once, and no login lies behind the last
+        text = LOGIN.sub(f"//{HIDDEN}@", head + at) + tail
         text = PATH_TOKEN.sub(f"/t/{HIDDEN}", text)
     if "=" in text:
         text = QUERY.sub(rf"\1={HIDDEN}", text)

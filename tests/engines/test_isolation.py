@@ -105,6 +105,47 @@ def test_security_04_a_recipe_cannot_poison_the_next(
         assert PASSWORD.encode() not in raw
 
 
+# What ends a container step is the image's, or the recipe's: it asks for the logins, and stays when the step has ended.
+GREEDY = """
+    name: greedy
+    dependencies: [{pip: [tool-stub==1.0]}]
+    container:
+      files: {chown: /usr/local/sbin/chown}
+      run:
+        - |
+          mkdir -p /opt/seen
+          if [ -p /mnt/given/ask ]; then
+            echo show >/mnt/given/ask
+            head -n 1 /mnt/given/answer >/opt/seen/answer
+            cat /mnt/given/settings >/opt/seen/settings || true
+          fi
+"""
+CHOWN = """#!/bin/sh
+env >/mnt/overlay/upper/opt/seen/env
+cat /proc/[0-9]*/cmdline >/mnt/overlay/upper/opt/seen/processes
+exec /bin/chown "$@"
+"""
+
+
+@pytest.mark.parametrize("backend", ["apptainer", "layers"])
+def test_security_04_commands_of_a_recipe_are_shown_no_login(
+    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+) -> None:
+    room = Room(room.folder / f"greedy-{backend}")
+    greedy = room.write("greedy.yml", GREEDY)
+    chown = room.write("chown", CHOWN)
+    chown.chmod(0o755)
+    build(room, greedy, base_sif, index[1], "--backend", backend)
+    seen = inside(room.folder / "greedy.sif", "sh", "-c", "cd /opt/seen && cat answer settings env || true")
+    assert "over" in seen.split()
+    assert PASSWORD not in seen
+    assert "RECIPE_CACHE_DIR" not in seen
+    if backend == "layers":  # the other one has no second step
+        processes = inside(room.folder / "greedy.sif", "cat", "/opt/seen/processes")
+        assert "chown" in processes
+        assert "layers.json" not in processes
+
+
 def test_security_04_docker_keeps_the_caches_of_recipes_apart(
     room: Room, base_tar: Path, docker_daemon: str, tmp_path: Path
 ) -> None:

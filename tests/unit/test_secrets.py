@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from builder.execute.folder import write_plan
 from builder.execute.mask import Mask
+from builder.model import secrets
 from builder.model.finding import ConfigError, Finding
 from builder.model.lock_files import read_conda
 from builder.model.plan import Copy, Plan
@@ -381,3 +383,13 @@ def test_security_20_the_mask_hides(environment: dict[str, str], text: str) -> N
 )
 def test_the_mask_leaves_the_rest(text: str) -> None:
     assert Mask({})(text) == text
+
+
+@pytest.mark.parametrize("piece", ["x", "-", "//a:", "a://", "a://b:", "git://h:1/", "//a:b@//"])
+def test_security_22_looking_for_secrets_takes_no_longer_for_long_values(piece: str) -> None:
+    """A value that is twice as long takes twice as long: one of megabytes was looked through for minutes."""
+    text = piece * (100_000 // len(piece))
+    started = time.process_time()
+    for look in (secrets.hidden, secrets.in_addresses, secrets.in_command):
+        look(text)
+    assert time.process_time() - started < 3

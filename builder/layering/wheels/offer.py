@@ -15,8 +15,8 @@ import select
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 
@@ -28,20 +28,29 @@ MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is bel
 MINOR, VERSION = re.compile(r"3\.\d{1,2}"), re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
 GLIBC = re.compile(r"2\.\d{1,2}")
+ASKING = {"torch", "packages"}  # parts of install.sh
 SHOWN = "settings"  # what of the user's settings the container sees while something is built
 
 
 class Offer:
-    """The answers to one container; `given` is the folder that it sees, and cannot write."""
+    """The answers to one container; `given` is the folder that it sees, and cannot write.
 
-    def __init__(self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
+    Once it is `over` nothing is shown any more: the recipe's own commands can ask too.
+    """
+
+    def __init__(
+        self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str], over: bool = False
+    ) -> None:
+        self.over = over
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
         uv = find_program("uv")
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
         # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
-        self.questions, self.answers = (os.open(given / name, os.O_RDWR | os.O_NOFOLLOW) for name in ("ask", "answer"))
+        # A container that asks and reads no answer keeps nobody waiting.
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+        self.questions, self.answers = (os.open(given / name, flags) for name in ("ask", "answer"))
 
     def serve(self, alive: int) -> None:
         """Answer until `alive` ends: `whole` where uv needs no index, `ask` where it does, `over` at the end."""
@@ -51,7 +60,9 @@ class Offer:
             if len(line) > MOST:
                 line = b""
             elif line.endswith(b"\n"):
-                os.write(self.answers, self.answer(line.decode(errors="replace")).encode() + b"\n")
+                answer = self.answer(line.decode(errors="replace"))
+                with suppress(BlockingIOError):
+                    os.write(self.answers, f"{answer}\n".encode())
                 line = b""
 
     def close(self) -> None:
@@ -62,7 +73,8 @@ class Offer:
 
     def answer(self, line: str) -> str:
         """The answer to one question."""
-        if line == "over\n":
+        if self.over or line == "over\n":
+            self.over = True
             (self.given / SHOWN).unlink(missing_ok=True)
             return "over"
         try:
@@ -132,12 +144,15 @@ def offer(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, s
 
 
 @contextmanager
-def offered(folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str]) -> Iterator[None]:
-    """The same beside a container step of this program."""
+def offered(
+    folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str], parts: Sequence[str]
+) -> Iterator[None]:
+    """The same beside a container step of this program; only the parts that install packages have something to ask."""
     if given is None:
         yield
         return
-    own = Offer(folder, given=given, cache=cache, environment=environment)
+    over = not ASKING.intersection(parts)
+    own = Offer(folder, given=given, cache=cache, environment=environment, over=over)
     end, alive = os.pipe()
     thread = Thread(target=own.serve, args=(end,))
     thread.start()

@@ -175,6 +175,25 @@ def test_security_12_what_all_may_write_is_refused(kit: Path, place: str, monkey
     assert read_ledger(kit) is not None
 
 
+def test_security_12_a_folder_that_all_may_replace_is_refused(
+    plan_of: PlanOf, kit: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two steps of a build somebody else could put another folder, with other scripts, in its place."""
+    check_folder(kit)
+    above, new = kit.parent, kit.parent / "new" / "new.plan"
+    for mode, says in ((0o777, "folder-foreign"), (0o1777, ""), (0o775, "")):
+        above.chmod(mode)
+        for use in (lambda: check_folder(kit), lambda: write_plan(plan_of({}), new, recipe_folder=kit)):
+            if says:
+                assert refused(use) == says
+                assert not new.parent.exists()
+            else:
+                use()
+    above.chmod(0o777)
+    monkeypatch.setattr(WORD, "trusted", True)
+    check_folder(kit)
+
+
 def test_security_12_a_folder_of_another_user_is_not_written(
     plan_of: PlanOf, kit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
