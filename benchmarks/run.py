@@ -1,7 +1,8 @@
 """Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
 
     python benchmarks/run.py startup compile checks           needs nothing but the package
-    python benchmarks/run.py overhead peers layers conda space      needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench`)
+    python benchmarks/run.py overhead peers layers conda space
+                                                              needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench`)
 
 Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
 """

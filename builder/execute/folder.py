@@ -45,7 +45,8 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
     """Write a plan's files into a new folder, or into one that an earlier plan wrote.
 
     Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
-    a path leaves it, a source is missing or jobs still work there, and ToolError when the disk is full; the folder is then as it was.
+    a path leaves it, a source is missing or jobs still work there, and ToolError when the disk is full; the folder is
+    then as it was.
     """
     with hold_plan(plan, folder, recipe_folder=recipe_folder):
         pass

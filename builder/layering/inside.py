@@ -13,7 +13,7 @@ from pathlib import Path
 from . import copies, tree
 from .failure import LayeringError
 from .image.sif import read_sif
-from .programs import call, clean_environment, follow, needed_program
+from .programs import call, follow, needed_program
 from .squash.pack import escaped
 from .wheels.offer import offered
 
