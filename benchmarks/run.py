@@ -1,7 +1,8 @@
 """Benchmarks: start-up, compilation, what a build adds to its engine, and builds against the peers.
 
     python benchmarks/run.py startup compile checks           needs nothing but the package
-    python benchmarks/run.py overhead peers layers conda      needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench`)
+    python benchmarks/run.py overhead peers layers conda space
+                                                              needs Apptainer and RECIPE_TEST_BASE_SIF (`make bench`)
 
 Each figure is a median over interleaved runs, and each comparison a ratio inside one run: machines are noisy.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from conda import conda
 from layers import layers
+from space import space
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES = ROOT / "builder" / "data" / "recipes"
@@ -281,6 +283,13 @@ def _imports(images: Mapping[str, Path], *, runs: int) -> None:
     show("start-up in the image", medians, against="import torch, recipe")
 
 
+def room(runs: int) -> None:
+    """Room at the peak, of a small recipe and of one with torch."""
+    del runs  # a peak is not a time: once is enough
+    program = shutil.which("recipe") or "recipe"
+    space(1, program=program, base=_base(), recipes={"six": TINY, "torch": TORCH})
+
+
 PARTS: dict[str, Callable[[int], None]] = {
     "startup": startup,
     "compile": compilation,
@@ -289,6 +298,7 @@ PARTS: dict[str, Callable[[int], None]] = {
     "peers": peers,
     "layers": layers,
     "conda": conda,
+    "space": room,
 }
 
 

@@ -17,8 +17,6 @@ from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import hold_plan, write_plan
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.submit import check_free
 from builder.execute.options import Options
 from builder.execute.progress import Progress, choose_progress
 from builder.execute.scratch import work_folder
@@ -94,7 +92,6 @@ def command(
         return
     check_site(loaded, asked=asked)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
-    check_free(folder, slurm=Slurm(environment))
     click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),

@@ -23,6 +23,7 @@ from builder.execute.names import (
     RESULTS,
     SOURCES_FILE,
     STATE_FILE,
+    SUBMITTED_FILE,
 )
 from builder.execute.options import Signals
 from builder.execute.tree import remove_tree, removed_afterwards
@@ -44,7 +45,8 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
     """Write a plan's files into a new folder, or into one that an earlier plan wrote.
 
     Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
-    a path leaves it or a source is missing, and ToolError when the disk is full; the folder is then as it was.
+    a path leaves it, a source is missing or jobs still work there, and ToolError when the disk is full; the folder is
+    then as it was.
     """
     with hold_plan(plan, folder, recipe_folder=recipe_folder):
         pass
@@ -78,6 +80,7 @@ def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack) ->
         if exists:
             held.enter_context(hold(folder))  # not under a build that runs
             _check_folder(folder)
+            _check_jobs(folder)
             _update(plan, staging, folder=folder, sources=sources)
 
 
@@ -120,6 +123,15 @@ def _check_folder(folder: Path) -> bool:
     what = "holds files that no plan wrote" if folder.is_dir() else "is a file"
     message = f"the plan folder '{folder}' {what}"
     raise ConfigError(Finding(code="folder-taken", message=message, fix="choose another folder with -o, or remove it"))
+
+
+def _check_jobs(folder: Path) -> None:
+    """Raise ConfigError while jobs wait or run that will read what lies here: they were submitted for that plan."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.slurm import Slurm  # few folders have jobs
+        from builder.execute.jobs.submit import check_free
+
+        check_free(folder, slurm=Slurm(os.environ))
 
 
 def _check_paths(plan: Plan) -> None:

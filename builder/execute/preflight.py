@@ -15,9 +15,9 @@ from builder.model.plan import Plan, Step
 GIB = 1024**3
 # An image packs to 0.31 to 0.50 of its unpacked tree (Apptainer 1.4.5: zstd, gzip and lz4 of 1 GB with torch).
 PACKED = 0.5
-# Of that the backend `layers` wants this much in its cache at least: packages that are there already take nothing. Six,
-# idna, certifi and numpy on Debian: 0.09 GiB at the peak (`du -sk` of a new RECIPE_CACHE_DIR ten times a second), where
-# 1.3 GiB were foreseen for the tree; TMPDIR had 0.23 MB, with Apptainer 441 MB.
+# Of that the backend `layers` wants this much in its cache at least: packages that are there already take nothing, and
+# what surely does not fit is refused. Measured (docs/packing.md, `benchmarks/run.py space`): 0.6 MB with six, 90 MB
+# with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB); TMPDIR 0.3 MB, with Apptainer 394 MB.
 KEPT = 0.1
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
 MOVE_OUTPUT = "choose a larger disk with -o"

@@ -6,13 +6,14 @@ It runs in the image as it is so far, with a folder laid over it; the folder bec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import copies, tree
 from .failure import LayeringError
 from .image.sif import read_sif
-from .programs import ask, call, follow, needed_program
+from .programs import call, follow, needed_program
 from .squash.pack import escaped
 from .wheels.offer import offered
 
@@ -57,8 +58,11 @@ class Containers:
                     if code:
                         message = f"part '{part}' of the installation failed with exit code {code}"
                         raise LayeringError(message, told=True)
-        finally:
-            self._own(image, work)
+        except BaseException:
+            with suppress(LayeringError):  # what went wrong before is what is said
+                self._own(image, work)
+            raise
+        self._own(image, work)
         try:
             tidy(work, "overlay/upper")
         except tree.TreeError as error:
@@ -66,9 +70,11 @@ class Containers:
         return overlay / "upper"
 
     def _own(self, image: Path, work: Path) -> None:
-        """Files of the container's other users become ours, so that they can be packed and removed."""
-        argv = [self.runtime, "--quiet", *ALONE, "--bind", f"{work}:/mnt", str(image)]
-        ask([*argv, "sh", "-c", "chown -R 0:0 /mnt; chmod -R u+rwX /mnt/overlay/work"])
+        """Files of the container's other users become ours, to be packed and removed. Raises LayeringError."""
+        # The folder that the file system needs for itself is not there with every runtime.
+        script = "chown -R 0:0 /mnt && { [ ! -d /mnt/overlay/work ] || chmod -R u+rwX /mnt/overlay/work; }"
+        argv = [self.runtime, "--quiet", *ALONE, "--bind", f"{work}:/mnt", str(image), "sh", "-c", script]
+        call(argv, what="making the files of a container step one's own")
 
 
 def tidy(work: Path, upper: str) -> None:

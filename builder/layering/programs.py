@@ -81,8 +81,15 @@ def follow(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) 
     ).returncode
 
 
+def said_by(argv: Sequence[str | Path]) -> str:
+    """What a program says of itself: some end with 1 after it. Raises LayeringError where it was killed."""
+    code, out, err = ask(argv)
+    if code < 0:  # perhaps in the middle of a line
+        raise LayeringError(f"'{argv[0]}' was killed by signal {-code} when it was asked what it is", fix="build again")
+    return out + err
+
+
 def version_of(program: str, *options: str) -> tuple[int, ...]:
     """The first number with a dot that a program says of itself; () where it says none."""
-    _, out, err = ask([program, *(options or ("--version",))])  # some say it and end with 1
-    found = re.search(r"(\d+(?:\.\d+)+)", out + err)
+    found = re.search(r"(\d+(?:\.\d+)+)", said_by([program, *(options or ("--version",))]))
     return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -230,6 +230,8 @@ class Store:
         part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
             part.write_text(json.dumps({"digest": key_of(document), "fact": document}), encoding="utf-8")
+            if kind == "facts":  # a digest that is lost in a power cut is only made again
+                sync(part)
             part.replace(path)
         except OSError:
             with suppress(OSError):

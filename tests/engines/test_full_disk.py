@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from conftest import engine
-from recipe_program import LIMIT, Built, Room, run
+from recipe_program import LIMIT, Built, Room, program, run
 from test_jobs import SITE, numbers, queue
 from testbed import Kit
+from victim import Victim, reached
 
 pytestmark = pytest.mark.engines
 
@@ -200,3 +201,39 @@ def test_fault_02_a_cache_on_a_full_disk_keeps_nothing_half_read(
     room.recipe("build", *words, "--no-smoke", "-o", "x.sif", "--force", **environment).expect(0)
     assert "the cache is whole" in room.recipe("cache", "verify", **environment).expect(0).err
     assert [path for kind in ("facts", "known") for path in (cache / "layers-1" / kind).glob(".*")] == []
+
+
+def test_fault_05_a_disk_that_gets_full_while_apptainer_writes_the_image(
+    disks: Callable[[int], Disk], base_sif: Path
+) -> None:
+    disk = disks(2000)
+    room = disk.room
+    own = Victim(room=room, base=base_sif)
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    words = ("build", "local", recipe, "--base", base_sif, "--backend", "apptainer", "-o", own.image, "--no-smoke")
+    process = room.start(*words, **own.to_stand(r"subprocess.Popen \S*bash .*1-build-image\.sh"))
+    reached(process, own.stands.exists)
+    disk.fill(leave=20 << 20)
+    own.stands.unlink()
+    said, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 5, said
+    assert "no space was left on the disk" in said
+    assert "-o" in said.partition("fix: ")[2].splitlines()[0]
+    assert "--tmpdir" not in said
+    assert not own.image.exists()
+
+
+def test_fault_05_a_home_that_may_not_be_written(rooms: Callable[[str], Room], base_sif: Path) -> None:
+    room = rooms("home-555")
+    home = room.folder / "home"
+    home.mkdir(0o555)
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    environment = room.environment(HOME=str(home))
+    for name in ("RECIPE_CACHE_DIR", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    words = (program(), "build", "local", recipe, "--base", base_sif, "--no-smoke", "-o", room.folder / "x.sif")
+    done = run(words, env=environment, cwd=room.folder).expect(4)
+    assert f"the cache folder '{home}/.cache" in done.err
+    assert "set RECIPE_CACHE_DIR" in done.err
+    assert "--tmpdir" not in done.err
+    run(words, env={**environment, "RECIPE_CACHE_DIR": str(room.folder / "cache")}, cwd=room.folder).expect(0)

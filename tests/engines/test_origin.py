@@ -25,8 +25,8 @@ UNREPORTED = "x.sif' exists: it was built from this plan by a build that was end
 RENAMES = {
     "old products": (r"os.rename \S*\.old\.json\.recipe-\S* ", OTHER_PLAN),
     "sources": (r"os.rename \S*\.sources\.recipe-\S* ", OTHER_PLAN),
-    "a script": (r"os.rename \S*recipe-\d+/engine\.sh ", OTHER_PLAN),
-    "plan": (r"os.rename \S*recipe-\d+/plan\.json ", OTHER_PLAN),
+    "a script": (r"os.rename ^engine\.sh engine\.sh ", OTHER_PLAN),
+    "plan": (r"os.rename ^plan\.json plan\.json ", OTHER_PLAN),
     "image": (r"os.rename x-local\.sif [^ ]*/x\.sif ", OTHER_PLAN),
     "bill": (r"os.rename \S*x\.sif\.cdx\.json\.recipe-\S* ", UNREPORTED),
     "provenance": (r"os.rename \S*x\.sif\.provenance\.json\.recipe-\S* ", UNREPORTED),
@@ -69,14 +69,14 @@ def old(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: 
     return made
 
 
-def without(program: str, *, at: Path) -> str:
+def without(program: str, *, at: Path, path: str = "") -> str:
     """A PATH on which one program is missing."""
     at.mkdir(exist_ok=True)
-    for folder in reversed(os.environ["PATH"].split(":")):
-        for path in Path(folder).iterdir() if Path(folder).is_dir() else ():
-            if path.name not in (program, "singularity"):
-                (at / path.name).unlink(missing_ok=True)
-                (at / path.name).symlink_to(path)
+    for folder in reversed((path or os.environ["PATH"]).split(":")):
+        for found in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if found.name not in (program, "singularity"):
+                (at / found.name).unlink(missing_ok=True)
+                (at / found.name).symlink_to(found)
     return str(at)
 
 

@@ -8,7 +8,7 @@ _OUTPUT = r"^recipe: this was written to the folder of the image '(?P<place>.*)'
 _MOVE_CACHE = "make room there (`recipe cache prune`), or set RECIPE_CACHE_DIR to a folder on a larger disk"
 _MOVE_OUTPUT = "make room there, or choose a folder on a larger disk with -o"
 _FULL = (
-    r"No space left on device",
+    r"[Nn]o space left on device",  # Go writes it small
     r"Errno 28",
     r"os error 28\b",
     r"ENOSPC",

@@ -73,7 +73,7 @@ class Slurm:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""
         form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
-        if answer.exit_code and "Invalid job id" not in answer.text:
+        if answer.exit_code and "Invalid job id" not in answer.text:  # of a job that ended long ago
             return None
         found = {}
         for line in answer.text.splitlines():
@@ -91,7 +91,8 @@ class Slurm:
     def exit_code(self, job: str) -> int | None:
         """How a job's script ended, 128 + N by signal N; None where Slurm does not know it any more."""
         for words in (["scontrol", "show", "job", job], ["sacct", "-X", "-n", "-P", "-o", "ExitCode", "-j", job]):
-            if match := _EXIT.search(self._ask(words).text):
+            answer = self._ask(words)
+            if answer.exit_code == 0 and (match := _EXIT.search(answer.text)):
                 code, number = int(match[1]), int(match[2])
                 return code if not number else 128 + number if number <= SIGNALS else None
         return None
@@ -99,11 +100,12 @@ class Slurm:
     def cancel(self, jobs: Sequence[str]) -> None:
         """Cancel jobs; those that have ended stay as they are."""
         if jobs:
-            self._ask(["scancel", "--quiet", *jobs])
+            self._ask(["scancel", "--quiet", *jobs])  # it ends badly where one has ended before
 
     def longest(self, partition: str) -> str:
         """The time limit of a partition, or of the default one, as Slurm writes it; "" where nobody says."""
-        for line in self._ask(["sinfo", "--noheader", "--format=%P|%l"]).text.splitlines():
+        answer = self._ask(["sinfo", "--noheader", "--format=%P|%l"])
+        for line in answer.text.splitlines() if answer.exit_code == 0 else ():
             name, bar, limit = line.strip().partition("|")
             if bar and (name.removesuffix("*") == partition if partition else name.endswith("*")):
                 return limit

@@ -67,7 +67,8 @@ def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[
         return {}
     argv = [str(runtime), "exec", "--cleanenv", "--contain", str(path), "sh", "-c", QUESTION]
     answer = capture(argv, env=session.environment, timeout=SECONDS)
-    line = next((line for line in answer.text.splitlines() if line.startswith("recipe:{")), "")
+    lines = answer.text.splitlines() if answer.exit_code == 0 else []
+    line = next((line for line in lines if line.startswith("recipe:{")), "")
     try:
         found = json.loads(line.removeprefix("recipe:"))
     except ValueError:

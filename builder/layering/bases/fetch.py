@@ -26,7 +26,7 @@ from ..image.sif import (
     write_header,
 )
 from ..offline import FIX
-from ..programs import ask, clean_environment, follow
+from ..programs import call, clean_environment, follow
 from ..squash.pack import Packer
 from ..store import Store, key_of
 from ..tree import read, remove, walk, write
@@ -124,8 +124,8 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
         packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
         wrap(squashfs, part, machine=os.uname().machine)
         # What the engine puts beside the file system of an image that it packs itself, in its own words.
-        code, answer, _ = ask([runtime, "inspect", "--json", "--all", part])
-        wrap(squashfs, part, machine=os.uname().machine, inspect=answer.encode() if code == 0 else b"")
+        answer = call([runtime, "inspect", "--json", "--all", part], what=f"asking for the labels of '{reference}'")
+        wrap(squashfs, part, machine=os.uname().machine, inspect=answer.encode())
         squashfs.unlink()
     finally:
         remove(tree)

@@ -139,6 +139,8 @@ class CondaClient:
             question.write_text(json.dumps(request), encoding="utf-8")
             code, out, err = ask([*self.argv, WORKER, question, answer], env=clean_environment(self.environment))
             try:
+                if code:
+                    raise ValueError  # what it has written is perhaps not all
                 found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 print((out + err).strip()[-4000:], flush=True)
@@ -186,7 +188,7 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
     `environment` are uv's variables.
     """
     question = "import rattler; print(rattler.__version__)"
-    code, out, _ = ask([sys.executable, "-c", question])
+    code, out, _ = ask([sys.executable, "-c", question])  # it ends with 1 where there is none
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
             say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ..failure import LayeringError
-from ..programs import ask, clean_environment, find_program, needed_program, version_of
+from ..programs import ask, clean_environment, find_program, needed_program, said_by, version_of
 from ..tree import remove
 from .pieces import Piece, in_order, join, unfold
 from .squashfs import GZIP, ZSTD, Superblock
@@ -169,5 +169,4 @@ def find_packer(*, zstd: bool, time: int) -> Packer:
 @cache
 def knows_zstd(program: str) -> bool:
     """Whether this mksquashfs packs with zstd."""
-    _, out, err = ask([program, "-help"])  # it ends with 1 in some versions, and says it all the same
-    return "zstd" in out + err
+    return "zstd" in said_by([program, "-help"])

@@ -139,7 +139,7 @@ def _known_to_uv(uv: str, minor: str) -> str | None:
 
 def asked(argv: Sequence[str], minor: str) -> Compiler | None:
     """A Python that runs and is CPython X.Y."""
-    code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])
+    code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])  # one that does not run here is not taken
     words = out.split()
     if code or len(words) != 2 or not words[0].startswith(f"{minor}.") or not words[1].startswith("cpython-"):
         return None

@@ -39,7 +39,7 @@ def install(
     # What was resolved a moment ago is mostly there: no index is asked again for files that are named by their hashes.
     code, err = 1, ""
     if hashes:
-        code, _, err = ask([*argv, "--offline"], env=env)
+        code, _, err = ask([*argv, "--offline"], env=env)  # a bad code: it is asked again, with the servers
     if code:
         online()
         code, _, err = ask(argv, env=env)
