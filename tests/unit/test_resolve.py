@@ -329,7 +329,7 @@ def codes_in_source() -> set[str]:
     return found
 
 
-# Seen in the tests above, with sites that do not exist as they stand, or in tests of their own (`driver`, `lock-*` ...).
+# Seen in the tests above, with sites that do not exist as they stand, or in tests of their own.
 ELSEWHERE = {
     "backend", "driver", "glibc", "gpu-target", "index-login", "launch-nested", "launch-shape", "launch-torchrun",
     "lock-missing", "lock-stale", "tykky-path", "layers-runtime",

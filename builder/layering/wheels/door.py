@@ -64,7 +64,7 @@ class Door:
         self.named = set[str]()  # addresses that a page of an index names
         self.word = secrets.token_urlsafe(24)
         handler = type("Asked", (_Asked,), {"door": self})
-        self.server = ThreadingHTTPServer((OWN, 0), handler)
+        self.server = _Server((OWN, 0), handler)
         self.text = "".join(f"{self._line(line)}\n" for line in settings.splitlines())
         for name in ("no_proxy", "NO_PROXY"):
             self.text += f'export {name}="${{{name}:+${name},}}{OWN}"\n'
@@ -163,10 +163,16 @@ class Door:
         return HREF.sub(link, text).encode()
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_arguments: object) -> None:
+        """An asker that has gone, or an index that breaks off, is the asker's to report."""
+
+
 class _Asked(BaseHTTPRequestHandler):
     """One question."""
 
     door: Door
+    timeout = SECONDS
 
     def do_GET(self) -> None:
         """Pass on what an index answers."""
@@ -188,8 +194,19 @@ class _Asked(BaseHTTPRequestHandler):
         kind, body = answer.headers.get("Content-Type", ""), None
         if self.command == "GET" and answer.status == 200 and re.match(r"text/html|application/(\S*\+)?json", kind):
             try:
-                body = self.door.page(answer.read(PAGE), kind=kind, address=address)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                body = answer.read(PAGE + 1)
+                if len(body) > PAGE:
+                    raise ValueError("no page is so long")
+                body = self.door.page(body, kind=kind, address=address)
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):
                 self.send_error(502)
                 return
         self.send_response(answer.status)

@@ -26,6 +26,8 @@ PAGES = {
     "/files/b.whl": ("application/octet-stream", "b"),
     "/files/sub/d.whl": ("application/octet-stream", "d"),
     "/files/e.whl": ("application/octet-stream", "e"),
+    "/simple/bad-json/": ("application/vnd.pypi.simple.v1+json", '{"files": [1]}'),
+    "/simple/no-json/": ("application/vnd.pypi.simple.v1+json", "[" * 100_000),
     "/api/projects": ("application/json", "{}"),
 }
 
@@ -114,6 +116,15 @@ def test_security_04_the_door_leads_to_the_index_alone(door: Door, path: str) ->
     top = index(door).removesuffix("0/simple/")
     with pytest.raises(urllib.error.HTTPError, match="404"):
         asked(top + path)
+
+
+@pytest.mark.parametrize("page", ["bad-json", "no-json"])
+def test_security_04_a_page_that_is_none_is_not_passed_on(
+    door: Door, page: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="502"):
+        asked(f"{index(door)}{page}/")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_security_04_who_does_not_know_the_word_gets_nothing(door: Door) -> None:
