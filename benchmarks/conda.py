@@ -77,7 +77,7 @@ class Ground:
             shutil.copytree(source / "rattler", place / "site" / "rattler")
             shutil.copy(ENGINES / "stand_ins" / "micromamba_stand_in.py", place)
         program = self.folder / "micromamba-stand-in"
-        program.write_text('#!/bin/sh\nexec python3 /mnt/cache/stand-in-micromamba/micromamba_stand_in.py "$@"\n')
+        program.write_text('#!/bin/sh\nexec python3 /mnt/uv/stand-in-micromamba/micromamba_stand_in.py "$@"\n')
         program.chmod(0o755)
         return program
 

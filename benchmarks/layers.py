@@ -26,7 +26,7 @@ From: {base}
 %post
     . /mnt/settings
     python3 -m venv /opt/env
-    /opt/env/bin/pip install --quiet --cache-dir /mnt/cache/pip torch==2.13.0 numpy=={numpy}
+    /opt/env/bin/pip install --quiet --cache-dir /mnt/pip torch==2.13.0 numpy=={numpy}
 """
 DOCKERFILE = """FROM recipe-bench-base
 COPY wheels /wheels
@@ -49,6 +49,8 @@ base_images:
 DOWNLOAD = "{pip} download --quiet --no-deps --only-binary :all: --dest /tmp/there {more} {pin}"
 STAND_INS = Path(__file__).resolve().parents[1] / "tests" / "engines" / "stand_ins"
 SETTINGS = '. plan/engine.sh\npick_runtime apptainer singularity\nclear_binds\ntemporary_folder "" ""\ninside_build\n'
+# Builds of recipes share no cache that they can write; people's own builds do.
+SETTINGS += 'mkdir -p pip "$inputs/pip"\nbuild_binds+=(--bind "$PWD/pip:/mnt/pip")\n'
 TUNED = '--mksquashfs-args "-comp zstd -Xcompression-level 3"'
 
 
@@ -90,7 +92,7 @@ class Ground:
         """Have these versions in the cache that pip in an Apptainer build uses."""
         head, install = DEFINITION.format(base=self.base, numpy="").rsplit("\n    ", 1)
         pip = install.split()[0]
-        lines = [DOWNLOAD.format(pip=pip, more="--cache-dir /mnt/cache/pip", pin=f"numpy=={one}") for one in numpys]
+        lines = [DOWNLOAD.format(pip=pip, more="--cache-dir /mnt/pip", pin=f"numpy=={one}") for one in numpys]
         self._flat("\n    ".join([head, *lines, "rm -r /tmp/there\n"]), "--sandbox", to="there")
         shutil.rmtree(self.folder / "there")
 

@@ -23,6 +23,7 @@ from builder.model.reading.container import IMAGE_FILE, REFERENCE
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.safe import check_url, shown
+from builder.model.secrets import INDEXES, PATH_TOKEN, USER
 from builder.model.site import Site
 from builder.model.target import DEFAULT_INDEX, Context, Target
 from builder.resolve.target import resolve
@@ -31,6 +32,7 @@ OPTIONS = {
     "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "check the account's name"),
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
 }
+CLIENT = "RECIPE_MICROMAMBA"
 
 # An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
 UNPACKED_PART, GIB = 0.31, 1024**3
@@ -150,7 +152,18 @@ def context_of(**chosen: str | bool | None) -> Context:
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
             message = f"'{shown(words[name])}' cannot be the value of --{name}"
             raise ConfigError(Finding(code="option-value", message=message, at=Place(key=f"--{name}"), fix=fix))
-    plain = Context(locked=locked, tool=f"recipe {__version__}")
+    logins, tokens = (
+        tuple(name for name in INDEXES if form.search(os.environ.get(name, ""))) for form in (USER, PATH_TOKEN)
+    )
+    client = os.environ.get(CLIENT, "")
+    if client and not (client.startswith("docker://") and REFERENCE.fullmatch(client)):
+        message = f"'{shown(client)}' cannot be the value of {CLIENT}"
+        fix = "write docker://HOST/NAME@sha256:DIGEST, an image with /bin/micromamba"
+        raise ConfigError(Finding(code="option-value", message=message, at=Place(key=CLIENT), fix=fix))
+    plain = Context(
+        locked=locked, logins=logins, tokens=tokens, micromamba=client.removeprefix("docker://"),
+        tool=f"recipe {__version__}",
+    )  # fmt: skip
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
 
 

@@ -10,6 +10,7 @@ from builder.compile import shell
 from builder.compile.content import base_registry
 from builder.compile.estimate import sized
 from builder.model.plan import File, Word
+from builder.model.secrets import INDEXES
 from builder.model.site import Job
 from builder.model.target import Target
 
@@ -158,6 +159,12 @@ def conda_cuda(target: Target) -> str:
     cuda = target.environment.cuda
     told = "the solver is told what the site's driver serves" if cuda else "the solver sees no NVIDIA GPU"
     return f"export CONDA_OVERRIDE_CUDA={shell.word(cuda) if cuda else ''}  # {told}, whatever this machine has"
+
+
+def own_caches(target: Target) -> list[str]:
+    """What code of one recipe can write, no other build reads; where pip installs nothing, no login is in sight."""
+    pip = target.environment.pip_lines or target.environment.torch_lines
+    return ["own_caches", *([] if pip else [shell.command(["unset", *INDEXES])])]
 
 
 def account_hint(target: Target) -> list[str]:

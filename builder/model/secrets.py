@@ -30,6 +30,14 @@ PATH_TOKEN = re.compile(r"/t/[^/?#\s]+")  # anaconda.org keeps the token of a pr
 ACCOUNT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 VARIABLE = re.compile(r"[$%{<]")  # begins a reference, which is no secret itself
 
+# Where pip and uv look for packages, as a build reads it.
+INDEXES = (
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS",
+    "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
+)  # fmt: skip
+
+USER = re.compile(r"://[^/\s]*@")  # in an address that is one
+
 LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
 QUERY = re.compile(
     rf"(?<=[?&;])((?:[\w.-]*[-_.])?{KEY}|[\w.-]*(?:token|signature|secret))=([^&#\s'\"]+)", re.IGNORECASE

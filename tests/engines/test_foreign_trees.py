@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from recipe_program import Done, Room, inside, run
 
 pytestmark = pytest.mark.engines
@@ -62,6 +64,34 @@ def test_security_01_no_link_of_a_step_is_followed(rooms: Callable[[str], Room],
     assert snapshot(mine) == before
     assert "Traceback" not in done.out + done.err
     assert done.code in (0, 5), done.err
+
+
+def test_security_01_what_install_sh_cleans_lies_in_the_container(room: Room, base_sif: Path) -> None:
+    """A flat image is cleaned by install.sh inside: there a link of a step leads to the container's own files."""
+    mine = users_folder(room.folder / "mine")
+    before = snapshot(mine)
+    places = ("/var/log", "/root", "/var/cache", "/var/lib", "/opt/recipe/tools")
+    lines = [f"rm -rf {place} && mkdir -p {Path(place).parent} && ln -s {mine} {place}" for place in places]
+    lines.append(f"test ! -e {mine} || touch {mine}/reached")  # nothing of this machine is there to be followed
+    recipe = room.write("own.yml", yaml.safe_dump({"dependencies": [], "container": {"run": lines}}))
+    words = ("build", "local", recipe, "--base", base_sif, "--backend", "apptainer", "--no-smoke")
+    room.recipe(*words, "-o", room.folder / "x.sif", RECIPE_CACHE_DIR=str(room.folder / "cache")).expect(0)
+    assert snapshot(mine) == before
+    assert inside(room.folder / "x.sif", "readlink", "/var/log") == f"{mine}\n"
+
+
+@pytest.mark.parametrize("odd", ['x" f 444 0 0 touch CANARY', "a b", "a\\b c", "#x", "-p y"])
+def test_security_01_a_name_is_no_word_of_mksquashfs(rooms: Callable[[str], Room], base_sif: Path, odd: str) -> None:
+    """What a step has removed by replacing its folder is told to mksquashfs by its name."""
+    room = rooms(f"odd-{len(odd)}{odd[0].isalpha()}")
+    first = f"mkdir -p /srv/odd && echo 1 > {shlex.quote(f'/srv/odd/{odd}')} && echo 1 > /srv/odd/kept"
+    build(room, base_sif, yaml.safe_dump({"dependencies": [], "container": {"run": [first]}})).expect(0)
+    (room.folder / "x.sif").rename(room.folder / "base.sif")
+    assert odd in inside(room.folder / "base.sif", "ls", "/srv/odd")
+    again = "rm -rf /srv/odd && mkdir /srv/odd && echo 2 > /srv/odd/kept"
+    build(room, room.folder / "base.sif", yaml.safe_dump({"dependencies": [], "container": {"run": [again]}})).expect(0)
+    assert inside(room.folder / "x.sif", "ls", "-A", "/srv/odd") == "kept\n"
+    assert not [*room.folder.rglob("CANARY")]
 
 
 def test_security_01_an_image_keeps_the_links_that_its_recipe_wants(room: Room, base_sif: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from compiled_channel import MINOR, Tiny, compiled, pure, python, write_channel
 from lock_room import PASSWORD, USER, served
 from recipe_program import Done, Room, inside, run
-from tiny_index import write_index, write_wheel
+from tiny_index import write_index, write_sources, write_wheel
 
 from builder.layering.failure import LayeringError
 from builder.layering.wheels import bytecode
@@ -144,6 +144,54 @@ def test_security_04_commands_of_a_recipe_are_shown_no_login(
         processes = inside(room.folder / "greedy.sif", "cat", "/opt/seen/processes")
         assert "chown" in processes
         assert "layers.json" not in processes
+
+
+# The build of a source distribution, which keeps whatever it can read; another wheel of the index is needed for it.
+THIEF = """
+import glob, os, pathlib, zipfile
+import other_stub
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    seen = [f"{name}={value}" for name, value in os.environ.items()]
+    for path in ("/mnt/settings", "/mnt/given/*", "/run/secrets/*", "/proc/[0-9]*/environ", "/proc/[0-9]*/cmdline"):
+        for file in glob.glob(path):
+            try:
+                if not pathlib.Path(file).is_fifo():
+                    seen.append(pathlib.Path(file).read_bytes().decode(errors="replace"))
+            except OSError:
+                pass
+    info, name = "thief-1.0.dist-info", "thief-1.0-py3-none-any.whl"
+    texts = {
+        "thief/__init__.py": "",
+        "thief/seen.txt": "\\n".join(seen),
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: thief\\nVersion: 1.0\\nRequires-Dist: tool-stub\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: tiny\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as archive:
+        for path, text in {**texts, f"{info}/RECORD": "".join(f"{path},,\\n" for path in texts)}.items():
+            archive.writestr(path, text)
+    return name
+"""
+
+
+@pytest.mark.parametrize("backend", ["apptainer", "layers"])
+def test_security_04_a_build_of_sources_sees_no_login(
+    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+) -> None:
+    """What it needs of an index that wants a login comes through a door of this machine."""
+    room = Room(room.folder / backend)
+    folder, address = index
+    write_sources(folder, name="thief", version="1.0", backend=THIEF, requires=("other-stub",))
+    env = room.write("thief.yml", "dependencies: [{pip: [thief==1.0]}]\n")
+    done = build(room, env, base_sif, address, "--backend", backend, "-v")
+    assert "it can read the indexes, and sees no login" in done.out + done.err
+    code = "import thief, pathlib; print(pathlib.Path(thief.__file__).with_name('seen.txt').read_text())"
+    seen = inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", code)
+    assert "UV_DEFAULT_INDEX=http://127.0.0.1:" in seen
+    assert PASSWORD not in seen
+    assert (
+        inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", "import tool_stub; print('there')") == "there\n"
+    )
 
 
 def test_security_04_docker_keeps_the_caches_of_recipes_apart(

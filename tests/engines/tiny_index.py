@@ -148,6 +148,24 @@ def write_index(root: Path, packages: Iterable[tuple[str, str, tuple[str, ...]]]
     return root.as_uri()
 
 
+def write_sources(root: Path, *, name: str, version: str, backend: str, requires: Iterable[str]) -> None:
+    """Add a source distribution to an index: `backend` is the module that builds it."""
+    folder = root / name
+    folder.mkdir(exist_ok=True)
+    build = f'[build-system]\nrequires = {list(requires)}\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    path = folder / f"{name}-{version}.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for file, text in (("pyproject.toml", build), ("backend.py", backend), ("PKG-INFO", head)):
+            entry = tarfile.TarInfo(f"{name}-{version}/{file}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "index.html").write_text(
+        f'<html><body><a href="{path.name}#sha256={digest}">{path.name}</a></body></html>'
+    )
+
+
 def write_indexes(root: Path, tokens: Iterable[str]) -> Mapping[str, str]:
     """Write the default index and one for each token; return their addresses."""
     found = {token: write_index(root / "whl" / token, torch_index(token)) for token in tokens}

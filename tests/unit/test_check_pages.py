@@ -28,9 +28,10 @@ FILE = re.compile(r"^`(?P<name>[\w.-]+)`:\n\n```(?:yaml|text)\n(?P<text>.*?)^```
 CALL = re.compile(r"^```console\n\$ recipe check (?P<words>[^\n]+)\n(?P<shown>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # The site's file is refused before, or a check does not know how the image is run: see the pages. What is said of a
-# lock needs one: tests/unit/test_lock.py.
+# lock needs one: tests/unit/test_lock.py. What is said of the environment needs that: tests/unit/test_checks.py.
 WITHOUT_EXAMPLE = {
-    "launch-nested", "launch-shape", "launch-torchrun", "layers-runtime", "lock-missing", "lock-stale", "tykky-path",
+    "index-login", "launch-nested", "launch-shape", "launch-torchrun", "layers-runtime", "lock-missing", "lock-stale",
+    "tykky-path",
 }  # fmt: skip
 
 

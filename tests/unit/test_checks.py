@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from builder.cli.inputs import context_of
 from builder.cli.show import finding_lines
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
+from builder.model.lock import BaseLock, Lock, PipFile
 from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
+from builder.resolve.checks.builds import index_login
 from builder.resolve.driver import kernel_driver
+from builder.resolve.lock import asked_of
 from builder.resolve.target import resolve
 
 GPU_SITES = {"lumi-g": "amd", "frontier": "amd", "dawn": "intel", "mn5": "nvidia"}
@@ -48,11 +53,11 @@ class Bench:
         )
 
     def found(
-        self, site: str, *lines: str, conda: tuple[str, ...] = (), more: str = "", **context: str
+        self, site: str, *lines: str, conda: tuple[str, ...] = (), more: str = "", **context: object
     ) -> tuple[Finding, ...]:
         recipe = load_recipe(self.recipe(*lines, conda=conda, more=more), shown="demo")
         try:
-            return compile_plan(resolve(recipe, load_site(site), context=Context(**context))).findings
+            return compile_plan(resolve(recipe, load_site(site), context=Context(**context))).findings  # type: ignore[arg-type]
         except BuilderError as error:
             return error.findings
 
@@ -498,3 +503,105 @@ def answered(recipe: Recipe, site: Site) -> Target | tuple[Finding, ...]:
         return resolve(recipe, site, context=Context())
     except UnsupportedError as error:
         return error.findings
+
+
+# --- who sees the login of an index ----------------------------------------------------------------------------------
+
+SOURCE = "tool @ https://example.org/tool-1.0.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("site", "backend", "lines", "context", "level", "said"),
+    [
+        ("mn5", "docker", [SOURCE], {"logins": ("UV_INDEX",)}, "warning", f"'{SOURCE}' is built from source"),
+        ("mn5", "docker", ["six"], {"logins": ("UV_INDEX",)}, "note", "has no wheel would see"),
+        ("lumi-g", "cotainr", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while cotainr installs"),
+        ("lumi-g", "tykky", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while tykky installs"),
+        ("local", "apptainer", [SOURCE], {"tokens": ("UV_INDEX",)}, "warning", "is built from source"),
+        ("local", "layers", ["six"], {"tokens": ("UV_INDEX",)}, "note", "has no wheel would see"),
+        ("local", "apptainer", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
+        ("local", "layers", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
+        ("mn5", "docker", [SOURCE], {}, "", ""),
+        ("lumi-g", "cotainr", ["six"], {}, "", ""),
+        ("lumi-g", "cotainr", [], {"logins": ("PIP_INDEX_URL",)}, "", ""),
+    ],
+)
+def test_security_04_who_sees_the_login_of_an_index_is_said(
+    bench: Bench, site: str, backend: str, lines: list[str], context: dict[str, tuple[str, ...]], level: str, said: str
+) -> None:
+    conda = ("python=3.12",) if backend in ("cotainr", "tykky") else ()
+    found = [
+        one for one in bench.found(site, *lines, conda=conda, backend=backend, **context) if one.code == "index-login"
+    ]
+    assert [one.level for one in found] == ([level] if level else [])
+    if found:
+        assert said in found[0].message
+        assert f"'{(*context.values(),)[0][0]}'" in found[0].message
+
+
+def test_security_04_a_lock_says_whether_something_is_built(bench: Bench) -> None:
+    recipe, site = load_recipe(bench.recipe("six")), load_site("mn5")
+    context = Context(backend="docker", logins=("UV_INDEX",))
+    target = resolve(recipe, site, context=context)
+    six = PipFile(
+        name="six",
+        version="1.16.0",
+        kind="wheel",
+        url="https://example.org/six-1.16.0-py3-none-any.whl",
+        sha256="0" * 64,
+    )
+    for kind, codes in (("wheel", []), ("sdist", ["index-login"]), ("vcs", ["index-login"])):
+        lock = Lock(
+            site="mn5", recipe="0", tool="x", asked=asked_of(target), base=BaseLock(reference="x"),
+            pip=(replace(six, kind=kind),),  # type: ignore[arg-type]
+        )  # fmt: skip
+        assert [one.code for one in index_login(replace(target, lock=lock))] == codes
+
+
+def test_security_04_only_the_names_of_variables_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://me:S3CRET@index.example/simple")
+    monkeypatch.setenv("UV_INDEX", "https://index.example/t/T0KEN/simple https://other.example/simple")
+    monkeypatch.setenv("UV_EXTRA_INDEX_URL", "https://plain.example/a@b/simple")
+    context = context_of()
+    assert (context.logins, context.tokens) == (("PIP_INDEX_URL",), ("UV_INDEX",))
+    assert "S3CRET" not in repr(context)
+
+
+def test_security_04_without_pip_no_login_is_in_sight(bench: Bench) -> None:
+    """cotainr and tykky give their containers the user's environment."""
+    for backend in ("cotainr", "tykky"):
+        for lines, there in ((["six"], False), ([], True)):
+            target = resolve(
+                load_recipe(bench.recipe(*lines, conda=("python=3.12",))),
+                load_site("lumi-g"),
+                context=Context(backend=backend),
+            )
+            text = next(file.text for file in compile_plan(target).files if file.path == "1-build-image.sh")
+            assert "\nown_caches\n" in text
+            assert ("\nunset PIP_INDEX_URL PIP_EXTRA_INDEX_URL" in text) is there
+
+
+# --- the image of conda's client -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])
+def test_security_23_the_image_of_micromamba_can_be_named_by_its_digest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, site: str, backend: str
+) -> None:
+    name = f"quay.example:5000/mamba@sha256:{'a' * 64}"
+    monkeypatch.setenv("RECIPE_MICROMAMBA", f"docker://{name}")
+    context = context_of(backend=backend)
+    target = resolve(load_recipe(bench.recipe(conda=("python=3.12", "ffmpeg"))), load_site(site), context=context)
+    texts = {file.path: file.text for file in compile_plan(target).files}
+    lines = "\n".join(texts.values()).splitlines()
+    assert f"From: {name}" in lines or f"FROM {name} AS mamba" in lines
+    assert not [line for line in lines if "mambaorg" in line]
+
+
+@pytest.mark.parametrize(
+    "value", ["x", "/x.sif", "docker://a b", "docker://a\nRUN x", "oras://a/b@sha256:0", "docker://a AS x"]
+)
+def test_security_23_what_is_no_image_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("RECIPE_MICROMAMBA", value)
+    with pytest.raises(ConfigError, match="RECIPE_MICROMAMBA"):
+        context_of()

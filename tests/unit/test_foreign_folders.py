@@ -28,7 +28,6 @@ PACKAGE = Path(__file__).parents[2] / "builder"
 FOLLOWING = {"walk", "fwalk", "rmtree", "copytree", "copy2", "copyfile", "copymode", "copystat", "rglob", "lchown"}
 FOLLOWING |= {"chown", "removedirs", "renames"}
 ALLOWED = {
-    ("layering/wheels/offer.py", "copyfile"),  # the settings of a build, from one folder of its own to another
     ("layering/shared.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
     ("execute/image/origin.py", "walk"),  # looks at what goes into an image, and follows no link
     ("layering/wheels/kept.py", "copyfile"),  # a file of the cache to a new folder of the build's own

@@ -10,8 +10,9 @@ from builder.model.finding import Finding
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
-# The conda client of the build; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
 SETTLING = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
+# The conda client of the build; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
+# Its digest is unknown here; RECIPE_MICROMAMBA names an image by its own.
 MICROMAMBA = "docker.io/mambaorg/micromamba:2.3.2"
 
 
@@ -63,6 +64,11 @@ def bootstrap(reference: str) -> tuple[str, str]:
     return "localimage", reference
 
 
+def micromamba(target: Target) -> str:
+    """The image that conda's client is taken from, "" where no conda environment is made."""
+    return (target.context.micromamba or MICROMAMBA) if target.environment.place == "conda" else ""
+
+
 def definition(target: Target) -> str:
     """The definition file; nothing in it but the base image's name comes from a recipe or a site."""
     agent, location = bootstrap(base_reference(target))
@@ -70,7 +76,7 @@ def definition(target: Target) -> str:
         "image.def.j2",
         agent=agent,
         location=location,
-        micromamba=MICROMAMBA if target.environment.place == "conda" else "",
+        micromamba=micromamba(target),
         folder=FOLDER,
         tool=target.context.tool,
     )

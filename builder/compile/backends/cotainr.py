@@ -6,7 +6,7 @@ from builder.compile import shell
 from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import base_check, base_reference, environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, conda_cuda, login_lines, proxy_lines, step_script
+from builder.compile.scripts import build_job, call, conda_cuda, login_lines, own_caches, proxy_lines, step_script
 from builder.compile.verify import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
@@ -85,6 +85,7 @@ def build_script(target: Target, *, image: str) -> str:
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         *base_check(target),
         f"rm -f {part}",
+        *own_caches(target),
         "through_environment",
         "export PYTHONNOUSERSITE=1",
         f'"$cotainr" build {part} \\',

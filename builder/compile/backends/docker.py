@@ -7,7 +7,7 @@ import json
 import re
 
 from builder.compile import shell
-from builder.compile.backends.apptainer import MICROMAMBA, SETTLING, compression
+from builder.compile.backends.apptainer import SETTLING, compression, micromamba
 from builder.compile.build import Build, size_gib
 from builder.compile.content import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
@@ -121,7 +121,7 @@ def dockerfile(target: Target) -> str:
         caches=caches,
         tools=any(name.startswith("requirements") for name in names),
         base=base_reference(target).removeprefix("docker://"),
-        micromamba=MICROMAMBA if target.environment.place == "conda" else "",
+        micromamba=micromamba(target),
         folder=FOLDER,
         always=[name for name in always if name in names],
         layers=layers,

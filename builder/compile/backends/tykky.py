@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.compile.build import Build, constraints_unserved, size_gib, unserved
 from builder.compile.content import environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, conda_cuda, proxy_lines, step_script
+from builder.compile.scripts import build_job, call, conda_cuda, own_caches, proxy_lines, step_script
 from builder.compile.verify import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
@@ -77,6 +77,7 @@ def build_script(target: Target, *, name: str) -> str:
         conda_cuda(target),
         call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
         'export CW_BUILD_TMPDIR="$work"',
+        *own_caches(target),
         f"rm -rf {part} {name}.old",
         f"mkdir {part}",
         call("conda-containerize", "new", "--mamba", "--prefix", part, *post, "environment.yml") + " </dev/null",

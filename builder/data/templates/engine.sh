@@ -360,6 +360,13 @@ offer_wheels() {
     if [ "$logins" = yes ]; then echo "recipe: note: without Python 3.10 here the build gets no login of an index"; fi
 }
 
+# own_caches: for programs that enter containers by themselves and show them the user's variables and folders: packages
+# that were downloaded or built lie in a cache that other builds do not read.
+own_caches() {
+    unset CONDA_PKGS_DIRS PIP_CACHE_DIR UV_CACHE_DIR
+    export PIP_NO_CACHE_DIR=1 UV_NO_CACHE=1
+}
+
 # through_environment: the same for a program that enters containers by itself (cotainr) and takes no binds.
 through_environment() {
     local item binds

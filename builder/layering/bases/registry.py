@@ -98,7 +98,7 @@ class _Registry:
         tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))
         # This machine is asked directly: no proxy sees what is for it alone.
         proxies = [urllib.request.ProxyHandler({})] if self._is_own() else []
-        self.opener = urllib.request.build_opener(tls, _NoRedirect, *proxies)
+        self.opener = urllib.request.build_opener(tls, NoRedirect, *proxies)
         self.scheme = "https"
 
     def _is_own(self) -> bool:
@@ -211,7 +211,7 @@ class _Registry:
                 return Answer(status=error.code, headers=error.headers, body=b"", address=request.full_url)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """urllib would carry the login to wherever it is led."""
 
     def redirect_request(self, *_arguments: object, **_options: object) -> None:

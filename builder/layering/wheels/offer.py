@@ -2,8 +2,8 @@
 
 The container asks once it has its Python, by a line through a pipe: what it answers is data, held against patterns. uv
 then resolves and downloads on this machine, with the user's settings, into a cache that is read-only in there. Where
-all is wheels the container asks no index. Where something has to be built, code of others runs beside uv: the settings
-with their logins are shown to it for that part alone, and the log says so.
+all is wheels the container asks no index. Where something has to be built, code of others runs beside uv: for that part
+alone indexes that want a login are asked through a door of this machine (door.py), and no login is seen.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from ..failure import LayeringError, say
 from ..programs import ask, find_program
 from .resolve import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
+
+if TYPE_CHECKING:
+    from .door import Door
 
 MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
 MINOR, VERSION = re.compile(r"3\.\d{1,2}"), re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
 GLIBC = re.compile(r"2\.\d{1,2}")
 ASKING = {"torch", "packages"}  # parts of install.sh
-SHOWN = "settings"  # what of the user's settings the container sees while something is built
+SHOWN = "settings"  # what the container sees while something is built: indexes by the door's addresses
 
 
 class Offer:
@@ -44,6 +48,7 @@ class Offer:
         self.over = over
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
+        self.door: Door | None = None
         uv = find_program("uv")
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
@@ -67,7 +72,7 @@ class Offer:
 
     def close(self) -> None:
         """Show nothing any more."""
-        (self.given / SHOWN).unlink(missing_ok=True)
+        self._hide()
         for number in (self.questions, self.answers):
             os.close(number)
 
@@ -75,7 +80,7 @@ class Offer:
         """The answer to one question."""
         if self.over or line == "over\n":
             self.over = True
-            (self.given / SHOWN).unlink(missing_ok=True)
+            self._hide()
             return "over"
         try:
             if line != "show\n" and self._downloaded(line):
@@ -116,10 +121,20 @@ class Offer:
         return not sources
 
     def _show(self) -> None:
-        """Show the settings with their logins, where they have any."""
-        if self.private.is_file():
-            say("note: something is built inside the image, and sees the logins of the indexes in the environment")
-            shutil.copyfile(self.private, self.given / SHOWN)
+        """Open a door to the indexes, where some want a login."""
+        if self.door is not None or not self.private.is_file():
+            return
+        from .door import Door  # few builds need one
+
+        say("note: something is built inside the image: it can read the indexes, and sees no login")
+        self.door = Door(self.private.read_text(encoding="utf-8"), environment=self.environment)
+        (self.given / SHOWN).write_text(self.door.text, encoding="utf-8")
+
+    def _hide(self) -> None:
+        (self.given / SHOWN).unlink(missing_ok=True)
+        if self.door is not None:
+            self.door.close()
+            self.door = None
 
 
 def _download(group: Group, tree: Path, resolver: Resolver) -> None:

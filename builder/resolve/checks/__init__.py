@@ -27,6 +27,7 @@ CHECKS: tuple[Check, ...] = (
     packages.many_builds,
     packages.torch_pin,
     builds.build_needs,
+    builds.index_login,
     builds.package_glibc,
     builds.retired,
     builds.one_module,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Level, Place
 from builder.model.recipe import PipRequirement
 from builder.model.stack.packages import VendorPackage, package_table
 from builder.model.target import Target
@@ -29,6 +29,48 @@ def build_needs(target: Target) -> Iterator[Finding]:
         elif line.name in target.environment.compiled and target.context.lock is None:
             fix = "nothing, where the base image has the compiler: it comes after the others, against its torch"
         yield Finding(code="build-needs", message=message, at=place_of(target.recipe, line), fix=fix, level="warning")
+
+
+def index_login(target: Target) -> Iterator[Finding]:
+    """Code that is built beside the login of an index, where the backend cannot keep it apart (wheels/door.py can)."""
+    context, environment = target.context, target.environment
+    apart = target.backend in ("apptainer", "layers")
+    names = dict.fromkeys(context.tokens if apart else (*context.logins, *context.tokens))
+    if not names or not (environment.pip_lines or environment.torch_lines):
+        return
+    logins = f"the login of an index in {' and '.join(repr(name) for name in names)}"
+    built, at = _built(target), Place(file=target.recipe.file)
+    level: Level = "warning"
+    if target.backend in ("cotainr", "tykky"):
+        message = f"all that runs while {target.backend} installs sees {logins}"
+    elif built:
+        message, at = (
+            f"'{built[0].text}' is built from source, and its build sees {logins}",
+            place_of(target.recipe, built[0]),
+        )
+    elif target.lock is None:
+        message, level = f"the build of a package that has no wheel would see {logins}", "note"
+    elif any(file.kind != "wheel" for file in target.lock.pip):
+        message = f"what the lock has as sources is built, and its build sees {logins}"
+    else:
+        return
+    other = next((name for name in ("apptainer", "layers") if name in target.site.build.backends), "")
+    fix = "use a token that can do nothing but read this index"
+    if other and not context.tokens:
+        fix = f"build with --backend {other}, where no build sees it"
+    yield Finding(code="index-login", message=message, at=at, fix=fix, level=level)
+
+
+def _built(target: Target) -> list[PipRequirement]:
+    """The requirements that are known to be built, where no lock says it."""
+    if target.lock is not None:
+        return []
+    compiled = target.environment.compiled
+    return [
+        line
+        for line in target.recipe.pip
+        if line.name in compiled or line.editable or (line.url and not line.url.partition("#")[0].endswith(".whl"))
+    ]
 
 
 def package_glibc(target: Target) -> Iterator[Finding]:

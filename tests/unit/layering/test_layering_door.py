@@ -1,0 +1,148 @@
+"""The door to indexes that want a login: what is asked through it, what is answered, and what is not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from builder.layering.wheels.door import Door
+
+LOGIN = "Basic " + base64.b64encode(b"me:pa ss").decode()
+HTML = '<a href="../../files/a%201.whl#sha256=0">a</a><A HREF=/files/b.whl>b</A><a href="https://elsewhere.example/c">c</a>'
+PAGES = {
+    "/simple/html/": ("text/html", HTML),
+    "/simple/based/": ("text/html", "<base href=\"/files/sub/\"><a href='d.whl'>d</a>"),
+    "/simple/json/": ("application/vnd.pypi.simple.v1+json", json.dumps({"files": [{"url": "/files/e.whl"}]})),
+    "/files/a%201.whl": ("application/octet-stream", "a"),
+    "/files/a%201.whl.metadata": ("application/octet-stream", "metadata"),
+    "/files/b.whl": ("application/octet-stream", "b"),
+    "/files/sub/d.whl": ("application/octet-stream", "d"),
+    "/files/e.whl": ("application/octet-stream", "e"),
+    "/simple/bad-json/": ("application/vnd.pypi.simple.v1+json", '{"files": [1]}'),
+    "/simple/no-json/": ("application/vnd.pypi.simple.v1+json", "[" * 100_000),
+    "/api/projects": ("application/json", "{}"),
+}
+
+
+class Private(BaseHTTPRequestHandler):
+    """An index that wants a login, beside other things of its server."""
+
+    def do_GET(self) -> None:
+        if self.headers.get("Authorization") != LOGIN:
+            self.send_response(401)
+        elif self.path == "/simple/moved/":
+            self.send_response(302)
+            self.send_header("Location", self.headers.get("Host", "") and "/simple/html/")
+        elif self.path == "/simple/away/":
+            self.send_response(302)
+            self.send_header("Location", "https://elsewhere.example/simple/")
+        elif self.path in PAGES:
+            kind, text = PAGES[self.path]
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(text.encode())
+            return
+        else:
+            self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        address = f"http://me:pa%20ss@127.0.0.1:{server.server_port}/simple/"
+        text = f"export UV_INDEX={address}\\ file:///mnt/0\nexport A='b c'\n"
+        text += "export https_proxy=http://p:w@proxy.example:1\n"
+        found = Door(text, environment={})
+        yield found
+        found.close()
+        server.shutdown()
+
+
+def index(door: Door) -> str:
+    found = re.search(r"http://127.0.0.1:\d+/[\w-]+/0/simple/", door.text)
+    assert found is not None
+    return found[0]
+
+
+def asked(address: str) -> str:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(address, timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def test_security_04_settings_name_the_door_and_no_login(door: Door) -> None:
+    assert f"export UV_INDEX='{index(door)} file:///mnt/0'\n" in door.text
+    assert "export https_proxy=http://p:w@proxy.example:1\n" in door.text  # a proxy is no index
+    assert "export A='b c'\n" in door.text
+    assert "pa" not in index(door)
+    assert 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"\n' in door.text
+
+
+@pytest.mark.parametrize(
+    ("page", "files"),
+    [("html", {"a": "a", "b": "b"}), ("based", {"d": "d"}), ("json", {"e": "e"}), ("moved", {"a": "a"})],
+)
+def test_security_04_what_a_page_of_the_index_names_is_passed_on(door: Door, page: str, files: dict[str, str]) -> None:
+    text = asked(f"{index(door)}{page}/")
+    links = re.findall(r"http://127[^\"]*", text)
+    assert {"".join(asked(link)) for link in links} >= set(files.values())
+    if page == "html":
+        assert "https://elsewhere.example/c" in text
+        assert asked(links[0].partition("#")[0] + ".metadata") == "metadata"  # PEP 658
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "0/api/projects", "0/files/b.whl", "0/simple/../api/projects", "0/simple/%2e%2e/api/projects", "1/simple/html/",
+        "0/simple", "-1/simple/html/", "x", "", "0/simplex/html/",
+    ],
+)  # fmt: skip
+def test_security_04_the_door_leads_to_the_index_alone(door: Door, path: str) -> None:
+    top = index(door).removesuffix("0/simple/")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked(top + path)
+
+
+@pytest.mark.parametrize("page", ["bad-json", "no-json"])
+def test_security_04_a_page_that_is_none_is_not_passed_on(
+    door: Door, page: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="502"):
+        asked(f"{index(door)}{page}/")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_security_04_who_does_not_know_the_word_gets_nothing(door: Door) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        asked(index(door).replace(door.word, "x" * len(door.word)) + "html/")
+
+
+def test_security_04_no_redirect_carries_the_login_away(door: Door) -> None:
+    """A redirect to another server is the asker's own to follow, which has no login."""
+    request = urllib.request.Request(f"{index(door)}away/")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        opener.open(request, timeout=10)
+    assert caught.value.code == 302
+    assert caught.value.headers["Location"] == "https://elsewhere.example/simple/"
+    caught.value.close()
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_arguments: object, **_options: object) -> None:
+        return None
