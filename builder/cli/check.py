@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder, verbosity
+from builder.cli.inputs import choices, context_of, locked_option, locks_of, make_target, sites_folder, verbosity
 from builder.cli.outcome import Outcome
 from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
 from builder.cli.words import read_words
+from builder.compile.backends import all_findings
+from builder.compile.content import expected
 from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors, nearest
 from builder.model.reading.load import load_recipe
@@ -103,7 +105,12 @@ def _check_codes(ignored: Sequence[str]) -> None:
 def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outcome:
     site = load_site(name, folder=sites_folder())
     try:
-        plan = make_plan(site, recipe, context=context)
+        target = make_target(site, recipe, context=locks_of(context, recipe, site.name))
+        findings = all_findings(target)
+        if target.lock is not None:  # what a lock holds is read when it is written into a plan
+            from builder.compile.plan import compile_plan
+
+            compile_plan(target)
     except UnsupportedError as error:
         return Outcome(site=name, file=file, findings=error.findings)
     except ConfigError:
@@ -113,10 +120,10 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outco
     return Outcome(
         site=name,
         file=file,
-        torch=plan.expect.get("torch", ""),
-        base=plan.base,
-        packages=plan.packages,
-        findings=plan.findings,
+        torch=expected(target).get("torch", ""),
+        base=target.base.reference,
+        packages=target.packages,
+        findings=findings,
     )
 
 

@@ -13,7 +13,6 @@ import click
 
 from builder import __version__
 from builder.cli.show import echo
-from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site
 from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place
@@ -209,6 +208,8 @@ def make_plan(
 
     With `nodes` or `devices` the plan has the suite over that shape of job as its last step.
     """
+    from builder.compile.plan import compile_plan  # `recipe check` writes none
+
     target = measured(make_target(site, recipe, context=locks_of(context, recipe, site.name)))
     return compile_plan(target, nodes=nodes, devices=devices)
 
