@@ -12,6 +12,7 @@ import click
 from builder.cli.inputs import choices, context_of, locked_option, locks_of, make_target, sites_folder, verbosity
 from builder.cli.outcome import Outcome
 from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
+from builder.cli.usage import Grouped
 from builder.cli.words import read_words
 from builder.compile.backends import all_findings
 from builder.compile.content import expected
@@ -25,7 +26,7 @@ from builder.model.target import Context
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
-@click.command("check")
+@click.command("check", cls=Grouped)
 @click.argument("words", nargs=-1, metavar="[SITE]... ENV...")
 @click.option(
     "--format", "shape", type=click.Choice(SHAPES), default="text", show_default=True, help="Shape of the output."
@@ -52,14 +53,9 @@ def command(
     quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
-    """Say what would become of each ENV on each SITE; without a site, on all of them.
+    """Check what each ENV would become on each SITE; without a site, on all of them.
 
     Exits with 3 when an ENV cannot run on one of the sites that were named, with 2 when a file is faulty.
-
-    \b
-    Examples:
-      recipe check lumi-g environment.yml
-      recipe check --explain mn5 requirements.txt
     """
     named = read_words(words, without="all")
     asked = bool(set(words) & set(named.sites))
