@@ -40,6 +40,8 @@ SHAPES = ["text", "table", "json", "sarif", "github"]
 )
 @click.option("--explain", is_flag=True, help="Say of every package what it becomes, and why.")
 @click.option("--strict", is_flag=True, help="Exit with 3 for a warning, or a refusal on any of the sites, too.")
+@click.option("--fix", is_flag=True, help="Correct the files where a fix is exact, and print the changes.")
+@click.option("-n", "--diff", "only_diff", is_flag=True, help="With --fix: print the changes, and write nothing.")
 @locked_option
 @choices
 @verbosity
@@ -49,6 +51,8 @@ def command(
     ignored: tuple[str, ...],
     explain: bool,
     strict: bool,
+    fix: bool,
+    only_diff: bool,
     verbose: int,
     quiet: bool,
     **chosen: str | bool | None,
@@ -70,11 +74,27 @@ def command(
             continue
         found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in named.sites)
         outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
+    if fix or only_diff:
+        _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
+        return
     _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
     if faults:
         raise click.exceptions.Exit(2)
     if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
         raise click.exceptions.Exit(3)
+
+
+def _fix(files: Sequence[Path], outcomes: Sequence[Outcome], *, write: bool) -> None:
+    from builder.cli.fixing import fix_files
+
+    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
+    if not found:
+        echo("nothing to correct", err=True)
+        return
+    show_findings([finding for finding in found if finding.edit is None and finding.level == "error"])
+    fix_files(files, found, write=write)
+    if any(finding.edit is None and finding.level == "error" for finding in found):
+        raise click.exceptions.Exit(2)
 
 
 def _stops(outcome: Outcome, *, strict: bool) -> bool:

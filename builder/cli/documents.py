@@ -18,7 +18,7 @@ format_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Text for people, or JSON (docs/json.md).",
+    help="Text for people, or JSON (docs/check.md).",
 )
 # The word of earlier versions.
 json_option = click.option("--json", "as_json", is_flag=True, hidden=True)

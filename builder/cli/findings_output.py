@@ -56,6 +56,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
     return {
         "id": finding.code,
         "shortDescription": {"text": short.partition(" Level:")[0]},
+        "fullDescription": {"text": short},  # GitHub asks for it
         "help": {"text": text, "markdown": text},
         "defaultConfiguration": {"level": finding.level},
     }

@@ -221,7 +221,7 @@ def conclude(
     table: bool = True,
     paths: bool = True,
 ) -> None:
-    """Say what failed and why, then the table, and exit with the worst exit code; `paths` to the images are for stdout."""
+    """Print what failed and why, then the table and the images' `paths`, and exit with the worst exit code."""
     for ending in endings:
         show_of(ending.name, ending.findings)
     if table and not shown.quiet:

@@ -1,4 +1,4 @@
-"""What the commands have in common: help in groups, -v -q --no-color, JSON with a schema number, SARIF for code hosts."""
+"""What the commands have in common: help in groups, -v -q --no-color, JSON with a schema number, SARIF."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ def test_every_document_is_chosen_by_the_same_word() -> None:
     assert old == {"diff", "inspect", "report"}
 
 
-def test_quiet_leaves_what_was_asked_for(documents: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("documents")
+def test_quiet_leaves_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["sites", "-q"]) == 0
     assert capsys.readouterr().out.startswith("site ")
     assert run(["cache", "ls", "-q", "-v", "--no-color"]) == 0

@@ -11,7 +11,7 @@ from functools import cache
 
 from packaging.utils import canonicalize_name
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Place, edit_at
 from builder.model.stack.packages import package_table
 from builder.model.target import Target
 from builder.resolve.asked import FAMILY
@@ -36,7 +36,14 @@ def conda_torch(target: Target) -> Iterator[Finding]:
         if spec.name == "torch":
             at = Place(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
-            yield Finding(code="conda-torch", message=message, at=at, fix="write pytorch there", level="note")
+            yield Finding(
+                code="conda-torch",
+                message=message,
+                at=at,
+                fix="write pytorch there",
+                level="note",
+                edit=edit_at(at, "torch", "pytorch"),
+            )
 
 
 def near_miss(target: Target) -> Iterator[Finding]:
