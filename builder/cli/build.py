@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ import click
 from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
-from builder.cli.one_build import Wanted, carry_out, check_offline, planned
-from builder.cli.show import echo, emit, show_findings, use_color
+from builder.cli.one_build import ImageBuild, Wanted, carry_out, check_offline, planned
+from builder.cli.show import echo, emit, judged, show_findings, use_color
+from builder.cli.usage import Grouped
 from builder.cli.words import read_words, words_argument
 from builder.execute.names import PROOF
 from builder.execute.options import Options
@@ -26,7 +28,7 @@ from builder.model.report import Report
 from builder.model.safe import one_line
 
 
-@click.command("build")
+@click.command("build", cls=Grouped)
 @words_argument
 @click.option(
     "-o",
@@ -34,7 +36,7 @@ from builder.model.safe import one_line
     type=click.Path(path_type=Path),
     help="The image, default: NAME-SITE.sif here; of several builds their folder.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
 @click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")
@@ -118,6 +120,20 @@ def command(
     )
     if carry_out(build, wanted=wanted, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
         emit(str(build.image))
+        if not quiet:
+            echo("\n".join(next_lines(build)), err=True)
+
+
+def next_lines(build: ImageBuild) -> list[str]:
+    """What a user does with a new image: a command for each."""
+    site, image = build.site.name, shlex.quote(str(build.image))
+    lines = [f"recipe run {site} {image} -- python3 train.py", f"recipe report {image}"]
+    if build.site.scheduler.kind == "slurm":
+        account = " --account=NAME" if build.site.scheduler.account == "required" else ""
+        lines.append(f"recipe run {site} {image} --submit --nodes 2{account} -- python3 train.py")
+    else:
+        lines.append(f"recipe inspect {image}")
+    return [f"next: {line}" for line in lines]
 
 
 def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
@@ -127,7 +143,7 @@ def visible(plan: Plan, *, verbose: bool) -> list[Finding]:
 
 def show_verdict(*, quiet: bool) -> Callable[[Report], None]:
     """What says the end of a build, or nothing."""
-    return lambda report: None if quiet else echo(verdict(report), err=True)
+    return lambda report: None if quiet else echo(judged(verdict(report), err=True), err=True)
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 
 import click
 
-from builder.cli.show import echo
+from builder.cli.documents import emit_document, format_option
+from builder.cli.inputs import plain_verbosity
+from builder.cli.show import echo, judged, painted
 from builder.execute.cache import Cached, contents, downloads, lockless, open_cache, prune, prune_downloads, verify
 from builder.model.safe import one_line
 
@@ -20,9 +23,16 @@ def command() -> None:
 
 
 @command.command("ls")
-def ls() -> None:
+@format_option
+@plain_verbosity
+def ls(shape: str) -> None:
     """List what is in the cache, what was used longest ago first."""
     rows = contents(open_cache(os.environ))
+    if shape == "json":
+        fetched_bytes = {name: size for name, size in downloads(os.environ).items() if size > SMALL}
+        total = sum(row.size for row in rows)
+        emit_document({"bytes": total, "files": [asdict(row) for row in rows], "downloads": fetched_bytes})
+        return
     for row in rows:
         echo(line_of(row))
     total = sum(row.size for row in rows)
@@ -35,16 +45,17 @@ def ls() -> None:
 
 
 @command.command("verify")
+@plain_verbosity
 def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
     store = open_cache(os.environ)
     altered, stray = verify(store)
     for row in altered:
         what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
-        echo(f"{what}: {line_of(row)}")
+        echo(judged(f"{what}: {line_of(row)}"))
     for path in stray:
         echo(f"belongs to nothing, removed: {one_line(str(path))}")
-    echo("the cache is whole" if not altered else "builds make again what was altered", err=True)
+    echo(painted("the cache is whole" if not altered else "builds make again what was altered", err=True), err=True)
     if said := lockless(store):
         echo(f"note: {said}", err=True)
     return 5 if altered else 0
@@ -53,6 +64,7 @@ def check() -> int:
 @command.command("prune")
 @click.option("--gib", type=click.FloatRange(min=0), help="How much may stay; default: RECIPE_CACHE_GIB, else 40.")
 @click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded, and compiled of it, too.")
+@plain_verbosity
 def shrink(gib: float | None, fetched: bool) -> None:
     """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
     store = open_cache(os.environ)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import choices, context_of, locked_option, make_plan, sites_folder, verbosity
+from builder.cli.inputs import choices, context_of, locked_option, locks_of, make_target, sites_folder, verbosity
 from builder.cli.outcome import Outcome
 from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
+from builder.cli.usage import Grouped
 from builder.cli.words import read_words
+from builder.compile.backends import all_findings
+from builder.compile.content import expected
 from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors, nearest
 from builder.model.reading.load import load_recipe
@@ -23,7 +26,7 @@ from builder.model.target import Context
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
-@click.command("check")
+@click.command("check", cls=Grouped)
 @click.argument("words", nargs=-1, metavar="[SITE]... ENV...")
 @click.option(
     "--format", "shape", type=click.Choice(SHAPES), default="text", show_default=True, help="Shape of the output."
@@ -37,6 +40,8 @@ SHAPES = ["text", "table", "json", "sarif", "github"]
 )
 @click.option("--explain", is_flag=True, help="Say of every package what it becomes, and why.")
 @click.option("--strict", is_flag=True, help="Exit with 3 for a warning, or a refusal on any of the sites, too.")
+@click.option("--fix", is_flag=True, help="Correct the files where a fix is exact, and print the changes.")
+@click.option("-n", "--diff", "only_diff", is_flag=True, help="With --fix: print the changes, and write nothing.")
 @locked_option
 @choices
 @verbosity
@@ -46,18 +51,15 @@ def command(
     ignored: tuple[str, ...],
     explain: bool,
     strict: bool,
+    fix: bool,
+    only_diff: bool,
     verbose: int,
     quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
-    """Say what would become of each ENV on each SITE; without a site, on all of them.
+    """Check what each ENV would become on each SITE; without a site, on all of them.
 
     Exits with 3 when an ENV cannot run on one of the sites that were named, with 2 when a file is faulty.
-
-    \b
-    Examples:
-      recipe check lumi-g environment.yml
-      recipe check --explain mn5 requirements.txt
     """
     named = read_words(words, without="all")
     asked = bool(set(words) & set(named.sites))
@@ -72,11 +74,27 @@ def command(
             continue
         found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in named.sites)
         outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
+    if fix or only_diff:
+        _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
+        return
     _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
     if faults:
         raise click.exceptions.Exit(2)
     if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
         raise click.exceptions.Exit(3)
+
+
+def _fix(files: Sequence[Path], outcomes: Sequence[Outcome], *, write: bool) -> None:
+    from builder.cli.fixing import fix_files
+
+    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
+    if not found:
+        echo("nothing to correct", err=True)
+        return
+    show_findings([finding for finding in found if finding.edit is None and finding.level == "error"])
+    fix_files(files, found, write=write)
+    if any(finding.edit is None and finding.level == "error" for finding in found):
+        raise click.exceptions.Exit(2)
 
 
 def _stops(outcome: Outcome, *, strict: bool) -> bool:
@@ -103,7 +121,12 @@ def _check_codes(ignored: Sequence[str]) -> None:
 def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outcome:
     site = load_site(name, folder=sites_folder())
     try:
-        plan = make_plan(site, recipe, context=context)
+        target = make_target(site, recipe, context=locks_of(context, recipe, site.name))
+        findings = all_findings(target)
+        if target.lock is not None:  # what a lock holds is read when it is written into a plan
+            from builder.compile.plan import compile_plan
+
+            compile_plan(target)
     except UnsupportedError as error:
         return Outcome(site=name, file=file, findings=error.findings)
     except ConfigError:
@@ -113,10 +136,10 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outco
     return Outcome(
         site=name,
         file=file,
-        torch=plan.expect.get("torch", ""),
-        base=plan.base,
-        packages=plan.packages,
-        findings=plan.findings,
+        torch=expected(target).get("torch", ""),
+        base=target.base.reference,
+        packages=target.packages,
+        findings=findings,
     )
 
 

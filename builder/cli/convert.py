@@ -15,6 +15,7 @@ from builder.cli.inputs import account_option, existing, plain_context, sites_fo
 from builder.cli.login import check_here, here_option
 from builder.cli.show import emit, use_color
 from builder.cli.submission import Submission, to_verdict
+from builder.cli.usage import Grouped
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import hold_plan
@@ -28,7 +29,7 @@ from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, Place
 
 
-@click.command("convert")
+@click.command("convert", cls=Grouped)
 @click.argument("site")
 @click.argument("archive", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME.sif here.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Union
 
 import click
 
-from builder.cli.show import columns, echo, emit
+from builder.cli.documents import emit_document, format_option, json_option
+from builder.cli.inputs import plain_verbosity
+from builder.cli.show import columns, echo
 from builder.execute.contents.image import read_contents
 from builder.model.contents import Contents, Package
 from builder.model.difference import Change, compare, locked, within
@@ -19,7 +20,6 @@ from builder.model.lock import Lock
 from builder.model.lock_files import index_path, read_index, read_lock
 from builder.model.safe import is_there
 
-SCHEMA = 1
 Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 
 
@@ -29,10 +29,14 @@ Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 @click.option(
     "--site", "sites", multiple=True, metavar="SITE", help="The site of a lock; of both locks where it is given twice."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@format_option
+@json_option
+@plain_verbosity
 @click.pass_context
-def command(context: click.Context, before: Path, after: Path, sites: tuple[str, ...], as_json: bool) -> None:
-    """Compare A and B package by package; leave with 0 where they are the same and with 1 where they differ.
+def command(
+    context: click.Context, before: Path, after: Path, sites: tuple[str, ...], shape: str, as_json: bool
+) -> None:
+    """Compare A and B package by package; exits with 0 where they are the same and with 1 where they differ.
 
     A and B are images (see `recipe inspect`) or locks: NAME.lock.yml, or the environment file beside it. An image is
     compared with a lock in what the lock is for: its own environment, not the base image's packages.
@@ -42,9 +46,9 @@ def command(context: click.Context, before: Path, after: Path, sites: tuple[str,
     left = one if isinstance(one, (Contents, Lock)) else _lock(one, _site_of(two))
     right = two if isinstance(two, (Contents, Lock)) else _lock(two, _site_of(one))
     changes = compare(_packages(left, right), _packages(right, left))
-    if as_json:
+    if as_json or shape == "json":
         rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
-        emit(json.dumps({"schema": SCHEMA, "same": not changes, "changes": rows}, indent=1))
+        emit_document({"same": not changes, "changes": rows})
     elif changes:
         echo(columns([_row(change) for change in changes]))
     context.exit(1 if changes else 0)

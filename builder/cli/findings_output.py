@@ -10,17 +10,17 @@ from typing import Any
 from urllib.parse import quote
 
 import builder
+from builder.cli.documents import document
 from builder.cli.outcome import Outcome
 from builder.model.finding import Finding, errors
 
-SCHEMA = 1
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
 
 
 def plain(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """All outcomes as JSON data; null for what there is none of."""
-    return {"schema": SCHEMA, "outcomes": [_plain(outcome) for outcome in outcomes]}
+    return document({"outcomes": [_plain(outcome) for outcome in outcomes]})
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -56,6 +56,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
     return {
         "id": finding.code,
         "shortDescription": {"text": short.partition(" Level:")[0]},
+        "fullDescription": {"text": short},  # GitHub asks for it
         "help": {"text": text, "markdown": text},
         "defaultConfiguration": {"level": finding.level},
     }

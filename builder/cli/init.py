@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from builder.cli.inputs import plain_verbosity
 from builder.cli.show import echo, emit
 from builder.model.finding import ConfigError, Finding, did_you_mean
 
@@ -19,6 +20,7 @@ RECIPES = Path(__file__).parents[1] / "data" / "recipes"
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
 )
 @click.option("--list", "listed", is_flag=True, help="List the examples.")
+@plain_verbosity
 def command(example: str, output: Path | None, listed: bool) -> None:
     """Write the example environment file EXAMPLE (default: mnist)."""
     found = {path.stem: path for path in sorted(RECIPES.iterdir()) if path.suffix in (".yml", ".txt")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -12,8 +13,7 @@ from typing import TypeVar
 import click
 
 from builder import __version__
-from builder.cli.show import echo
-from builder.compile.plan import compile_plan
+from builder.cli.show import QUIET, echo
 from builder.model.catalog import load_site
 from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place
@@ -109,11 +109,28 @@ def verbosity(command: F) -> F:
             callback=_without_color,
             help="No colours (NO_COLOR is respected).",
         ),
-        click.option("-q", "--quiet", is_flag=True, help="Errors only."),
-        click.option("-v", "--verbose", count=True, help="Show the engines' own lines."),
+        click.option("-q", "--quiet", is_flag=True, callback=_quietly, help="Errors only, and what was asked for."),
+        click.option("-v", "--verbose", count=True, help="Show the lines of the programs that run, too."),
     ):
         command = option(command)
     return command
+
+
+def plain_verbosity(command: F) -> F:
+    """The same options for a command that follows no program: what is printed looks at them itself."""
+
+    @functools.wraps(command)
+    def without(*arguments: object, verbose: int, quiet: bool, **options: object) -> object:
+        del verbose, quiet
+        return command(*arguments, **options)
+
+    return verbosity(without)  # type: ignore[return-value]  # a decorated command, as for every option
+
+
+def _quietly(context: click.Context, _: click.Parameter, wanted: bool) -> bool:
+    if wanted:
+        context.meta[QUIET] = True
+    return wanted
 
 
 def _without_color(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -222,6 +239,8 @@ def make_plan(
 
     With `nodes` or `devices` the plan has the suite over that shape of job as its last step.
     """
+    from builder.compile.plan import compile_plan  # `recipe check` writes none
+
     target = measured(make_target(site, recipe, context=locks_of(context, recipe, site.name)))
     return compile_plan(target, nodes=nodes, devices=devices)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +12,9 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns, echo, emit
+from builder.cli.documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.inputs import plain_verbosity
+from builder.cli.show import columns, echo, painted
 from builder.compile.sbom import sbom as bill
 from builder.execute.contents.claims import Claim, check_claims
 from builder.execute.contents.image import read_contents
@@ -22,30 +23,31 @@ from builder.model.contents import Contents, Kind, Package, TorchBuild
 from builder.model.finding import ConfigError, DifferentError, Finding, Place
 from builder.model.safe import one_line
 
-SCHEMA = 1
 WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
 
 @click.command("inspect")
 @click.argument("image", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
+@format_option
+@json_option
 @click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
 @click.option("--verify", is_flag=True, help="Hold IMAGE against what is said of it: exit code 8 where that is not so.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
-def command(image: Path, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
-    """Say what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
+@plain_verbosity
+def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
+    """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
 
     IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
     """
     if verify:
-        show_claims(image, check_claims(image, environment=os.environ), as_json=as_json)
+        show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
     contents = read_contents(image, environment=os.environ)
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)
-    if as_json:
-        emit(json.dumps(content(contents), indent=1, ensure_ascii=False))
+    if as_json or shape == "json":
+        emit_document(content(contents))
     else:
         echo(shown(contents, everything))
 
@@ -55,13 +57,9 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     bad = [claim for claim in claims if claim.verdict == "BAD"]
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
-        emit(
-            json.dumps(
-                {"schema": SCHEMA, "image": image.name, "ok": bool(claims) and not bad, "claims": rows}, indent=1
-            )
-        )
+        emit_document({"image": image.name, "ok": bool(claims) and not bad, "claims": rows})
     elif claims:
-        echo(columns([(claim.verdict, claim.what) for claim in claims]))
+        echo(columns([(painted(claim.verdict), claim.what) for claim in claims]))
     if bad:
         message = f"'{image}' is not what is said of it: {bad[0].what}"
         fix = "build it again, or get the image and its papers from the same place"

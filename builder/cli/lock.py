@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder
+from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder, verbosity
 from builder.cli.show import echo, emit, show_findings
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
@@ -22,13 +22,16 @@ from builder.model.target import Target
 @click.argument("words", nargs=-1, required=True, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="Warnings and errors only.")
 @choices
-def command(words: tuple[str, ...], offline: bool, check_only: bool, quiet: bool, **chosen: str | bool | None) -> None:
-    """Write down the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
+@verbosity
+def command(
+    words: tuple[str, ...], offline: bool, check_only: bool, verbose: int, quiet: bool, **chosen: str | bool | None
+) -> None:
+    """Record the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
 
     NAME.lock.yml and the folder NAME.lock beside ENV belong into version control; `recipe build` uses them.
     """
+    del verbose
     *sites, env = words
     if not sites:
         fix = "see `recipe sites`; then: recipe lock SITE ENV"

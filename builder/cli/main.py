@@ -16,21 +16,21 @@ from builder import __version__
 
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
-    "build": ("builder.cli.build", "Build an image for a site and prove it by training in it."),
+    "build": ("builder.cli.build", "Build an image for a site and test it by training in it."),
     "plan": ("builder.cli.plan", "Write everything a build needs into a folder, and run nothing."),
-    "check": ("builder.cli.check", "Say what becomes of an environment on one site, several or all."),
-    "lock": ("builder.cli.lock", "Write down the exact files of an environment for sites."),
+    "check": ("builder.cli.check", "Check what an environment becomes on one site, several or all."),
+    "lock": ("builder.cli.lock", "Record the exact files of an environment for sites."),
     "fetch": ("builder.cli.fetch", "Download all that a build needs, for `build --offline`."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
     "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
     "run": ("builder.cli.run", "Run a command of yours in an image, as the site runs it."),
     "convert": ("builder.cli.convert", "Convert a docker-archive to a SIF image."),
-    "status": ("builder.cli.status", "Say what became of submitted jobs, and judge them."),
+    "status": ("builder.cli.status", "Show submitted jobs, and judge the ones that have ended."),
     "diff": ("builder.cli.diff", "Compare two images, two locks, or an image and its lock."),
-    "inspect": ("builder.cli.inspect", "Say what is inside an image, without running it."),
+    "inspect": ("builder.cli.inspect", "Show what is inside an image, without running it."),
     "sites": ("builder.cli.sites", "List the sites, or show what is known of one."),
     "cache": ("builder.cli.cache", "Show, check or shrink the cache of layers."),
-    "doctor": ("builder.cli.doctor", "Say what this machine has of what a build or a run needs."),
+    "doctor": ("builder.cli.doctor", "Check that this machine has what a build or a run needs."),
     "init": ("builder.cli.init", "Write an example environment file to start from."),
 }
 # what people type who come from other programs -> what they mean
@@ -64,11 +64,13 @@ class Commands(click.Group):
         # Hundreds of modules are made, and nothing in them is garbage.
         gc.disable()
         try:
+            from builder.cli.usage import with_examples
+
             command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         finally:
             gc.freeze()
             gc.enable()
-        return command
+        return with_examples(command, name=cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Answer an unknown command with the closest one."""

@@ -8,15 +8,16 @@ import click
 
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option, verbosity
 from builder.cli.show import echo, emit, show_findings
+from builder.cli.usage import Grouped
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.model.target import Context
 
 
-@click.command("plan")
+@click.command("plan", cls=Grouped)
 @words_argument
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The folder to write; of several, where they lie."
@@ -29,11 +30,11 @@ from builder.model.target import Context
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
-@click.option("-q", "--quiet", is_flag=True, help="Errors only.")
 @locked_option
 @shape_options
 @trust_option
 @choices
+@verbosity
 def command(
     words: tuple[str, ...],
     output: Path | None,
@@ -42,6 +43,7 @@ def command(
     nodes: int | None,
     gpus: int | None,
     jobs: int | None,
+    verbose: int,
     quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
@@ -51,6 +53,7 @@ def command(
     --gpus the suite over so many is one job script more. Of several sites or files it writes a folder
     each, and of several files the Slurm arrays that run them all.
     """
+    del verbose
     named, context = read_words(words), context_of(**chosen)
     if not named.single:
         if name is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.show import columns, echo, emit, show_findings
+from builder.cli.documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.inputs import plain_verbosity
+from builder.cli.show import columns, echo, show_findings
 from builder.compile.page import tables
 from builder.compile.page.compare import compare, comparison, differences
 from builder.compile.page.page import report_page, word
@@ -21,7 +22,6 @@ from builder.execute.tree import write_whole
 from builder.model.finding import BuilderError, ConfigError, Finding, Place
 from builder.model.results import Results
 
-SCHEMA = 1
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports side by side; more are not told apart by their colours
 
@@ -29,8 +29,10 @@ MOST = 8  # reports side by side; more are not told apart by their colours
 @click.command("report")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a page (HTML, one file) as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON instead of tables.")
-def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None:
+@format_option
+@json_option
+@plain_verbosity
+def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: bool) -> None:
     """Show what was measured of an image; of several, side by side with the ratio to the first.
 
     PATH is a report.json, a plan folder, a results folder, or an image whose plan folder lies beside it.
@@ -39,8 +41,8 @@ def command(paths: tuple[Path, ...], output: Path | None, as_json: bool) -> None
     if output is not None:
         _write(output, report_page(reports, tool=f"recipe {__version__}"))
         echo(f"page: {output}", err=True)
-    if as_json:
-        emit(json.dumps(content(reports), indent=1, ensure_ascii=False, allow_nan=False))
+    if as_json or shape == "json":
+        emit_document(content(reports))
     else:
         echo("\n\n".join(compared(reports) if len(reports) > 1 else shown(reports[0])))
 

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option
+from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import echo, emit, show_findings
 from builder.cli.submission import Submission, job_lines, submit_plan
+from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.folder import hold_plan, write_plan
@@ -30,7 +31,7 @@ from builder.model.plan import Plan
 from builder.model.site import Site
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.command("run", cls=Grouped, context_settings={"ignore_unknown_options": True})
 @click.argument("site")
 @click.argument("image", type=click.Path(path_type=Path))
 @click.argument("words", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -40,7 +41,7 @@ from builder.model.site import Site
 @batch_options
 @shape_options
 @account_option
-@click.option("-q", "--quiet", is_flag=True, help="Nothing but what the command says.")
+@verbosity
 def command(
     site: str,
     image: Path,
@@ -49,15 +50,17 @@ def command(
     here: bool,
     nodes: int | None,
     gpus: int | None,
+    verbose: int,
     quiet: bool,
     **options: Any,
 ) -> None:
     """Run CMD in IMAGE with SITE's binds, environment, launcher and CPU-GPU binding.
 
     Here, or inside the allocation that this shell is in, or with --submit as a job of --nodes N and --gpus G of each.
-    It works in the folder it is called in, and leaves with the exit code of CMD. On a machine without a batch system
+    It works in the folder it is called in, and exits with the exit code of CMD. On a machine without a batch system
     --gpus G starts G ranks.
     """
+    del verbose
     asked = Asked.take(options, account=options["account"])
     loaded = load_site(site, folder=sites_folder())
     path = existing(image, what="image")

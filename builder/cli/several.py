@@ -12,7 +12,7 @@ import click
 from builder.cli.build import describe, visible
 from builder.cli.inputs import sites_folder
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
-from builder.cli.show import columns, echo, emit, show_findings, use_color
+from builder.cli.show import columns, echo, emit, painted, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
 from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
@@ -214,15 +214,20 @@ def refusal_of(name: str, error: BuilderError, *, seconds: float = 0.0) -> Endin
 
 
 def conclude(
-    endings: Sequence[Ending], *, shown: Shown = NORMAL, stop: Interrupted | None = None, table: bool = True
+    endings: Sequence[Ending],
+    *,
+    shown: Shown = NORMAL,
+    stop: Interrupted | None = None,
+    table: bool = True,
+    paths: bool = True,
 ) -> None:
-    """Say what failed and why, then the table, and leave with the worst exit code."""
+    """Print what failed and why, then the table and the images' `paths`, and exit with the worst exit code."""
     for ending in endings:
         show_of(ending.name, ending.findings)
     if table and not shown.quiet:
         echo(columns(list(_rows(endings))), err=True)
     for ending in endings:
-        if ending.image:
+        if ending.image and paths:
             emit(ending.image)
     if stop is not None:
         raise stop
@@ -242,4 +247,4 @@ def _rows(endings: Sequence[Ending]) -> Iterator[list[str]]:
     yield ["build", "verdict", "time", "image"]
     for ending in endings:
         taken = duration(ending.seconds) if ending.seconds else "-"
-        yield [ending.name, ending.word, taken, ending.text or "-"]
+        yield [ending.name, painted(ending.word, err=True), taken, ending.text or "-"]

@@ -18,10 +18,12 @@ from builder.model.safe import one_line, visible
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
-    **dict.fromkeys(("ok", "pass", "passed"), "green"),
-    **dict.fromkeys(("warnings", "differs", "open"), "yellow"),
-    **dict.fromkeys(("refused", "FAIL", "BAD", "failed"), "red"),
+    **dict.fromkeys(("ok", "pass", "passed", "fetched", "the same bytes", "the cache is whole"), "green"),
+    **dict.fromkeys(("warnings", "differs", "open", "unknown", "not begun", "stopped", "waits"), "yellow"),
+    **dict.fromkeys(("refused", "FAIL", "BAD", "failed", "altered", "smoke test failed", "not the same"), "red"),
+    **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }
+QUIET = "recipe.quiet"  # in the context of a command: -q was given
 NARROW = 30  # columns: a terminal that says less is taken for one of so many
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 # Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
@@ -43,15 +45,24 @@ def screen_width(*, err: bool = False) -> int | None:
     return max(shutil.get_terminal_size().columns, NARROW)
 
 
+def is_quiet() -> bool:
+    """Whether -q was given: errors, and what was asked for, are all that is printed."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
 class Styled(str):
     """Text with colours of ours; what came from elsewhere was made visible before it got them."""
 
 
-def echo(text: str = "", *, err: bool = False) -> None:
+def echo(text: str = "", *, err: bool = False, important: bool = False) -> None:
     """Print a text that may hold anything, what a terminal would obey made visible.
 
-    On a terminal long lines of prose and tables are broken between words, with a hanging indent.
+    With -q what goes to stderr is left out unless it is `important`. On a terminal long lines of prose and tables are
+    broken between words, with a hanging indent.
     """
+    if err and not important and is_quiet():
+        return
     text = text if isinstance(text, Styled) else visible(text)
     width = screen_width(err=err)
     if width is not None:
@@ -102,6 +113,20 @@ def painted(word: str, *, err: bool = False) -> Styled:
     return Styled(click.style(plain, fg=color) if color and use_color(err=err) else plain)
 
 
+def judged(text: str, *, err: bool = False) -> Styled:
+    """Lines that begin with a verdict, or are `verdict: WORD`, with that word in its colour."""
+    return Styled("\n".join(_judged(line, err=err) for line in visible(text).split("\n")))
+
+
+def _judged(line: str, *, err: bool) -> str:
+    head, colon, rest = line.partition(": ")
+    if head == "verdict":
+        return f"{head}{colon}{painted(rest, err=err)}"
+    if head not in WORDS:
+        head, colon, rest = line.partition(" ")
+    return f"{painted(head, err=err)}{colon}{rest}"
+
+
 def short_image(reference: str, *, room: int) -> str:
     """The reference of an image in `room` columns: a long one keeps its last part, NAME:TAG, or that one's ends."""
     if len(reference) <= room:
@@ -128,9 +153,11 @@ def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False)
 
 def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
     """Print findings to stderr, errors last so that they stay in sight."""
+    quiet = is_quiet()
+    findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        echo(Styled("\n".join(finding_lines(finding, codes=codes, color=use_color()))), err=True)
+        echo(Styled("\n".join(finding_lines(finding, codes=codes, color=use_color()))), err=True, important=True)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Styled:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 import click
 
-from builder.cli.inputs import sites_folder
-from builder.cli.show import columns, echo, emit, show_findings
+from builder.cli.documents import emit_document, format_option
+from builder.cli.inputs import plain_verbosity, sites_folder
+from builder.cli.show import columns, echo, show_findings
 from builder.model.catalog import load_site, site_files
 from builder.model.finding import BuilderError
 from builder.model.site import Site
@@ -18,7 +18,8 @@ from builder.model.site import Site
 
 @click.command("sites")
 @click.argument("site", required=False)
-@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
+@plain_verbosity
 def command(site: str | None, shape: str) -> None:
     """List the sites, or show everything that is known of SITE and where it was read.
 
@@ -28,7 +29,7 @@ def command(site: str | None, shape: str) -> None:
     if site is not None:
         loaded = load_site(site, folder=sites_folder())
         if shape == "json":
-            emit(json.dumps(asdict(loaded), indent=2))
+            emit_document(asdict(loaded))
         else:
             echo(_page(loaded))
         return
@@ -39,16 +40,12 @@ def command(site: str | None, shape: str) -> None:
         except BuilderError as error:
             show_findings(error.findings)
     if shape == "json":
-        emit(
-            json.dumps(
-                [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found],
-                indent=2,
-            )
-        )
+        rows = [{"name": item.name, "vendor": item.vendor, "backends": item.build.backends} for item in found]
+        emit_document({"sites": rows})
         return
-    rows = [["site", "GPU", "backends", "what it is"]]
-    rows += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]
-    echo(columns(rows))
+    table = [["site", "GPU", "backends", "what it is"]]
+    table += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]
+    echo(columns(table))
 
 
 def _page(site: Site) -> str:

@@ -13,8 +13,9 @@ from builder.cli.batch import Asked, batch_options, check_site, shape_options, t
 from builder.cli.build import show_verdict
 from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
 from builder.cli.login import check_here, here_option
-from builder.cli.show import echo, use_color
+from builder.cli.show import echo, judged, use_color
 from builder.cli.submission import Submission, to_verdict
+from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import hold_plan, write_plan
 from builder.execute.options import Options
@@ -28,10 +29,12 @@ from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
 
 
-@click.command("smoke")
+@click.command("smoke", cls=Grouped)
 @click.argument("site")
 @click.argument("image", type=click.Path(path_type=Path))
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with MNIST's IDX files; default: drawn digits.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder with MNIST's IDX files; default: synthetic digits."
+)
 @click.option(
     "--workload",
     "workloads",
@@ -66,7 +69,7 @@ def command(
 ) -> None:
     """Train in IMAGE as SITE would run it, and judge the numbers: on this machine, or with --submit as a job.
 
-    Leaves with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so. With
+    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so. With
     --submit and --nodes or --gpus it is the whole suite over so many.
     """
     asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
@@ -98,7 +101,7 @@ def command(
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
     if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
-        echo("verdict: pass")
+        echo(judged("verdict: pass"))
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
@@ -108,9 +111,9 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
         write_plan(plan, place, recipe_folder=place)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
-        echo(line)
+        echo(judged(line))
     bad = [check for check in checks if not check.ok]
-    echo("verdict: " + ("pass" if not bad else "FAIL"))
+    echo(judged("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
         raise SmokeError(

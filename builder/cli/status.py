@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from builder.cli.build import show_verdict
+from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import trust_option, verbosity
 from builder.cli.several import Shown
-from builder.cli.show import columns, echo, emit, show_findings, use_color
+from builder.cli.show import Styled, columns, echo, emit, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
@@ -24,19 +25,22 @@ from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
 from builder.execute.trust import check_folder
 from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
+from builder.model.report import Report
+from builder.model.safe import one_line
 
 
 @click.command("status")
 @click.argument("place", metavar="[FOLDER|IMAGE]", default=".", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
+@format_option
 @trust_option
 @verbosity
-def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) -> None:
-    """Say how the jobs are doing that were submitted from a plan folder, for an image, or from a folder of many kits.
+def command(place: Path, follow: bool, cancel: bool, shape: str, verbose: int, quiet: bool) -> None:
+    """Show the jobs that were submitted from a plan folder, for an image, or from a folder of several plan folders.
 
-    When all have ended it judges what they left, puts the image into its place, writes report.json and leaves with the
-    verdict's exit code, however often it is called. Leaves with 7 while jobs wait or run.
+    When all have ended it judges what they left, puts the image into its place, writes report.json and exits with the
+    verdict's exit code, however often it is called. Exits with 7 while jobs wait or run.
     """
     place = place.absolute()  # `.` has no name that a folder could be beside
     kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
@@ -44,7 +48,7 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) 
         from builder.cli.status_of_many import status_of_many
 
         shown = Shown(verbose=bool(verbose), quiet=quiet)
-        status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown)
+        status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown, as_json=shape == "json")
         return
     folder = folder_of(place)
     check_folder(folder)
@@ -54,12 +58,16 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) 
     if cancel:
         slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
     views = look_at_jobs(ledger, folder=folder, slurm=slurm)
-    if not quiet:
+    if not quiet and shape == "text":
         echo(columns(_rows(views)), err=True)
     if not (follow or ledger.finished or is_over(plan, views)):
+        if shape == "json":
+            emit_document(content(folder, kind=ledger.kind, views=views))
         raise UnfinishedError(*_open(views, folder=folder))
     if ledger.kind == "run":
-        _run_ended(folder)
+        if shape == "json":
+            emit_document(content(folder, kind=ledger.kind, views=views))
+        _run_ended(folder, shown=shape == "text")
         return
     report = read_report(folder) if ledger.finished else None
     if report is None:
@@ -68,14 +76,38 @@ def command(place: Path, follow: bool, cancel: bool, verbose: int, quiet: bool) 
             sys.stderr, verbose=bool(verbose), quiet=quiet or not follow, color=color, environment=dict(os.environ)
         )
         report = finish(folder, environment=os.environ, progress=progress)
+    if shape == "json":
+        emit_document(content(folder, kind=ledger.kind, views=views, report=report))
     show_verdict(quiet=quiet)(report)
     raise_for(report)
-    emit(ledger.output)
+    if shape == "text":
+        emit(ledger.output)
 
 
-def _run_ended(folder: Path) -> None:
-    """Show what a command said, and leave with its exit code."""
-    end = follow_command(folder, environment=os.environ, on_line=emit, note=lambda text: echo(text, err=True))
+def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Report | None = None) -> dict[str, object]:
+    """What is known of the jobs of a plan folder, as plain data; no verdict while jobs wait or run."""
+    return {
+        "folder": str(folder),
+        "kind": kind,
+        "verdict": report.status if report else None,
+        "image": report.image if report else None,
+        "jobs": [job_content(view) for view in views],
+    }
+
+
+def job_content(view: JobView) -> dict[str, object]:
+    """One job as plain data; `over` says that it has ended."""
+    code = view.record.exit_code if view.over and view.record else None
+    return {
+        "step": view.step, "job": view.job, "state": state_of(view), "over": view.over, "exit_code": code,
+        "log": view.log,
+    }  # fmt: skip
+
+
+def _run_ended(folder: Path, *, shown: bool) -> None:
+    """Show what a command printed, and exit with its exit code."""
+    on_line = emit if shown else lambda _: None
+    end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
     if end.finding is not None:
         show_findings([end.finding])
     if end.exit_code:
@@ -87,13 +119,20 @@ def folder_of(place: Path) -> Path:
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
-    message = f"'{place}' is neither a plan folder, nor a folder of kits, nor an image with a plan folder beside it"
+    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
     fix = "name the folder that ends in .plan, or the image"
     raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
 
 
 def _rows(views: tuple[JobView, ...]) -> list[list[str]]:
-    return [["step", "job", "state", "log"], *([view.step, view.job, state_of(view), view.log] for view in views)]
+    return [["step", "job", "state", "log"], *([view.step, view.job, painted_state(view), view.log] for view in views)]
+
+
+def painted_state(view: JobView) -> Styled:
+    """How a job is doing, in the colour of what it means."""
+    state = one_line(state_of(view))
+    color = "yellow" if not view.over else "red" if view.failed else "green"
+    return Styled(click.style(state, fg=color) if use_color() else state)
 
 
 def _open(views: tuple[JobView, ...], *, folder: Path) -> list[Finding]:

@@ -6,9 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from builder.cli.documents import emit_document
 from builder.cli.many_jobs import Endings, follow_kits, judge_kit
 from builder.cli.several import Ending, Shown, conclude, ending_of, refusal_of
 from builder.cli.show import columns, echo
+from builder.cli.status import job_content, painted_state
 from builder.execute.jobs.finish import JobView, is_over
 from builder.execute.jobs.kits import NamedKit
 from builder.execute.jobs.ledger import read_ledger
@@ -19,8 +21,10 @@ from builder.execute.trust import check_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
 
 
-def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cancel: bool, shown: Shown) -> None:
-    """Say how the jobs of all kits are doing, judge those that have ended, and leave with the worst code."""
+def status_of_many(
+    kits: Sequence[NamedKit], *, place: Path, follow: bool, cancel: bool, shown: Shown, as_json: bool = False
+) -> None:
+    """Say how the jobs of all kits are doing, judge those that have ended, and exit with the worst code."""
     slurm = Slurm(os.environ)
     watched, endings = _watched(kits, place=place)
     if not watched:
@@ -30,7 +34,7 @@ def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cance
     if cancel:
         slurm.cancel([view.job for found in views.values() for view in found if not view.over])
         views = look_at_kits(watched, slurm=slurm)
-    if not shown.quiet:
+    if not shown.quiet and not as_json:
         echo(columns(list(_rows(views))) + "\n", err=True)
     stop = None
     if follow:
@@ -40,7 +44,14 @@ def status_of_many(kits: Sequence[NamedKit], *, place: Path, follow: bool, cance
     for name, kit in watched.items():
         if name not in endings:
             endings[name] = _ending(name, kit, views[name])
-    conclude([endings[kit.name] for kit in kits], shown=shown, stop=stop)
+    if as_json:
+        emit_document({"folder": str(place), "builds": [_content(endings[kit.name], views) for kit in kits]})
+    conclude([endings[kit.name] for kit in kits], shown=shown, stop=stop, paths=not as_json)
+
+
+def _content(ending: Ending, views: Mapping[str, tuple[JobView, ...]]) -> dict[str, object]:
+    jobs = [job_content(view) for view in views.get(ending.name, ())]
+    return {"name": ending.name, "verdict": ending.word, "image": ending.image, "text": ending.text, "jobs": jobs}
 
 
 def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watched], Endings]:
@@ -74,5 +85,7 @@ def _ending(name: str, kit: Watched, views: tuple[JobView, ...]) -> Ending:
 
 
 def _rows(views: Mapping[str, tuple[JobView, ...]]) -> list[list[str]]:
-    rows = [[name, view.step, view.job, state_of(view), view.log] for name, found in views.items() for view in found]
+    rows = [
+        [name, view.step, view.job, painted_state(view), view.log] for name, found in views.items() for view in found
+    ]
     return [["build", "step", "job", "state", "log"], *rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builder.compile import shell
-from builder.compile.backends import BACKENDS
+from builder.compile.backends import BACKENDS, all_findings
 from builder.compile.build import Build
 from builder.compile.content import expected
 from builder.compile.launch import run_files
@@ -13,7 +13,6 @@ from builder.compile.render import render, verbatim
 from builder.compile.scripts import account_hint
 from builder.compile.smoke import smoke_copies, smoke_files, smoke_step, workloads
 from builder.compile.suite_job import suite_job
-from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import File, Plan, Step
 from builder.model.target import Target
 
@@ -23,11 +22,8 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
 
     With `nodes` or `devices` (of each node) the suite over that shape of job is one step more.
     """
-    backend = BACKENDS[target.backend]
-    findings = (*target.findings, *backend.findings(target))
-    if errors(findings):
-        raise UnsupportedError(*findings)
-    build = backend.plan(target)
+    findings = all_findings(target)
+    build = BACKENDS[target.backend].plan(target)
     script = f"{len(build.steps) + 1}-smoke.sh"
     steps: tuple[Step, ...] = (*build.steps, smoke_step(target, script=script))
     suite, steps = _with_suite(target, steps, nodes=nodes, devices=devices)

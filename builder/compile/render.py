@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jinja2
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
 
 @cache
 def _environment(*, escapes: bool) -> jinja2.Environment:
+    import jinja2  # a third of a start: `recipe check` renders nothing
+
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,

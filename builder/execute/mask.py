@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
-from builder.model.secrets import HIDDEN, QUERY, SHAPE
+from builder.model.secrets import HIDDEN, QUERY, without_tokens
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
 # Names that speak of a secret and hold none: an identifier, or where the secret is kept.
@@ -36,7 +36,7 @@ class Mask:
             text = _URL_TOKEN.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(HIDDEN, text) if "@" in text else text)
         if "?" in text or "&" in text:
             text = QUERY.sub(rf"\1={HIDDEN}", text)
-        return SHAPE.sub(HIDDEN, _LOGIN.sub(rf"\1{HIDDEN}", text) if "uthorization" in text else text)
+        return without_tokens(_LOGIN.sub(rf"\1{HIDDEN}", text) if "uthorization" in text else text)
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:

@@ -21,6 +21,7 @@ _NOISE = re.compile(
     r"\s*$"
     r"|INFO:\s+To see mksquashfs output with progress bar enable verbose logging"
     r"|INFO:\s+Non-gzip squashfs compression might not work with some installations"
+    r"|verify: \{.*"  # what the image answered, as JSON
     r"|WARNING: While bind mounting '.*': destination is already in the mount point list"
 )
 

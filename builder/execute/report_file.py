@@ -13,6 +13,7 @@ from builder.execute.names import REPORT_FILE
 from builder.execute.tree import write_whole
 from builder.execute.trust import read_below
 from builder.layering.bounded import parse_json
+from builder.model.finding import without_edits
 from builder.model.report import Report
 from builder.model.typed import typed
 
@@ -22,7 +23,7 @@ LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 
 def report_json(report: Report) -> str:
     """Write a report as JSON text."""
-    content = {"schema": SCHEMA, **dataclasses.asdict(report)}
+    content = {"schema": SCHEMA, **without_edits(dataclasses.asdict(report))}
     return json.dumps(_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

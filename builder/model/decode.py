@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 from builder.model.document import Listing, Table, Text, Value, describe
-from builder.model.finding import Finding, Place, did_you_mean
+from builder.model.finding import Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.safe import shown
 
 LARGEST = 10**15  # no count, size or time here is beyond it
@@ -48,10 +48,13 @@ class Decoder:
         self.file = file
         self.findings: list[Finding] = []
 
-    def fault(self, code: str, message: str, *, line: int, key: str, fix: str) -> None:
+    def fault(
+        self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
+    ) -> None:
         """Note one fault."""
         at = Place(file=self.file, line=line, key=key)
-        self.findings.append(Finding(code=code, message=message, at=at, fix=fix))
+        change = edit_at(at, *edit) if edit else None
+        self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))
 
     def decode(self, value: Value, kind: Any, *, key: str) -> Any:
         """Return the value as `kind`, or None after noting why it is not one."""
@@ -91,6 +94,7 @@ class Decoder:
                     line=name.line,
                     key=f"{key}.{shown(name.raw)}".lstrip("."),
                     fix=fix,
+                    edit=(name.raw, nearest(name.raw, known=fields)),
                 )
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
@@ -131,6 +135,7 @@ class Decoder:
             line=value.line,
             key=key,
             fix=fix,
+            edit=(value.raw, nearest(value.raw, known=words)) if isinstance(value, Text) else None,
         )
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 Level = Literal["error", "warning", "note"]
 
@@ -24,6 +24,20 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Edit:
+    """The fix of a finding as an exact change of a line: `old`, which stands there once, becomes `new`.
+
+    With `below` the whole item goes from its line to the list of that name; an `old` without `new` takes the line away.
+    """
+
+    file: str
+    line: int | None
+    old: str
+    new: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One sentence that says what is wrong or worth knowing, where, and what to do about it."""
 
@@ -32,6 +46,7 @@ class Finding:
     fix: str
     at: Place | None = None
     level: Level = "error"
+    edit: Edit | None = None
 
 
 class BuilderError(Exception):
@@ -84,6 +99,21 @@ class DifferentError(BuilderError):
     """The image was built and tested, but it is not the same as another build of it, or as its papers say."""
 
     exit_code = 8
+
+
+def edit_at(at: Place | None, old: str, new: str = "", *, below: str = "") -> Edit | None:
+    """The edit of a place; None where the place or the words are not known."""
+    if at is None or at.line is None or not old or (not new and not below and old != "-"):
+        return None
+    return Edit(file=at.file, line=at.line, old=old, new=new, below=below)
+
+
+def without_edits(value: Any) -> Any:
+    """Plain data of findings as it is kept: an edit is for the file as it was when it was read."""
+    if isinstance(value, dict):
+        own = {"code", "message", "fix", "edit"} <= set(value)
+        return {key: without_edits(item) for key, item in value.items() if not (own and key == "edit")}
+    return [without_edits(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:

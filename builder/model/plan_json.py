@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from builder.layering.bounded import parse_json
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Place, without_edits
 from builder.model.plain_path import is_plain
 from builder.model.plan import Plan
 from builder.model.safe import shown
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step: it names a log
 
 def to_json(plan: Plan) -> str:
     """Write a plan as JSON text that ends with a newline."""
-    content = {"schema": SCHEMA, **dataclasses.asdict(plan)}
+    content = {"schema": SCHEMA, **without_edits(dataclasses.asdict(plan))}
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

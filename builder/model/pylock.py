@@ -14,11 +14,6 @@ from builder.model.plain import listing, table, whole
 from builder.model.safe import URL, misleads, shown
 from builder.model.secrets import in_addresses
 
-try:
-    import tomllib
-except ImportError:  # Python 3.10
-    import tomli as tomllib
-
 HEX = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 # Python's reader takes time and memory that grow with the square of a dotted key's parts.
@@ -35,6 +30,10 @@ TORCH_FAMILY = (
 
 def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
     """Parse a pylock file; raises ConfigError where it is none."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError

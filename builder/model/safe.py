@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Edit, Finding, Place
 from builder.model.secrets import hidden, host_in, in_addresses
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,9 +20,9 @@ USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
 
-def refusal(code: str, message: str, *, at: Place, fix: str) -> ConfigError:
+def refusal(code: str, message: str, *, at: Place, fix: str, edit: Edit | None = None) -> ConfigError:
     """Make the error for one fault."""
-    return ConfigError(Finding(code=code, message=message, at=at, fix=fix))
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix, edit=edit))
 
 
 def shown(text: str, *, limit: int = 60) -> str:

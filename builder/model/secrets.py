@@ -8,17 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from urllib.parse import unquote
 
 HIDDEN = "***"
-SHAPE = re.compile(
-    r"(?<![A-Za-z0-9_])(?:"
-    r"hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,}"
-    r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|sk-(?:proj-|ant-\w+-|or-)?[A-Za-z0-9_]{20,}"
-    r"|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|dckr_pat_[\w-]{16,}|nvapi-[\w-]{16,}|AIza[\w-]{35}|hvs\.[\w-]{20,}"
-    r"|ya29\.[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
-    r")|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
 # Bounded: a value of the recipe may have millions of characters.
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 KEY = r"(?:token|auth|authorization|key|apikey|sig|signature|password|passwd|pwd|pass|secret|credentials?|jwt|keyid)"
@@ -57,6 +50,33 @@ OPTION = re.compile(
 HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(?![$%{<])[\w.~+/=-]{6,}", re.IGNORECASE)
 
 
+# Of each shape a part that every text of it holds: few texts hold one, and the long pattern is read for those only.
+_PARTS = ("hf_", "gh", "gl", "AKIA", "ASIA", "xox", "sk-", "npm_", "pypi-AgE", "dckr_pat_", "nvapi-", "AIza", "hvs.",
+          "ya29.", "eyJ", "PRIVATE KEY")  # fmt: skip
+
+
+@cache
+def _shape() -> re.Pattern[str]:
+    return re.compile(
+        r"(?<![A-Za-z0-9_])(?:"
+        r"hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,}"
+        r"|(?:AKIA|ASIA)[A-Z0-9]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|sk-(?:proj-|ant-\w+-|or-)?[A-Za-z0-9_]{20,}"
+        r"|npm_[A-Za-z0-9]{30,}|pypi-AgE[\w-]{16,}|dckr_pat_[\w-]{16,}|nvapi-[\w-]{16,}|AIza[\w-]{35}|hvs\.[\w-]{20,}"
+        r"|ya29\.[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
+        r")|-----BEGIN [A-Z ]*PRIVATE KEY"
+    )
+
+
+def has_token(text: str) -> bool:
+    """Whether a text holds what has the shape of a token."""
+    return any(part in text for part in _PARTS) and _shape().search(text) is not None
+
+
+def without_tokens(text: str) -> str:
+    """The text with every token hidden."""
+    return _shape().sub(HIDDEN, text) if any(part in text for part in _PARTS) else text
+
+
 def hidden(text: str) -> str:
     """The text without what looks like a secret; rather too little of it than too much."""
     if "//" in text:
@@ -65,7 +85,7 @@ def hidden(text: str) -> str:
         text = PATH_TOKEN.sub(f"/t/{HIDDEN}", text)
     if "=" in text:
         text = QUERY.sub(rf"\1={HIDDEN}", text)
-    return SHAPE.sub(HIDDEN, text)
+    return without_tokens(text)
 
 
 def stripped(address: str) -> str:
@@ -97,7 +117,7 @@ def in_addresses(text: str, *, words: bool = False) -> str:
         found = _user(rest, scheme=match[1].lower()) or _behind(rest, strict=not words)
         if found:
             return found
-    return "a token" if SHAPE.search(text) else ""
+    return "a token" if has_token(text) else ""
 
 
 def _user(rest: str, *, scheme: str) -> str:
@@ -116,7 +136,7 @@ def _user(rest: str, *, scheme: str) -> str:
         return ""
     if not scheme.endswith("ssh"):
         return "a user"
-    known = ACCOUNT.fullmatch(name) and not SHAPE.search(name) and not (len(name) > 15 and re.search(r"\d", name))
+    known = ACCOUNT.fullmatch(name) and not has_token(name) and not (len(name) > 15 and re.search(r"\d", name))
     return "" if known else "a token in the place of the user"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from builder.model.document import Listing, Table, Text, Value
 from builder.model.finding import Finding, Place
@@ -89,12 +90,20 @@ def text_faults(tree: Table) -> Iterator[Finding]:
 
 def _rule(path: tuple[str, ...]) -> Rule | None:
     """Give the pattern for a value's place and what to say when it does not fit; None: prose."""
-    if any(_lies(path, place) for place in PROSE):
+    prose, rules = _below(path[0])
+    if any(_lies(path, place) for place in prose):
         return None
-    own = next((rule for place, rule in RULES if _lies(path, place)), None)
+    own = next((rule for place, rule in rules if _lies(path, place)), None)
     if own is None and path[-1] == KEY_ITSELF:
         return KEY, "use letters, digits and _.- in keys"
     return own or OTHERS
+
+
+@cache
+def _below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
+    """The places of prose, and those with a pattern, in one section: a site has hundreds of texts."""
+    prose = tuple(place for place in PROSE if place[0] == section)
+    return prose, tuple((place, rule) for place, rule in RULES if place[0] == section)
 
 
 def _lies(path: tuple[str, ...], place: tuple[str, ...]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Literal
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Place, edit_at
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.stack.images import image_table
@@ -164,8 +164,15 @@ def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Si
         fix = f"use container.base: {other}" if other else "use container.python: env, or another torch"
         yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
     if torch and (torch.unclear or (torch.local and torch.local not in has)):
+        right = f"torch=={torch.pinned or has}"
         message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
-        yield Finding(code="base-build", message=message, at=torch.place, fix=f"write torch=={torch.pinned or has}")
+        yield Finding(
+            code="base-build",
+            message=message,
+            at=torch.place,
+            fix=f"write {right}",
+            edit=edit_at(torch.place, torch.text, right),
+        )
     yield from _companion_obstacles(asked, image=image)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -12,6 +11,7 @@ from packaging.version import Version
 from builder.model.recipe import PipRequirement
 from builder.model.site import BaseImage, Site
 from builder.model.stack.packages import Counterpart, package_table
+from builder.resolve.names import fits
 from builder.resolve.stack import cuda_fits
 
 
@@ -39,9 +39,9 @@ def replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: st
     if line.url or line.hashes or "+" in line.specifier:
         return None
     for row in package_table().counterparts:
-        if row.vendor != site.vendor or not fnmatchcase(line.name, row.name):
+        if row.vendor != site.vendor or not fits(line.name, row.name):
             continue
-        extras = [extra for extra in line.extras if row.extra and fnmatchcase(extra, row.extra)]
+        extras = [extra for extra in line.extras if row.extra and fits(extra, row.extra)]
         version = _version(row, line.specifier)
         if (row.extra and not extras) or version is None or not _runs(row, site=site, base=base, python=python):
             continue

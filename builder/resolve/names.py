@@ -59,7 +59,7 @@ def python_name(conda: str) -> str | None:
 @cache
 def is_cuda_library(conda: str) -> bool:
     """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
-    return any(fnmatchcase(conda, pattern) for pattern in name_table().cuda_libraries)
+    return any(fits(conda, pattern) for pattern in name_table().cuda_libraries)
 
 
 def conda_to_specifier(version: str) -> str | None:
@@ -95,3 +95,11 @@ def _clause(part: str) -> str | None:
     if star:
         return f"{operator}{number}.*" if operator == "!=" else f"{operator}{number}"
     return f"{operator}{number}"
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is what a pattern of the tables says; few patterns need more than a comparison."""
+    start, star, rest = pattern.partition("*")
+    if rest or "?" in pattern or "[" in pattern:
+        return fnmatchcase(name, pattern)
+    return name.startswith(start) if star else name == start

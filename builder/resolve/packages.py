@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Place, edit_at
 from builder.model.plan import Package
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
@@ -211,12 +211,14 @@ class Packer:
         if asked.local and asked.local != token:
             message = f"'{asked.text}' is another build than torch {torch}+{token}"
             fix = f"write {name} without a build"
-            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix))
+            edit = edit_at(asked.place, asked.text, asked.text.replace(f"+{asked.local}", ""))
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix, edit=edit))
             return ""
         if not asked.allows(row_version):
             message = f"'{asked.text}' does not belong to torch {torch}"
             fix = f"write {name}=={row_version}, or {name} without a version"
-            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix))
+            edit = edit_at(asked.place, asked.text, f"{name}=={row_version}")
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix, edit=edit))
             return ""
         return row_version
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from builder.model.finding import Finding
+from builder.model.finding import Finding, edit_at
 from builder.model.recipe import PipRequirement
 from builder.model.site import Site
 from builder.model.stack.drivers import driver_table
@@ -172,15 +172,16 @@ def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease
     """A build that the user pinned himself must be the site's vendor's and must exist and fit the driver."""
     vendor = vendor_of(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
+    edit = edit_at(asked.place, asked.text, bare)
     fix = f"write {bare}: the right build is chosen for every site"
     if vendor and vendor != site.vendor:
         message = f"'{asked.text}' is built for {_named(vendor)}, the site '{site.name}' has {_named(site.vendor)}"
-        return Finding(code="torch-vendor", message=message, at=asked.place, fix=fix)
+        return Finding(code="torch-vendor", message=message, at=asked.place, fix=fix, edit=edit)
     if any(asked.local in tokens(row, site=site) for row in releases):
         return None
     if not any(asked.local in (*(row.cuda or ()), *(row.rocm or ()), "xpu" if row.xpu else "") for row in releases):
         message = f"'{asked.text}' is a build that the tables do not know"
-        return Finding(code="torch-unknown", message=message, at=asked.place, fix=fix)
+        return Finding(code="torch-unknown", message=message, at=asked.place, fix=fix, edit=edit)
     served = ""
     if site.gpu and site.gpu.vendor == "amd":
         served = f": its driver serves ROCm {', '.join(site.gpu.rocm)}"
@@ -189,7 +190,7 @@ def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
     if not any(tokens(row, site=site) for row in releases):
         fix = f"use torch {_range(site)}, without a build"
-    return Finding(code="torch-driver", message=message, at=asked.place, fix=fix)
+    return Finding(code="torch-driver", message=message, at=asked.place, fix=fix, edit=edit)
 
 
 def _named(vendor: str) -> str:

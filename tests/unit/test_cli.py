@@ -138,7 +138,7 @@ def test_sites_are_listed(recipe: Call) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *site_files()]
     found = json.loads(recipe("sites", "--format", "json").out)
-    assert {item["name"]: item["vendor"] for item in found}["dawn"] == "intel"
+    assert {item["name"]: item["vendor"] for item in found["sites"]}["dawn"] == "intel"
 
 
 @pytest.mark.parametrize("name", sorted(site_files()))

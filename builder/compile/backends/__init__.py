@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from builder.compile.backends import apptainer, cotainr, docker, layers, tykky
 from builder.compile.build import Build
-from builder.model.finding import Finding
+from builder.model.finding import Finding, UnsupportedError, errors
 from builder.model.site import BackendName
 from builder.model.target import Target
 
@@ -29,3 +29,11 @@ BACKENDS: Final[Mapping[BackendName, Backend]] = {
     "layers": layers,
     "tykky": tykky,
 }
+
+
+def all_findings(target: Target) -> tuple[Finding, ...]:
+    """Say what is known of a target and of its way of building; raises UnsupportedError when it cannot serve it."""
+    findings = (*target.findings, *BACKENDS[target.backend].findings(target))
+    if errors(findings):
+        raise UnsupportedError(*findings)
+    return findings

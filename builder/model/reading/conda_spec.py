@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.recipe import CondaSpec
 from builder.model.safe import check_url, refusal, refuse_secrets, shown
 
@@ -78,9 +78,12 @@ def _refuse_foreign(text: str, *, at: Place) -> None:
         raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the line")
     quoted = f"'{shown(text)}'"
     if text.startswith("-"):
-        raise refusal("conda-pip", f"{quoted} is an option of pip, among conda packages", at=at, fix=PIP_FIX)
+        message = f"{quoted} is an option of pip, among conda packages"
+        edit = edit_at(at, text, text, below="pip") if text.startswith("--") else None
+        raise refusal("conda-pip", message, at=at, fix=PIP_FIX, edit=edit)
     if text.startswith("git+") or " @ " in text:
-        raise refusal("conda-pip", f"{quoted} is a dependency of pip, among conda packages", at=at, fix=PIP_FIX)
+        message = f"{quoted} is a dependency of pip, among conda packages"
+        raise refusal("conda-pip", message, at=at, fix=PIP_FIX, edit=edit_at(at, text, text, below="pip"))
     if ";" in text:
         message = f"{quoted} has a marker (';'), which only pip knows"
         raise refusal("conda-pip", message, at=at, fix=f"{PIP_FIX}, or leave the marker out")
@@ -120,7 +123,8 @@ def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
     name = match[0] if match else ""
     if ":" in name:
         message = f"'{shown(name)}' has one colon between channel and package"
-        raise refusal("conda-name", message, at=at, fix=f"write two: '{shown(name.replace(':', '::'))}'")
+        right = name.replace(":", "::")
+        raise refusal("conda-name", message, at=at, fix=f"write two: '{shown(right)}'", edit=edit_at(at, name, right))
     if not NAME.fullmatch(name):
         message = f"'{shown(whole)}' names no package" if not name else f"'{shown(name)}' is not a package name"
         raise refusal("conda-name", message, at=at, fix=EXAMPLE)
@@ -159,7 +163,9 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
         match = CONSTRAINT.fullmatch(part)
         if part.startswith(("=>", "=<")):
             message = f"'{part[:2]}' in '{shown(whole)}' is not an operator"
-            raise refusal("conda-version", message, at=at, fix=f"write '{part[1]}='")
+            raise refusal(
+                "conda-version", message, at=at, fix=f"write '{part[1]}='", edit=edit_at(at, part[:2], f"{part[1]}=")
+            )
         if match is None:
             message = f"'{shown(version)}' in '{shown(whole)}' is not a version"
             raise refusal("conda-version", message, at=at, fix=EXAMPLE)
@@ -183,7 +189,13 @@ def _fields(bracket: str, *, whole: str, at: Place) -> dict[str, str]:
         key, value = match[1], match[2].strip("'\"").strip()
         if key not in FIELDS:
             message = f"'{key}' in '{shown(whole)}' cannot be used here"
-            raise refusal("conda-field", message, at=at, fix=did_you_mean(key, known=FIELDS, noun="known"))
+            raise refusal(
+                "conda-field",
+                message,
+                at=at,
+                fix=did_you_mean(key, known=FIELDS, noun="known"),
+                edit=edit_at(at, key, nearest(key, known=FIELDS)),
+            )
         if key in found:
             raise refusal("conda-field", f"'{key}' stands twice in '{shown(whole)}'", at=at, fix="keep one of them")
         found[key] = value

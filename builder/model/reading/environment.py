@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value, describe, parse_yaml, read_text
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.reading.conda_spec import check_channel, join_conda, parse_conda_spec
 from builder.model.reading.container import as_text, check_variables, read_container
 from builder.model.reading.formats import refuse_other_tables
@@ -94,8 +94,10 @@ class Environment:
     def _note(self, error: ConfigError) -> None:
         self.decoder.findings.extend(error.findings)
 
-    def _fault(self, code: str, message: str, *, line: int, key: str, fix: str) -> None:
-        self.decoder.fault(code, message, line=line, key=key, fix=fix)
+    def _fault(
+        self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
+    ) -> None:
+        self.decoder.fault(code, message, line=line, key=key, fix=fix, edit=edit)
 
     def _tree(self, text: str) -> Table:
         tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
@@ -114,12 +116,14 @@ class Environment:
             if name.raw in KEYS:
                 continue
             fix = did_you_mean(name.raw, known=KEYS)
+            edit: tuple[str, str] | None = (name.raw, nearest(name.raw, known=KEYS))
             if name.raw == "pip":
+                edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
             elif name.raw in ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python"):
-                fix = f"write it below 'container:'; {fix}"
+                fix, edit = f"write it below 'container:'; {fix}", None
             key = shown(name.raw)
-            self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix)
+            self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
     def _name(self, value: Value | None) -> str:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
@@ -195,7 +199,7 @@ class Environment:
 
     def _conda(self, item: Text, *, at: Place) -> CondaSpec:
         if item.kind == "null":
-            raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the '-'")
+            raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=edit_at(at, "-"))
         if item.kind != "text":
             message = f"expected a package, found {describe(item)}"
             example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
@@ -209,11 +213,15 @@ class Environment:
                 shown_name = shown(name.raw)
                 if isinstance(value, Text) and value.kind != "null":
                     operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
-                    fix = f"write '- {shown_name}{operator}{shown(value.raw)}'"
+                    right = f"{shown_name}{operator}{shown(value.raw)}"
+                    fix = f"write '- {right}'"
+                    edit = edit_at(Place(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
                     message = f"'{shown_name}: {shown(value.raw)}' has a colon where conda wants '='"
                 else:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
-                self._note(refusal("conda-colon", message, at=Place(file=at.file, line=name.line, key=at.key), fix=fix))
+                    edit = None
+                place = Place(file=at.file, line=name.line, key=at.key)
+                self._note(refusal("conda-colon", message, at=place, fix=fix, edit=edit))
                 continue
             if first:
                 message = f"a second 'pip:' list (the first is in line {first}), and conda would use only one"

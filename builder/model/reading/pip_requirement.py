@@ -11,7 +11,7 @@ from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Place, edit_at
 from builder.model.recipe import PipRequirement
 from builder.model.safe import PATH, check_url, is_there, refusal, shown
 
@@ -65,18 +65,23 @@ def _not_a_requirement(body: str, *, at: Place) -> ConfigError:
     quoted = f"'{shown(body)}'"
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(?:=\S+)?", body)
     if single:
-        fix = f"pip compares with two: '{single[1]}=={single[2]}'"
-        return refusal("pip-equals", f"{quoted} has a single '='", at=at, fix=fix)
+        right = f"{single[1]}=={single[2]}"
+        edit = edit_at(at, body, right)
+        fix = f"pip compares with two: '{right}'"
+        return refusal("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
     spaced = re.fullmatch(r"([A-Za-z0-9._-]+)\s+v?([0-9][A-Za-z0-9.*+]*)", body)
     if spaced:
-        fix = f"write '{spaced[1]}=={spaced[2]}'"
-        return refusal("pip-form", f"{quoted} has no operator before the version", at=at, fix=fix)
+        right = f"{spaced[1]}=={spaced[2]}"
+        message = f"{quoted} has no operator before the version"
+        return refusal("pip-form", message, at=at, fix=f"write '{right}'", edit=edit_at(at, body, right))
     if re.match(r"(?:name|channels|dependencies)\s*:", body):
         fix = "give the file the ending .yml"
         return refusal("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
     for wrong in ("=>", "=<"):
         if wrong in body:
-            return refusal("pip-form", f"'{wrong}' in {quoted} is not an operator", at=at, fix=f"write '{wrong[1]}='")
+            edit = edit_at(at, wrong, f"{wrong[1]}=")
+            message = f"'{wrong}' in {quoted} is not an operator"
+            return refusal("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
     if "::" in body:
         return refusal("pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list")
     if "$" in body or "{" in body or "`" in body:

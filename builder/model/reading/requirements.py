@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.model.document import read_text
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.reading.pip_requirement import NAME, check_exists, check_path, location, parse_requirement
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.safe import CONTROL, check_url, is_there, refusal, refuse_secrets, shown
@@ -107,7 +107,13 @@ def _options(text: str, *, at: Place) -> tuple[Option, ...]:
         name = SHORT.get(name, name.removeprefix("--") if name.startswith("--") else name)
         if name in FLAGS:
             if equals:
-                raise refusal("pip-option", f"the option '--{name}' takes no value", at=at, fix=f"write '--{name}'")
+                raise refusal(
+                    "pip-option",
+                    f"the option '--{name}' takes no value",
+                    at=at,
+                    fix=f"write '--{name}'",
+                    edit=edit_at(at, word, f"--{name}"),
+                )
             found.append(Option(name=name))
             continue
         if name not in VALUED:
@@ -139,7 +145,9 @@ def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
         return refusal("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
     message = f"unknown pip option '{written}'"
     known = [f"--{option}" for option in (*FLAGS, *VALUED)]
-    return refusal("pip-option", message, at=at, fix=did_you_mean(f"--{plain}", known=known, noun="known options"))
+    fix = did_you_mean(f"--{plain}", known=known, noun="known options")
+    edit = edit_at(at, word.partition("=")[0], nearest(f"--{plain}", known=known))
+    return refusal("pip-option", message, at=at, fix=fix, edit=edit)
 
 
 def _check_value(name: str, value: str, *, at: Place) -> None:

@@ -9,7 +9,7 @@ from builder.model.document import Listing, Table, Text, Value
 from builder.model.finding import Finding, Place
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.safe import shown
-from builder.model.secrets import SHAPE, in_addresses, in_command, in_value, odd_parts
+from builder.model.secrets import has_token, in_addresses, in_command, in_value, odd_parts
 
 FIX = "take it out; give it when the image runs: `export NAME=...` in the job, or a file that is not in the image"
 BUILD_FIX = "take it out; give it by the environment of the build (docs/recipes.md: Mirrors, proxies, secrets)"
@@ -23,7 +23,7 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
             continue
         for key, label, item in _texts(value, name.raw):
             kind = "command" if key.startswith("container.run[") else "value"
-            if SHAPE.search(label):
+            if has_token(label):
                 decoder.fault("secret", "a name looks like a token", line=item.line, key=_above(key), fix=FIX)
             if kind == "command":
                 found, fix = in_command(item.raw), BUILD_FIX

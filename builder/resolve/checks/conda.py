@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec
 from builder.model.stack.packages import VendorMarker, package_table
 from builder.model.target import Target
 from builder.resolve.checks.packages import NAMES, counterpart, devices
+from builder.resolve.names import fits
 
 # What conda-forge has of them is for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
 NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")
@@ -34,9 +34,9 @@ def conda_builds(target: Target) -> Iterator[Finding]:
 
 
 def _conda_marks(marker: VendorMarker, spec: CondaSpec) -> bool:
-    if marker.kind != "conda" or not fnmatchcase(spec.name, marker.pattern):
+    if marker.kind != "conda" or not fits(spec.name, marker.pattern):
         return False
-    return not marker.build or fnmatchcase(spec.build, marker.build)
+    return not marker.build or fits(spec.build, marker.build)
 
 
 def _other_cuda_builds(target: Target) -> Iterator[Finding]:

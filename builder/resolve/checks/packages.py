@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
@@ -16,7 +15,7 @@ from builder.model.stack.torch import torch_table
 from builder.model.target import Target
 from builder.resolve.asked import COMPANIONS, FAMILY, base_version
 from builder.resolve.counterparts import Replacement, replacement
-from builder.resolve.names import is_cuda_library, name_table, python_name
+from builder.resolve.names import fits, is_cuda_library, name_table, python_name
 from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
 from builder.resolve.stack import cuda_fits, required_torch, vendor_of
 
@@ -68,9 +67,9 @@ def _on_default_index(line: PipRequirement) -> tuple[Vendor, ...]:
 
 
 def _marks(marker: VendorMarker, line: PipRequirement) -> bool:
-    if marker.kind != "pip" or not fnmatchcase(line.name, marker.pattern):
+    if marker.kind != "pip" or not fits(line.name, marker.pattern):
         return False
-    return not marker.extra or any(fnmatchcase(extra, marker.extra) for extra in line.extras)
+    return not marker.extra or any(fits(extra, marker.extra) for extra in line.extras)
 
 
 def _left_out(line: PipRequirement, *, target: Target) -> bool:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from functools import cache
 
 from packaging.utils import canonicalize_name
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Place, edit_at
 from builder.model.stack.packages import package_table
 from builder.model.target import Target
 from builder.resolve.asked import FAMILY
 from builder.resolve.checks.packages import place_of
-from builder.resolve.names import name_table, python_name
+from builder.resolve.names import fits, name_table, python_name
 
 SHORTEST = 5  # characters of a name that is compared: shorter ones are near too many others
 # How Debian and Ubuntu name what no Python or conda package is called: what people met who moved to containers.
@@ -37,7 +36,14 @@ def conda_torch(target: Target) -> Iterator[Finding]:
         if spec.name == "torch":
             at = Place(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
-            yield Finding(code="conda-torch", message=message, at=at, fix="write pytorch there", level="note")
+            yield Finding(
+                code="conda-torch",
+                message=message,
+                at=at,
+                fix="write pytorch there",
+                level="note",
+                edit=edit_at(at, "torch", "pytorch"),
+            )
 
 
 def near_miss(target: Target) -> Iterator[Finding]:
@@ -73,7 +79,7 @@ def system_name(target: Target) -> Iterator[Finding]:
 def other_system(target: Target) -> Iterator[Finding]:
     """An export of an environment of Windows or macOS: it names packages and builds that Linux does not have."""
     for system, patterns in (("Windows", WINDOWS), ("macOS", MACOS)):
-        found = [spec for spec in target.recipe.conda if any(fnmatchcase(spec.name, form) for form in patterns)]
+        found = [spec for spec in target.recipe.conda if any(fits(spec.name, form) for form in patterns)]
         found = [spec for spec in found if spec.text in target.environment.conda]
         if found:
             at = Place(file=target.recipe.file, line=found[0].line)

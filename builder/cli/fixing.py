@@ -1,0 +1,106 @@
+"""recipe check --fix: the exact edits of findings, made in the files that they are about, a line each."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from builder.cli.show import echo, emit
+from builder.execute.tree import write_whole
+from builder.model.document import read_text
+from builder.model.finding import ConfigError, Edit, Finding
+from builder.model.secrets import hidden
+
+_PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
+
+
+def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool) -> None:
+    """Print the edits as a unified diff and, with `write`, make them; raises ConfigError where none is exact."""
+    every = list(dict.fromkeys(finding.edit for finding in findings if finding.edit is not None))
+    changed = 0
+    for file in files:
+        before = read_text(file, what="recipe", name=str(file))
+        after, made = corrected(before, [edit for edit in every if edit.file == str(file)])
+        if not made:
+            continue
+        changed += made
+        lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}")
+        ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        emit(hidden("".join(ended)), end="")  # a line beside the change may hold a token
+        if write:
+            write_whole(file.resolve(), after)
+    if not changed:
+        message = "no finding has a fix that is exact"
+        raise ConfigError(Finding(code="nothing-exact", message=message, fix="do as each finding says, by hand"))
+    word = "corrected" if write else "could be corrected: leave out --diff"
+    echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
+
+
+def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
+    """The text with every edit that is exact, and how many were; comments and the order of lines stay."""
+    lines, made = _lines(text), 0
+    moved: list[str] = []
+    gone: set[int] = set()
+    for edit in edits:
+        number = (edit.line or 0) - 1
+        if not 0 <= number < len(lines) or number in gone:
+            continue
+        if edit.below or not edit.new:
+            item = lines[number].split(" #")[0].strip()
+            if item in (f"- {edit.old}", f'- "{edit.old}"', f"- '{edit.old}'", edit.old):
+                gone.add(number)
+                made += 1
+                moved += [lines[number].strip()] if edit.below else []
+            continue
+        line = _replaced(lines[number], edit)
+        if line is not None:
+            lines[number], made = line, made + 1
+    if moved and not _move(lines, moved, gone):
+        return text, 0
+    return "".join(line for number, line in enumerate(lines) if number not in gone), made
+
+
+def _replaced(line: str, edit: Edit) -> str | None:
+    """The line with the words changed that stand there once, outside of comments; None where that is not so."""
+    head, mark, comment = line.partition(" #")
+    found = list(re.finditer(rf"(?<![\w.-]){re.escape(edit.old)}(?![\w-])" if edit.old[0].isalnum() else
+                             rf"(?<![=<>!~-]){re.escape(edit.old)}(?![=<>])", head))  # fmt: skip
+    if len(found) != 1:
+        return None
+    start, end = found[0].span()
+    return head[:start] + edit.new + head[end:] + mark + comment
+
+
+def _move(lines: list[str], moved: Sequence[str], gone: set[int]) -> bool:
+    """Put items below `- pip:`, in place: the last line of that list becomes several; False where there is no end."""
+    heads = [number for number, line in enumerate(lines) if _PIP.match(line)]
+    items = [number for number in range(len(lines)) if lines[number].lstrip().startswith("- ") and number not in gone]
+    if len(heads) > 1:
+        return False
+    if not heads:
+        last = max([*items[-1:], *gone])
+        pad = lines[min(gone)][: len(lines[min(gone)]) - len(lines[min(gone)].lstrip())]
+        added = [f"{pad}- pip:", *(f"{pad}  {item}" for item in moved)]
+    else:
+        last = head = heads[0]
+        indent = len(lines[head]) - len(lines[head].lstrip())
+        pad = " " * (indent + 2)
+        for number in range(head + 1, len(lines)):
+            rest = lines[number].lstrip()
+            if not rest or len(lines[number]) - len(rest) <= indent:
+                break
+            last = number
+            if rest.startswith("- "):
+                pad = lines[last][: len(lines[last]) - len(rest)]
+        added = [f"{pad}{item}" for item in moved]
+    end = "\r\n" if lines[0].endswith("\r\n") else "\n"
+    kept = "" if last in gone else lines[last] if lines[last].endswith("\n") else lines[last] + end
+    gone.discard(last)
+    lines[last] = kept + "".join(line + end for line in added)
+    return True
+
+
+def _lines(text: str) -> list[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+$", text)
