@@ -11,7 +11,7 @@ import click
 
 from builder.cli.build import describe, visible
 from builder.cli.inputs import sites_folder
-from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
+from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, preflight
 from builder.cli.show import columns, echo, emit, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
@@ -73,9 +73,12 @@ def build_several(
                 show_of(name, visible(build.plan, verbose=shown.verbose or dry_run))
     ready = {name: build for name, build in plans.items() if isinstance(build, ImageBuild)}
     if dry_run:
-        for build in ready.values():
-            echo(describe(build.plan, image=build.image, folder=build.folder))
+        looked = {name: _look(name, build, wanted=wanted) for name, build in ready.items()}
+        for name, build in ready.items():
+            if not looked[name]:
+                echo(describe(build.plan, image=build.image, folder=build.folder))
         refused = [refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)]
+        refused += [ending for ending in looked.values() if ending is not None]
         conclude(refused, shown=shown, table=False)
         return
     if folder is not None:
@@ -86,6 +89,15 @@ def build_several(
         ended, stop = _carry_out(ready, wanted=wanted, jobs=jobs, shown=shown)
     refused_too = {name: refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)}
     conclude([(ended | refused_too)[name] for name in plans], shown=shown, stop=stop)
+
+
+def _look(name: str, build: ImageBuild, *, wanted: Wanted) -> Ending | None:
+    """What a build would be refused for."""
+    try:
+        preflight(build, wanted=wanted)
+    except BuilderError as error:
+        return refusal_of(name, error)
+    return None
 
 
 def plan_several(

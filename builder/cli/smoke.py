@@ -16,7 +16,7 @@ from builder.cli.login import check_here, here_option
 from builder.cli.show import echo, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
-from builder.execute.folder import hold_plan, write_plan
+from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
 from builder.execute.options import Options
@@ -95,7 +95,7 @@ def command(
     check_site(loaded, asked=asked)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
     check_free(folder, slurm=Slurm(environment))
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
+    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
@@ -108,7 +108,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
     """Test on this machine; raises SmokeError."""
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
-        write_plan(plan, place, recipe_folder=place)
+        write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
         echo(line)
