@@ -34,7 +34,7 @@ from builder.model.safe import one_line
     type=click.Path(path_type=Path),
     help="The image, default: NAME-SITE.sif here; of several builds their folder.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Look for all that a build needs, say what it would do, and do nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Look for what it needs, say what it would do, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
 @click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")

@@ -57,9 +57,7 @@ def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = F
 
 
 @contextmanager
-def hold_plan(
-    plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP
-) -> Iterator[None]:
+def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> Iterator[None]:
     """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on."""
     folder = folder.resolve()
     check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)

@@ -21,7 +21,8 @@ from pathlib import Path
 from threading import Thread
 
 from ..failure import LayeringError, say
-from ..programs import ask, find_program
+from ..programs import ask
+from ..uv import find_uv
 from .resolve import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
 
 MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
@@ -37,7 +38,7 @@ class Offer:
     def __init__(self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
-        uv = find_program("uv")
+        uv = find_uv()
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
         # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
@@ -83,7 +84,7 @@ class Offer:
             for name, version in asked["provided"].items()
             if NAME.fullmatch(str(name)) and VERSION.fullmatch(str(version))
         }
-        uv = find_program("uv")
+        uv = find_uv()
         if uv is None:
             return False
         with tempfile.TemporaryDirectory(dir=self.given.parent) as folder:
