@@ -4,34 +4,52 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.cli.show import columns, echo, emit
-from builder.execute.doctor import examine
-from builder.model.catalog import load_site
+from builder.cli.show import columns, echo, emit, painted
+from builder.execute.doctor import examine, where_to_build
+from builder.execute.reading import Reading
+from builder.model.catalog import load_site, site_files
+
+SCHEMA = 1
+WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 
 
 @click.command("doctor")
 @click.argument("site", required=False)
+@click.option("--offline", is_flag=True, help="Ask no server.")
 @click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(site: str | None, shape: str) -> None:
-    """Say what is here of engines, kernel features, space and GPU drivers, and what SITE would need.
+def command(site: str | None, offline: bool, shape: str) -> None:
+    """Say whether this machine can build for SITE, and what is missing.
 
-    On a GPU node it reads the driver and compares it with the one that SITE's file names. Leaves with 4 when something
-    that SITE needs is missing.
+    It looks at engines, kernel, places, network, Slurm and GPU driver, and changes nothing. On a GPU node it compares
+    the driver with the one of SITE's file. The exit code is 4 when SITE's default backend cannot work here. Without
+    SITE it says what of all sites could be built here.
     """
     loaded = load_site(site, folder=sites_folder()) if site else None
-    readings = examine(loaded, environment=os.environ)
+    readings = list(examine(loaded, environment=os.environ, offline=offline))
+    if loaded is None:
+        sites = {name: load_site(name) for name in site_files()}
+        readings += where_to_build(sites, environment=os.environ)
     if shape == "json":
-        emit(json.dumps([asdict(reading) for reading in readings], indent=2))
+        content = {"schema": SCHEMA, "site": site, "readings": [asdict(reading) for reading in readings]}
+        emit(json.dumps(content, indent=2))
     else:
-        word = {"ok": "ok", "bad": "BAD", "none": "-"}
-        echo(columns([[word[reading.state], reading.name, reading.says] for reading in readings]))
-        for reading in readings:
-            if reading.fix:
-                echo(f"{reading.name}: {reading.fix}", err=True)
+        _show(readings)
     if any(reading.state == "bad" for reading in readings):
         raise click.exceptions.Exit(4)
+
+
+def _show(readings: Sequence[Reading]) -> None:
+    """A line each under its group, with its fix below it."""
+    width = max(len(reading.name) for reading in readings)
+    for group in dict.fromkeys(reading.group for reading in readings):
+        echo(group)
+        for reading in (one for one in readings if one.group == group):
+            echo(columns([["", painted(WORDS[reading.state].ljust(3)), reading.name.ljust(width), reading.says]]))
+            if reading.fix:
+                echo(f"    fix: {reading.fix}")

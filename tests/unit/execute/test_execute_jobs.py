@@ -70,7 +70,7 @@ def test_where_nothing_is_inherited_names_go_along_and_no_values(plan_of: PlanOf
     found = words(
         plan_of, site_options=("--export=NONE",), environment=environment, variables={"RECIPE_IMAGE": "/x,y.sif"}
     )
-    assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE" in found
+    assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE,RECIPE_UV" in found
     assert not any("secret" in word or "HOME" in word for word in found)
 
 
