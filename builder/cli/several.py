@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, prefli
 from builder.cli.show import columns, echo, emit, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
+from builder.execute.machine import check_sbatch
 from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
 from builder.execute.many.together import choose_together
 from builder.execute.options import Interrupted
@@ -81,6 +82,8 @@ def build_several(
         refused += [ending for ending in looked.values() if ending is not None]
         conclude(refused, shown=shown, table=False)
         return
+    if wanted.asked.submit:
+        _check_submission(ready.values(), wanted=wanted)
     if folder is not None:
         make_folder(folder)
     if wanted.asked.submit:
@@ -89,6 +92,13 @@ def build_several(
         ended, stop = _carry_out(ready, wanted=wanted, jobs=jobs, shown=shown)
     refused_too = {name: refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)}
     conclude([(ended | refused_too)[name] for name in plans], shown=shown, stop=stop)
+
+
+def _check_submission(builds: Iterable[ImageBuild], *, wanted: Wanted) -> None:
+    """Raise ToolError, once for all of them, where there is nothing to submit to."""
+    for build in builds:
+        if build.site.scheduler.kind != "none" and build.plan.steps[0].batch:
+            check_sbatch(build.site, environment=wanted.options.environment, recipe=build.file)
 
 
 def _look(name: str, build: ImageBuild, *, wanted: Wanted) -> Ending | None:

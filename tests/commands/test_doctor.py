@@ -48,7 +48,8 @@ def asked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
     return answer.exit_code, {one["name"]: one for one in content["readings"]}
 
 
-def test_a_machine_without_engines_cannot_build(programs: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_a_machine_without_engines_cannot_build() -> None:
     code, found = asked("local")
     assert code == 4
     assert {name for name, one in found.items() if one["state"] == "bad"} == {
@@ -69,7 +70,8 @@ def test_one_with_them_can(programs: Path) -> None:
     assert "installed with recipe" in found["uv"]["says"]
 
 
-def test_a_machine_of_no_site_says_so(programs: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_a_machine_of_no_site_says_so(tmp_path: Path) -> None:
     readings = {
         one.name: one for one in examine(load_site("lumi-g"), environment=os.environ, root=tmp_path, offline=True)
     }
@@ -93,7 +95,8 @@ def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
     assert found["quota"].says == "Disk quotas for user anna; /home 9G 10G"
 
 
-def test_a_cache_that_cannot_be_made_is_bad_where_layers_are_kept(programs: Path) -> None:
+@pytest.mark.usefixtures("programs")
+def test_a_cache_that_cannot_be_made_is_bad_where_layers_are_kept() -> None:
     environment = {**os.environ, "RECIPE_CACHE_DIR": "/proc/none"}
     for layers, state in ((True, "bad"), (False, "none")):
         found = {one.name: one for one in place_readings(environment=environment, layers=layers)}
