@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.execute.asking import which
+from builder.model.catalog import bundled_hostnames
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
@@ -32,6 +35,9 @@ def check_machine(
     Of the `steps` those `here` are no jobs. A base image of the user's own that does not exist is a ConfigError.
     `recipe` is the file as a command names it, `root` where the system's files lie.
     """
+    other = "" if any(step.where == "workstation" for step in here) else machine_of(site, host=os.uname().nodename)
+    if other:
+        raise ToolError(_not_here(site, f"it is one of '{other}', by its name", recipe=recipe))
     makes = any(step.kind == "build" for step in steps)
     if makes and plan.base.startswith("/") and not Path(plan.base).exists():
         if plan.base not in [image.reference for image in site.base_images]:
@@ -42,6 +48,18 @@ def check_machine(
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and not has_modules(environment, root=root):
         raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))
+
+
+def machine_of(site: Site, *, host: str) -> str:
+    """The other bundled site whose machine this is by its host name, "" where no name says so."""
+    known, name = bundled_hostnames(), host.partition(".")[0]
+    if site.name not in known or site.scheduler.kind == "none" or _named(name, site.hostnames):
+        return ""
+    return next((other for other, forms in known.items() if other != site.name and _named(name, forms)), "")
+
+
+def _named(name: str, forms: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, form) for form in forms)
 
 
 def check_sbatch(site: Site, *, environment: Mapping[str, str], recipe: str = "") -> None:

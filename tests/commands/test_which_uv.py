@@ -67,3 +67,10 @@ def test_by_hand_one_of_the_series_is_taken(tmp_path: Path, said: Path, monkeypa
     monkeypatch.setattr(uv, "own_uv", lambda: "")
     monkeypatch.delenv("RECIPE_UV", raising=False)
     assert find_uv({"PATH": str(program.parent)}) == str(program)
+
+
+def test_images_layers_and_the_tool_itself_name_one_series() -> None:
+    top = Path(__file__).parents[2]
+    least, below = (".".join(map(str, version)) for version in (uv.LEAST, uv.BELOW))
+    assert f'"uv>={least},<{below}"' in (top / "pyproject.toml").read_text()
+    assert f"\nUV_VERSION={least}\n" in (top / "builder/data/templates/install.sh").read_text()
