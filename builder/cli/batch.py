@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from builder.cli.show import echo
+from builder.execute.machine import check_sbatch
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
 from builder.model.site import Site
 
@@ -77,10 +79,21 @@ class Asked:
 
 
 def check_site(site: Site, *, asked: Asked) -> None:
-    """Raise where jobs cannot be submitted at all: no scheduler there, no account said."""
+    """Raise where jobs cannot be submitted at all: no scheduler there, none here, no account said."""
+    check_scheduler(site)
+    check_sbatch(site, environment=os.environ)
+    check_account(site, asked=asked)
+
+
+def check_scheduler(site: Site) -> None:
+    """Raise UnsupportedError where a site has no batch system."""
     if site.scheduler.kind == "none":
         message = f"'{site.name}' has no batch system: nothing can be submitted there"
         raise UnsupportedError(Finding(code="no-scheduler", message=message, fix="leave --submit out"))
+
+
+def check_account(site: Site, *, asked: Asked) -> None:
+    """Raise ConfigError where an account has to be said and is not."""
     if site.scheduler.account == "required" and not asked.account:
         message = f"'{site.name}' wants to know the account that a job is charged to, and it is never guessed"
         form = site.scheduler.account_form or "NAME"

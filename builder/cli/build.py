@@ -14,7 +14,7 @@ import click
 from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
-from builder.cli.one_build import ImageBuild, Wanted, carry_out, check_offline, planned
+from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, preflight
 from builder.cli.show import echo, emit, judged, show_findings, use_color
 from builder.cli.usage import Grouped
 from builder.cli.words import read_words, words_argument
@@ -36,7 +36,7 @@ from builder.model.safe import one_line
     type=click.Path(path_type=Path),
     help="The image, default: NAME-SITE.sif here; of several builds their folder.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Look for what it needs, print what it would do, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--from", "start", metavar="STEP", default="", help="Start from a step; the earlier ones are done.")
 @click.option("--no-smoke", is_flag=True, help="Build without the smoke test.")
@@ -112,7 +112,9 @@ def command(
     if not quiet:
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run))
     if dry_run:
-        check_offline(build.plan, how)
+        done = preflight(build, wanted=wanted)
+        if done:
+            teller(quiet=quiet)(f"nothing to do: {build.image} was built from this and {done}")
         echo(describe(build.plan, image=build.image, folder=build.folder))
         return
     progress = choose_progress(

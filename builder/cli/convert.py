@@ -73,7 +73,7 @@ def command(
         check_here(loaded, here=here, what="a conversion")
     check_free(folder, slurm=Slurm(environment))
     check_output(plan, image.resolve(), force=force, kept=None)
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
+    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, force=force))
     show = show_verdict(quiet=quiet)
     if asked.submit:
         what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -10,29 +11,44 @@ import click
 from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import plain_verbosity, sites_folder
 from builder.cli.show import columns, echo, painted
-from builder.execute.doctor import examine
-from builder.model.catalog import load_site
+from builder.execute.doctor import examine, where_to_build
+from builder.execute.reading import Reading
+from builder.model.catalog import load_site, site_files
+
+WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 
 
 @click.command("doctor")
 @click.argument("site", required=False)
+@click.option("--offline", is_flag=True, help="Ask no server.")
 @format_option
 @plain_verbosity
-def command(site: str | None, shape: str) -> None:
-    """Check engines, kernel features, space and GPU drivers of this machine, and what SITE needs.
+def command(site: str | None, offline: bool, shape: str) -> None:
+    """Check whether this machine can build for SITE, and what is missing.
 
-    On a GPU node it reads the driver and compares it with the one that SITE's file names. Exits with 4 when something
-    that SITE needs is missing.
+    It looks at engines, kernel, places, network, Slurm and GPU driver, and changes nothing. On a GPU node it compares
+    the driver with the one of SITE's file. The exit code is 4 when SITE's default backend cannot work here. Without
+    SITE it prints which of all sites could be built here.
     """
     loaded = load_site(site, folder=sites_folder()) if site else None
-    readings = examine(loaded, environment=os.environ)
+    readings = list(examine(loaded, environment=os.environ, offline=offline))
+    if loaded is None:
+        sites = {name: load_site(name) for name in site_files()}
+        readings += where_to_build(sites, environment=os.environ)
     if shape == "json":
         emit_document({"site": site, "readings": [asdict(reading) for reading in readings]})
     else:
-        word = {"ok": "ok", "bad": "BAD", "none": "-"}
-        echo(columns([[painted(word[reading.state]), reading.name, reading.says] for reading in readings]))
-        for reading in readings:
-            if reading.fix:
-                echo(f"{reading.name}: {reading.fix}", err=True)
+        _show(readings)
     if any(reading.state == "bad" for reading in readings):
         raise click.exceptions.Exit(4)
+
+
+def _show(readings: Sequence[Reading]) -> None:
+    """A line each under its group, with its fix below it."""
+    width = max(len(reading.name) for reading in readings)
+    for group in dict.fromkeys(reading.group for reading in readings):
+        echo(group)
+        for reading in (one for one in readings if one.group == group):
+            echo(columns([["", painted(WORDS[reading.state].ljust(3)), reading.name.ljust(width), reading.says]]))
+            if reading.fix:
+                echo(f"    fix: {reading.fix}")

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from builder.cli.one_build import ImageBuild, Wanted, check_place, prepare
+from builder.cli.one_build import ImageBuild, Wanted, prepare
 from builder.cli.several import Ending, Shown, ending_of, refusal_of
 from builder.cli.show import echo
 from builder.compile.arrays import MOST, Kit, array_plan
-from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead
+from builder.execute.executor import Work, chosen, lead
 from builder.execute.hold import hold
 from builder.execute.image.origin import origin_of
 from builder.execute.jobs.arrays import Task, of_tasks, submit_arrays
@@ -26,7 +26,6 @@ from builder.execute.jobs.watch import Watched, watch
 from builder.execute.jobs.wishes import read_wishes
 from builder.execute.many.together import choose_together
 from builder.execute.options import Interrupted, Signals
-from builder.execute.preflight import check_output
 from builder.execute.progress import Progress, QuietProgress
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan, Step
@@ -55,8 +54,7 @@ class Fleet:
         """Write the plan folders, which are `held` from then on."""
         for name, build in self.builds.items():
             try:
-                check_place(build, wanted=self.wanted)
-                if not prepare(build, options=self.wanted.options, tell=partial(self.say, name), held=held):
+                if not prepare(build, wanted=self.wanted, tell=partial(self.say, name), held=held):
                     image = str(build.image)
                     self.endings[name] = Ending(name=name, word="nothing to do", text=image, image=image)
             except BuilderError as error:
@@ -90,9 +88,7 @@ class Fleet:
             output = build.image.parent.resolve() / build.image.name
             try:
                 held.enter_context(hold(folder))
-                skipped, steps = choose_steps(build.plan, options)
-                check_skipped(skipped, folder)
-                check_output(build.plan, output, force=options.force, kept=kept_image(build.plan, steps, folder))
+                steps = chosen(build.plan, folder=folder, output=output, options=options)
                 leads[name], jobs = split_steps(build.plan, steps, folder=folder, environment=options.environment)
             except BuilderError as error:
                 self.endings[name] = refusal_of(name, error)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.cli.batch import Asked, check_site
+from builder.cli.batch import Asked, check_account, check_scheduler
 from builder.cli.inputs import make_plan
 from builder.cli.login import check_here
-from builder.execute.executor import choose_steps, execute, raise_for, verify
-from builder.execute.folder import hold_plan
-from builder.execute.hold import hold
+from builder.execute.executor import Work, able, choose_steps, chosen, execute, raise_for, verify
+from builder.execute.folder import check_plan_folder, hold_plan
+from builder.execute.hold import check_not_held, hold
 from builder.execute.image.current import current_report, not_this
 from builder.execute.image.sign import find_signer, is_signed
+from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
-from builder.execute.preflight import check_output
-from builder.execute.progress import Progress
+from builder.execute.progress import Progress, QuietProgress
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Plan
@@ -46,6 +46,8 @@ class ImageBuild:
     site: Site
     image: Path
     home: Path
+    file: str  # the recipe, as a command names it
+    makes: bool = False  # the folder of the image is made where it is missing
 
     @property
     def folder(self) -> Path:
@@ -68,7 +70,9 @@ def planned(
     """
     plan = make_plan(site, recipe, context=context, nodes=shape[0], devices=shape[1])
     image = output or (folder or Path()) / plan.image
-    return ImageBuild(plan=plan, site=site, image=image, home=Path(recipe.folder))
+    return ImageBuild(
+        plan=plan, site=site, image=image, home=Path(recipe.folder), file=recipe.file, makes=folder is not None
+    )
 
 
 def carry_out(
@@ -96,8 +100,7 @@ def _carry_out(
     tell: Callable[[str], None],
     held: ExitStack,
 ) -> bool:
-    check_place(build, wanted=wanted)
-    new = prepare(build, options=wanted.options, tell=tell, held=held)
+    new = prepare(build, wanted=wanted, tell=tell, held=held)
     if not new and not wanted.options.verify:
         return True
     if wanted.asked.submit:
@@ -139,6 +142,7 @@ def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
     if not wanted.asked.submit:
         check_here(build.site, here=wanted.here, what="a build")
         return
+    environment = wanted.options.environment
     if wanted.options.sign:
         message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
@@ -147,8 +151,11 @@ def check_place(build: ImageBuild, *, wanted: Wanted) -> None:
         from builder.execute.jobs.again import check_jobs_again
 
         check_jobs_again(build.plan)
-    check_site(build.site, asked=wanted.asked)
     lead = [step.name for step in choose_steps(build.plan, wanted.options)[1][:1] if not step.batch]
+    check_scheduler(build.site)
+    if not lead:  # else what this machine can do is done here first
+        check_sbatch(build.site, environment=environment, recipe=build.file)
+    check_account(build.site, asked=wanted.asked)
     if lead:
         what = f"step '{lead[0]}', which has no job there,"
         check_here(build.site, here=wanted.here, what=what, jobs=False)
@@ -162,36 +169,70 @@ def check_offline(plan: Plan, options: Options) -> None:
         fetch.check_offline(plan, options)
 
 
-def prepare(build: ImageBuild, *, options: Options, tell: Callable[[str], None], held: ExitStack) -> bool:
-    """Write the plan folder, which is `held` from then on; False when there is nothing to do."""
-    plan, folder, image = build.plan, build.folder, build.image
+def preflight(build: ImageBuild, *, wanted: Wanted, held: ExitStack | None = None) -> str:
+    """Look for all that speaks against a build before anything is written; writes nothing, and raises what stops it.
+
+    Says what is there already where there is nothing to do, else "". A dry run looks; a build keeps a plan folder that
+    exists `held` from then on.
+    """
+    check_place(build, wanted=wanted)
+    plan, options, image = build.plan, wanted.options, build.image
+    folder = build.folder.resolve()
+    # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
+    output = image.parent.resolve() / image.name if wanted.asked.submit else image.resolve()
     if not (options.force or options.start):
         done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
         if done is not None and (not options.sign or is_signed(image)):
-            if options.verify:
-                _check_free(folder, options=options)
-            else:
-                tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
-            return False
+            return done
     if options.sign:
         find_signer(plan, environment=options.environment)
-    if (folder / PLAN_FILE).is_file():
-        held.enter_context(hold(folder.resolve()))  # what is looked at here stays so
+    if held is not None and (folder / PLAN_FILE).is_file():
+        held.enter_context(hold(folder))  # what is looked at here stays so
+    else:
+        check_not_held(folder)
     _check_free(folder, options=options)
-    if not options.start:
-        # Before the plan folder changes: it belongs to the image that is there.
-        why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
-        check_output(plan, image.resolve(), force=options.force, kept=None, why=why)
-    held.enter_context(hold_plan(plan, folder, recipe_folder=build.home))
+    # Before the plan folder changes: it belongs to the image that is there.
+    why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
+    steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes, why=why)
+    check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+    here = steps
+    if wanted.asked.submit:
+        from builder.execute.jobs.split import split_steps
+
+        here, _ = split_steps(plan, steps, folder=folder, environment=options.environment)
+    check_machine(build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.file)
+    if here:
+        able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
+    return ""
+
+
+def prepare(build: ImageBuild, *, wanted: Wanted, tell: Callable[[str], None], held: ExitStack) -> bool:
+    """Write the plan folder, which is `held` from then on; False when there is nothing to do."""
+    plan, folder, image, options = build.plan, build.folder, build.image, wanted.options
+    done = preflight(build, wanted=wanted, held=held)
+    if done and options.verify:
+        _check_free(folder, options=options)
+    elif done:
+        tell(f"nothing to do: {image} was built from this and {done}; --force builds it again")
+    if done:
+        return False
+    _forget_jobs(folder)
+    held.enter_context(hold_plan(plan, folder, recipe_folder=build.home, force=options.force))
     return True
 
 
 def _check_free(folder: Path, *, options: Options) -> None:
     """Raise ConfigError while jobs of an earlier submission work there."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.execute.jobs.again import remove_again
         from builder.execute.jobs.slurm import Slurm
         from builder.execute.jobs.submit import check_free
 
         check_free(folder, slurm=Slurm(options.environment))
-        remove_again(folder)  # of jobs that nobody has judged
+
+
+def _forget_jobs(folder: Path) -> None:
+    """Remove the second build of jobs that nobody has judged."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.again import remove_again
+
+        remove_again(folder)

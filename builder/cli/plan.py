@@ -30,6 +30,7 @@ from builder.model.target import Context
     help="Print one file of the plan (Dockerfile, def, run/gpu.sbatch ...), and write nothing.",
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
+@click.option("-f", "--force", is_flag=True, help="Write over a plan folder that was changed by hand.")
 @locked_option
 @shape_options
 @trust_option
@@ -44,6 +45,7 @@ def command(
     gpus: int | None,
     jobs: int | None,
     verbose: int,
+    force: bool,
     quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
@@ -60,7 +62,8 @@ def command(
             raise ConfigError(
                 Finding(code="usage", message="--print is for one plan", fix="name one site and one file")
             )
-        _several(named, context=context, shape=(nodes, gpus), folder=output, most=jobs, show=show, quiet=quiet)
+        shape = (nodes, gpus)
+        _several(named, context=context, shape=shape, folder=output, most=jobs, show=show, force=force, quiet=quiet)
         return
     loaded, recipe = load_inputs(named.sites[0], named.files[0])
     plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
@@ -80,7 +83,7 @@ def command(
     if show:
         echo(describe(plan, image=Path(plan.image), folder=folder))
         return
-    write_plan(plan, folder, recipe_folder=Path(recipe.folder))
+    write_plan(plan, folder, recipe_folder=Path(recipe.folder), force=force)
     if not quiet:
         emit(str(folder))
 
@@ -93,6 +96,7 @@ def _several(
     folder: Path | None,
     most: int | None,
     show: bool,
+    force: bool,
     quiet: bool,
 ) -> None:
     """A plan folder for each, and the arrays of many; one that is refused stops no other."""
@@ -118,7 +122,7 @@ def _several(
             if show:
                 echo(describe(build.plan, image=build.image, folder=build.folder))
             else:
-                write_plan(build.plan, build.folder, recipe_folder=build.home)
+                write_plan(build.plan, build.folder, recipe_folder=build.home, force=force)
                 written[name] = build
                 tell(str(build.folder))
         except BuilderError as error:

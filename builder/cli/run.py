@@ -18,7 +18,7 @@ from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
-from builder.execute.folder import hold_plan, write_plan
+from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.submit import header
 from builder.execute.options import Options
@@ -100,7 +100,7 @@ def _as_job(
 ) -> int:
     """Submit it, and follow it to its exit code unless nobody is to wait."""
     folder = folder or _free(Path(f"{plan.recipe}.run"))
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
+    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
     options = Options(environment=dict(os.environ))
     what = Submission(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,

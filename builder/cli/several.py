@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import click
 
 from builder.cli.build import describe, visible
 from builder.cli.inputs import sites_folder
-from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned
+from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, preflight
 from builder.cli.show import columns, echo, emit, painted, show_findings, use_color
 from builder.cli.words import Named
 from builder.execute.executor import raise_for
+from builder.execute.machine import check_sbatch
 from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
 from builder.execute.many.together import choose_together
 from builder.execute.options import Interrupted
@@ -73,11 +74,16 @@ def build_several(
                 show_of(name, visible(build.plan, verbose=shown.verbose or dry_run))
     ready = {name: build for name, build in plans.items() if isinstance(build, ImageBuild)}
     if dry_run:
-        for build in ready.values():
-            echo(describe(build.plan, image=build.image, folder=build.folder))
+        looked = {name: _look(name, build, wanted=wanted) for name, build in ready.items()}
+        for name, build in ready.items():
+            if not looked[name]:
+                echo(describe(build.plan, image=build.image, folder=build.folder))
         refused = [refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)]
+        refused += [ending for ending in looked.values() if ending is not None]
         conclude(refused, shown=shown, table=False)
         return
+    if wanted.asked.submit:
+        _check_submission(ready.values(), wanted=wanted)
     if folder is not None:
         make_folder(folder)
     if wanted.asked.submit:
@@ -86,6 +92,22 @@ def build_several(
         ended, stop = _carry_out(ready, wanted=wanted, jobs=jobs, shown=shown)
     refused_too = {name: refusal_of(name, error) for name, error in plans.items() if isinstance(error, BuilderError)}
     conclude([(ended | refused_too)[name] for name in plans], shown=shown, stop=stop)
+
+
+def _check_submission(builds: Iterable[ImageBuild], *, wanted: Wanted) -> None:
+    """Raise ToolError, once for all of them, where there is nothing to submit to."""
+    for build in builds:
+        if build.site.scheduler.kind != "none" and build.plan.steps[0].batch:
+            check_sbatch(build.site, environment=wanted.options.environment, recipe=build.file)
+
+
+def _look(name: str, build: ImageBuild, *, wanted: Wanted) -> Ending | None:
+    """What a build would be refused for."""
+    try:
+        preflight(build, wanted=wanted)
+    except BuilderError as error:
+        return refusal_of(name, error)
+    return None
 
 
 def plan_several(

@@ -17,7 +17,7 @@ from builder.cli.show import echo, judged, use_color
 from builder.cli.submission import Submission, to_verdict
 from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, smoke_plan
-from builder.execute.folder import hold_plan, write_plan
+from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.options import Options
 from builder.execute.progress import Progress, choose_progress
 from builder.execute.scratch import work_folder
@@ -95,7 +95,7 @@ def command(
         return
     check_site(loaded, asked=asked)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder))
+    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
@@ -108,7 +108,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
     """Test on this machine; raises SmokeError."""
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
-        write_plan(plan, place, recipe_folder=place)
+        write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
         echo(judged(line))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.cli.batch import Asked
-from builder.execute.executor import Work, check_skipped, choose_steps, kept_image, lead, raise_for
+from builder.execute.executor import Work, chosen, lead, raise_for
 from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
 from builder.execute.image.origin import origin_of
@@ -20,7 +20,6 @@ from builder.execute.jobs.split import Steps, split_steps
 from builder.execute.jobs.submit import Batch, check_jobs, submit
 from builder.execute.jobs.wishes import read_wishes
 from builder.execute.options import Options, Signals
-from builder.execute.preflight import check_output
 from builder.execute.progress import Progress
 from builder.execute.run import Lead
 from builder.model.plan import Plan
@@ -90,9 +89,7 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
 
 def _chosen(what: Submission, *, folder: Path, output: Path) -> tuple[Steps, Steps]:
     """The steps to run here and those to submit; raises what speaks against them."""
-    skipped, steps = choose_steps(what.plan, what.options)
-    check_skipped(skipped, folder)
-    check_output(what.plan, output, force=what.options.force, kept=kept_image(what.plan, steps, folder))
+    steps = chosen(what.plan, folder=folder, output=output, options=what.options)
     return split_steps(what.plan, steps, folder=folder, environment=what.options.environment)
 
 

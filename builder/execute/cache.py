@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.execute.asking import capture
 from builder.execute.locking.uv import uv_program
-from builder.layering.cache import DOWNLOADS, INSTEAD, cache_folder, limit_bytes, own_cache
+from builder.layering.cache import DOWNLOADS, INSTEAD, cache_folder, cache_part, limit_bytes, own_cache
 from builder.layering.failure import LayeringError
 from builder.layering.locks import NO_LOCKS
 from builder.layering.private import PrivateError
@@ -47,6 +47,17 @@ def open_cache(environment: Mapping[str, str]) -> Store:
         return Store(cache_folder(environment))
 
 
+def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
+    """The cache that layers are made in, None where a plan has none; makes nothing, raises ToolError."""
+    if plan.backend == "layers":
+        with _usable():
+            folder = cache_folder(environment)
+            return cache_part(folder) if folder.exists() else folder
+    if plan.backend == "apptainer":
+        _check_uv(environment, make=False)
+    return None
+
+
 @contextmanager
 def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
     """Check the cache before steps of a plan use it, and give the one that layers are made in.
@@ -68,10 +79,14 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path 
             store.sweep()
 
 
-def _check_uv(environment: Mapping[str, str]) -> None:
+def _check_uv(environment: Mapping[str, str], *, make: bool = True) -> None:
     """Raise ToolError for a cache that is not safe; without one the engine's build downloads what it needs."""
     try:
-        own_cache(cache_folder(environment))
+        folder = cache_folder(environment)
+        if make:
+            own_cache(folder)
+        elif folder.exists():
+            cache_part(folder)
     except PrivateError as error:
         raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
     except (LayeringError, OSError):

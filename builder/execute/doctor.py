@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
-import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
-from builder.execute.asking import which
-from builder.execute.preflight import HOW_TO_GET, ask_versions
-from builder.layering.cache import cache_folder
+from builder.execute.asking import Question, which
+from builder.execute.doctor_docker import docker_readings
+from builder.execute.doctor_places import place_readings
+from builder.execute.login import on_login_node
+from builder.execute.machine import has_modules
+from builder.execute.preflight import HOW_TO_GET
+from builder.execute.reading import Reading
+from builder.layering.failure import LayeringError
+from builder.layering.programs import MORE
+from builder.layering.uv import FIX as UV_FIX
+from builder.layering.uv import find_uv, own_uv
 from builder.model.site import Site
 
 PROGRAMS = (
-    "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "uv", "sbatch",
-    "srun", "mpiexec",
+    "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",
+    "mpiexec",
 )  # fmt: skip
 NEEDS = {
     "apptainer": ("apptainer|singularity",),
@@ -26,44 +35,112 @@ NEEDS = {
     "layers": ("mksquashfs", "unsquashfs", "apptainer|singularity"),
     "tykky": ("conda-containerize",),
 }
+SECONDS = 1.5  # for the answers of programs, which all work at the same time
+PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
+_VERSION = re.compile(r"\d+(\.\d+)+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """One thing that was looked at; `state` is `bad` only where the named site needs it."""
+def examine(
+    site: Site | None, *, environment: Mapping[str, str], root: Path = Path("/"), offline: bool = False
+) -> tuple[Reading, ...]:
+    """Look at everything; `root` is where the system's files lie, `offline` asks no server."""
+    backend = site.build.backends[0] if site else ""
+    found = installed(environment)
+    parts: list[Callable[[], list[Reading]]] = [
+        lambda: programs(site, found=found, environment=environment),
+        lambda: [uv_reading(environment, needed=backend == "layers")],
+        lambda: _docker(found.get("docker"), environment=environment, needed=backend == "docker"),
+        lambda: kernel(root, user=_user()),
+        lambda: place_readings(environment=environment, layers=backend == "layers"),
+        lambda: machine(site, environment=environment, root=root),
+        lambda: slurm(site, environment=environment),
+        lambda: drivers(site, root=root),
+    ]
+    if not offline:
+        from builder.execute.doctor_network import network_readings
 
-    name: str
-    state: Literal["ok", "bad", "none"]
-    says: str
-    fix: str = ""
+        parts.append(lambda: network_readings(site, environment=environment))
+    with ThreadPoolExecutor(len(parts)) as pool:  # each waits for others: programs, a daemon, servers
+        return tuple(reading for part in pool.map(lambda part: part(), parts) for reading in part)
 
 
-def examine(site: Site | None, *, environment: Mapping[str, str], root: Path = Path("/")) -> tuple[Reading, ...]:
-    """Look at programs, kernel features, space and GPU driver; `root` is where the system's files lie."""
-    readings = [*programs(site, environment=environment), *kernel(root, environment=environment)]
-    readings += [space(environment), cache(environment), *drivers(site, root=root)]
-    return tuple(readings)
+def _docker(program: Path | None, *, environment: Mapping[str, str], needed: bool) -> list[Reading]:
+    said = versions({"docker": program}, environment=environment)["docker"] if program else ""
+    return docker_readings(environment=environment, program=program, version=said, needed=needed)
 
 
-def programs(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+def installed(environment: Mapping[str, str]) -> dict[str, Path]:
+    """The programs that are here, also those that only administrators have on PATH."""
+    path = f"{environment.get('PATH', os.defpath)}{os.pathsep}{MORE}"
+    return {name: found for name in PROGRAMS if (found := which(name, env={"PATH": path})) is not None}
+
+
+def programs(site: Site | None, *, found: Mapping[str, Path], environment: Mapping[str, str]) -> list[Reading]:
     """Which engines are here, in which version; what the site's default backend needs must be."""
-    found = {name: path for name in PROGRAMS if (path := which(name, env=environment)) is not None}
-    versions = ask_versions(found, environment=environment)
-    readings = [Reading(name=name, state="ok", says=versions.get(name, str(path))) for name, path in found.items()]
-    for need in NEEDS[site.build.backends[0]] if site else ():
-        names = need.split("|")
-        if not any(name in found for name in names):
-            says = f"needed by the backend {site.build.backends[0]}" if site else ""
-            readings.append(Reading(name=" or ".join(names), state="bad", says=says, fix=HOW_TO_GET[names[0]]))
+    readings = [
+        Reading(name=name, state="ok", says=said or str(found[name]), group="engines")
+        for name, said in versions(found, environment=environment).items()
+    ]
+    for need in missing(site, found=found) if site else ():
+        says = f"missing; the backend {site.build.backends[0]} needs it" if site else ""
+        name, fix = " or ".join(need), HOW_TO_GET[need[0]]
+        readings.append(Reading(name=name, state="bad", says=says, fix=fix, group="engines"))
     return readings
 
 
-def kernel(root: Path, *, environment: Mapping[str, str]) -> list[Reading]:
+def missing(site: Site, *, found: Mapping[str, Path]) -> list[list[str]]:
+    """The programs that the site's default backend needs and that are not here; alternatives together."""
+    needs = [need.split("|") for need in NEEDS[site.build.backends[0]]]
+    return [names for names in needs if not any(name in found for name in names)]
+
+
+def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
+    """The line in which each says its version, "" where none does."""
+    asked = {
+        name: Question([str(path), "-version" if "squashfs" in name else "--version"], env=environment)
+        for name, path in found.items()
+    }
+    try:
+        return {name: version_line(question.answer(timeout=SECONDS).text) for name, question in asked.items()}
+    finally:
+        for question in asked.values():
+            question.drop()
+
+
+def version_line(text: str) -> str:
+    """The first line with a number of a version, its blanks made one."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return next((line[:80] for line in lines if line.isprintable() and _VERSION.search(line)), "")
+
+
+def uv_reading(environment: Mapping[str, str], *, needed: bool) -> Reading:
+    """The uv that builds and locks use."""
+    group = "engines"
+    try:
+        found = find_uv(environment)
+    except LayeringError as error:
+        return Reading(name="uv", state="bad" if needed else "none", says=str(error), fix=error.fix, group=group)
+    if found is None:
+        return Reading(name="uv", state="bad" if needed else "none", says="missing", fix=UV_FIX, group=group)
+    whose = "the one that was installed with recipe" if found == own_uv() else "by RECIPE_UV or PATH"
+    said = versions({"uv": Path(found)}, environment=environment)["uv"]
+    return Reading(name="uv", state="ok", says=f"{said}, {whose}", group=group)
+
+
+def _user() -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
+
+
+def kernel(root: Path, *, user: str) -> list[Reading]:
     """User namespaces, sub-ids and FUSE: what unprivileged builds and fast starts rest on (Apptainer admin guide)."""
     limit = _text(root / "proc/sys/user/max_user_namespaces")
-    spaces = limit.isdecimal() and int(limit) > 0
-    user = environment.get("USER", "")
-    subuid = any(line.startswith(f"{user}:") for line in _text(root / "etc/subuid").splitlines()) if user else False
+    # Debian's and Ubuntu's own switches.
+    closed = _text(root / "proc/sys/kernel/unprivileged_userns_clone") == "0"
+    spaces = limit.isdecimal() and int(limit) > 0 and not closed
+    numbers = (user, str(os.getuid()))
+    subuid = any(line.split(":")[0] in numbers for line in _text(root / "etc/subuid").splitlines())
     fuse = root / "dev/fuse"
     usable = fuse.exists() and os.access(fuse, os.R_OK | os.W_OK)
     return [
@@ -72,58 +149,115 @@ def kernel(root: Path, *, environment: Mapping[str, str]) -> list[Reading]:
             state="ok" if spaces else "none",
             says="allowed" if spaces else "not allowed",
             fix="" if spaces else "definition files need them, or a setuid installation: ask the site",
+            group="kernel",
         ),
         Reading(
             name="sub-ids",
             state="ok" if subuid else "none",
-            says=f"{user} has a range in /etc/subuid" if subuid else "no range in /etc/subuid",
+            says=f"{user} has a range in /etc/subuid" if subuid else f"no range for {user} in /etc/subuid",
             fix="" if subuid else "packages that make users cannot be installed in %post without one",
+            group="kernel",
         ),
         Reading(
             name="/dev/fuse",
             state="ok" if usable else "none",
             says="usable" if usable else "not usable",
             fix="" if usable else "without it every start unpacks the image: ask the administrator",
+            group="kernel",
         ),
     ]
 
 
-def space(environment: Mapping[str, str]) -> Reading:
-    """Free space of the temporary folder, in GiB; an image with torch needs some 30 while it is built."""
-    folder = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
-    try:
-        free = shutil.disk_usage(folder).free / 2**30
-    except OSError:
-        return Reading(
-            name="temporary folder", state="bad", says=f"{folder} cannot be used", fix="set TMPDIR or --tmpdir"
-        )
-    return Reading(name="temporary folder", state="ok", says=f"{folder}, {free:.0f} GiB free")
+def machine(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
+    """Processor, Python for plan folders, and whether this is a machine of the site."""
+    here = os.uname().machine
+    readings = [_python(environment)]
+    if site is None:
+        return [Reading(name="processor", state="ok", says=here), *readings]
+    same, backend = here == site.node.arch, site.build.backends[0]
+    said = here if same else f"{here} here, {site.node.arch} at '{site.name}'"
+    fix = "" if same else f"build on a machine of {site.node.arch}: an engine builds for its own processor"
+    readings.insert(0, Reading(name="processor", state="ok" if same else "bad", says=said, fix=fix))
+    fix = f"log in to '{site.name}', or write the plan folder here with `recipe plan {site.name} ENV` and copy it there"
+    loads = site.build.where == "site" and (*site.build.modules, *site.build.backend_modules.get(backend, ()))
+    if loads:
+        there = has_modules(environment, root=root)
+        says = "the module command is here" if there else "no module command: this is not a machine of the site"
+        readings.append(Reading(name="modules", state="ok" if there else "bad", says=says, fix="" if there else fix))
+    base = site.base_images[0].reference if site.base_images else ""
+    if base.startswith("/"):
+        there = (root / base.lstrip("/")).exists()
+        says = base if there else f"{base} is not here: this is not a machine of the site"
+        readings.append(Reading(name="base image", state="ok" if there else "bad", says=says, fix="" if there else fix))
+    if on_login_node(site, environment=environment):
+        heavy = site.build.login_heavy == "no"
+        fix = "build with --submit, or with --here all the same" if heavy else ""
+        says = f"a login node of '{site.name}'" + (", where builds are too heavy" if heavy else "")
+        readings.append(Reading(name="node", state="none" if heavy else "ok", says=says, fix=fix))
+    return readings
 
 
-def cache(environment: Mapping[str, str]) -> Reading:
-    """Free space of the cache, in GiB, where the backend `layers` works; what is there can be used again."""
-    folder = cache_folder(environment).absolute()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        says, fix = f"you may not write to {there}", "set RECIPE_CACHE_DIR to a folder of your own"
-        return Reading(name="cache", state="bad", says=says, fix=fix)
-    return Reading(name="cache", state="ok", says=f"{folder}, {shutil.disk_usage(there).free / 2**30:.0f} GiB free")
+def _python(environment: Mapping[str, str]) -> Reading:
+    """What runs the programs of a plan folder by hand; `recipe` itself brings its own."""
+    found = {name: path for name in PYTHONS if (path := which(name, env=environment)) is not None}
+    for name, said in versions(found, environment=environment).items():
+        if (match := _VERSION.search(said)) and tuple(map(int, match[0].split(".")))[:2] >= (3, 10):
+            return Reading(name="Python", state="ok", says=f"{match[0]} ({found[name]}), for plan folders by hand")
+    says = f"none from 3.10 on PATH for plan folders by hand; recipe runs with {sys.version.split()[0]}"
+    return Reading(name="Python", state="none", says=says, fix="load its module, or set RECIPE_PYTHON")
+
+
+def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+    """Whether jobs can be submitted from here, and whether the controller answers."""
+    if which("sbatch", env=environment) is None:
+        if site is None or site.scheduler.kind == "none":
+            return []
+        fix = f"log in to '{site.name}' to submit; without it --submit is refused"
+        return [
+            Reading(
+                name="sbatch", state="none", says="missing: no job can be submitted from here", fix=fix, group="Slurm"
+            )
+        ]
+    answer = Question(["scontrol", "ping"], env=environment).answer(timeout=SECONDS)
+    line = next((" ".join(text.split())[:120] for text in answer.text.splitlines() if text.strip()), "no answer")
+    up = answer.exit_code == 0 and " is UP" in line
+    fix = "" if up else "try again in a while; on a login node of the site it should answer"
+    return [Reading(name="controller", state="ok" if up else "none", says=line, fix=fix, group="Slurm")]
+
+
+def where_to_build(
+    sites: Mapping[str, Site], *, environment: Mapping[str, str], root: Path = Path("/")
+) -> list[Reading]:
+    """For which sites the default backend could work here."""
+    found, readings = installed(environment), []
+    for name, site in sites.items():
+        lacks = [" or ".join(names) for names in missing(site, found=found)]
+        lacks += [one.name for one in machine(site, environment=environment, root=root) if one.state == "bad"]
+        says = f"lacks {', '.join(lacks)}" if lacks else f"can be built here with {site.build.backends[0]}"
+        fix = f"see `recipe doctor {name}`" if lacks else ""
+        readings.append(Reading(name=name, state="none" if lacks else "ok", says=says, fix=fix, group="sites"))
+    return readings
 
 
 def drivers(site: Site | None, *, root: Path) -> list[Reading]:
     """The GPU drivers of this node, held against the site's; only a node with the site's GPUs can tell."""
     found = {vendor: version for vendor, version in _drivers(root).items() if version}
-    readings = [Reading(name=f"{vendor} driver", state="ok", says=version) for vendor, version in found.items()]
+    readings = [
+        Reading(name=f"{vendor} driver", state="ok", says=version, group="GPU") for vendor, version in found.items()
+    ]
     if site is None or site.gpu is None:
         return readings
     here = found.get(site.gpu.vendor)
     if here is None:
         says = f"none here; the site's is {site.gpu.driver or 'unknown'}"
-        return [*readings, Reading(name=f"{site.gpu.vendor} driver", state="none", says=says, fix="look on a GPU node")]
+        return [
+            *readings,
+            Reading(name=f"{site.gpu.vendor} driver", state="none", says=says, fix="look on a GPU node", group="GPU"),
+        ]
     if here != site.gpu.driver:
         says = f"{here} here, {site.gpu.driver or 'unknown'} in the site's file"
         fix = f"check and build with --driver {here}, or write it into a site of your own"
-        return [Reading(name=f"{site.gpu.vendor} driver", state="bad", says=says, fix=fix)]
+        return [Reading(name=f"{site.gpu.vendor} driver", state="bad", says=says, fix=fix, group="GPU")]
     return readings
 
 

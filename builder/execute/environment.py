@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import builder
+from builder.layering.uv import VARIABLE, own_uv
 
 TMPDIR = "RECIPE_TMPDIR"
 RESULTS = "RECIPE_RESULTS"  # for kits that are run by hand: the tool reads results where the plan folder has them
@@ -21,12 +22,13 @@ REMOVED = tuple(f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") 
 def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     """Give the environment that a step's script runs in."""
     kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
-    # The programs that came with us, uv among them, where the user's PATH has none of that name; our own Python.
+    # The programs that came with us where the user's PATH has none of that name; our own Python.
     path = os.pathsep.join([kept.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     return {
         **kept,
         TMPDIR: str(scratch),
         "PATH": path,
+        VARIABLE: kept.get(VARIABLE) or own_uv(),
         "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable,
         # What the plan folder has a copy of; ours is compiled already.
         "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layering")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,11 @@ from builder.execute.image.sign import Signer, find_signer
 from builder.execute.mask import Mask
 from builder.execute.names import DIFFERENT, REPORT_FILE
 from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.preflight import asking_versions, check_output, check_space, find_programs
+from builder.execute.preflight import asking_versions, check_output, check_space, find_programs, may_be_made
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
-from builder.execute.scratch import private_parent, remove_leftovers, scratch_folder
+from builder.execute.scratch import check_parent, private_parent, remove_leftovers, scratch_folder
 from builder.execute.tree import draft_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
@@ -40,9 +40,7 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
     folder, output = folder.resolve(), output.resolve()
     signals = Signals()
     with signals.caught(), hold(folder):
-        skipped, steps = choose_steps(plan, options)
-        check_skipped(skipped, folder)
-        check_output(plan, output, force=options.force, kept=kept_image(plan, steps, folder))
+        steps = chosen(plan, folder=folder, output=output, options=options)
         signer = find_signer(plan, environment=options.environment) if options.sign else None
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
         with prepared(work, signals=signals, signer=signer) as run:
@@ -70,6 +68,20 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
         report = with_answer(report, run)
         keep_report(report, folder, note=progress.note)
         return report
+
+
+def chosen(
+    plan: Plan, *, folder: Path, output: Path, options: Options, makes: bool = False, why: Callable[[], str] = str
+) -> tuple[Step, ...]:
+    """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
+
+    `makes` and `why` as of `check_output`.
+    """
+    skipped, steps = choose_steps(plan, options)
+    kept = kept_image(plan, steps, folder)
+    check_output(plan, output, force=options.force, kept=kept, makes=makes, why=why)
+    check_skipped(skipped, folder)
+    return steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,14 +118,13 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
     from builder.execute.cache import cache_of_build
 
     environment = work.options.environment
-    programs = find_programs(work.steps, environment=environment)
+    programs = able(work)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
     beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_of(path) for path in beside)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
-    with cache_of_build(work.plan, environment) as cache, scratch_made as scratch:
-        check_space(work.steps, scratch=scratch, folder=work.folder, output=work.output, cache=cache)
+    with cache_of_build(work.plan, environment), scratch_made as scratch:
         here = Here(
             plan=work.plan,
             folder=work.folder,
@@ -135,6 +146,21 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
                 signer=signer,
                 origin=origin_of(work.plan, work.steps, folder=work.folder),
             )
+
+
+def able(work: Work) -> dict[str, Path]:
+    """Find the programs that the steps need here, and look for places and space; makes nothing, raises ToolError."""
+    from builder.execute.cache import looked_at
+
+    environment = work.options.environment
+    programs = find_programs(work.steps, environment=environment)
+    parent = _tmpdir(work.plan, work.options, make=False)
+    if parent.exists() or work.options.tmpdir is not None or not work.plan.tmpdir:
+        check_parent(parent)
+    check_space(
+        work.steps, scratch=parent, folder=work.folder, output=work.output, cache=looked_at(work.plan, environment)
+    )
+    return programs
 
 
 def raise_for(report: Report) -> None:
@@ -184,14 +210,19 @@ def kept_image(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
     return None if any(plan.image in step.produces for step in steps) else folder / plan.image
 
 
-def _tmpdir(plan: Plan, options: Options) -> Path:
-    """The user's word first, then the site's where it can be made, then the environment's."""
+def _tmpdir(plan: Plan, options: Options, *, make: bool = True) -> Path:
+    """The user's word first, then the site's where it can be made, then the environment's.
+
+    Without `make` nothing is made.
+    """
     if options.tmpdir is not None:
         return options.tmpdir
     own = Path(options.environment.get("TMPDIR") or "/tmp")
     if not plan.tmpdir:
         return own
     site = Path(_VARIABLE.sub(lambda match: options.environment.get(match[1], ""), plan.tmpdir))
+    if not make and not site.exists():
+        return site if may_be_made(site) else own
     try:
         return private_parent(site, make=True)
     except OSError:

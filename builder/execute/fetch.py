@@ -55,7 +55,7 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
     environment[VARIABLE] = "yes"
     signals = Signals()
     with signals.caught():
-        write_plan(plan, folder, recipe_folder=recipe_folder)
+        write_plan(plan, folder, recipe_folder=recipe_folder, force=True)
         work = Work(
             plan=plan,
             steps=(fetch_step(plan),),

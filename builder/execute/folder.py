@@ -24,10 +24,12 @@ from builder.execute.names import (
     SOURCES_FILE,
     STATE_FILE,
     SUBMITTED_FILE,
+    WRITTEN_FILE,
 )
 from builder.execute.options import Signals
 from builder.execute.tree import remove_tree, removed_afterwards
 from builder.execute.trust import check_folder
+from builder.execute.written import check_unedited, look, note_written, read_written
 from builder.layering import copies, tree
 from builder.layering.marks import is_dead, new_mark
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
@@ -37,35 +39,47 @@ from builder.model.plan_json import from_json, to_json
 from builder.model.reading.own_files import Left
 
 OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
-RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, LOCK_FILE, STATE_FILE, JOBS, RESULTS, AGAIN, SOURCES_FILE, OLD_FILE)
+OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, WRITTEN_FILE)
+RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, JOBS, RESULTS, AGAIN, *OWN)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+KEEP = "give --force to lose these changes, or another output with -o"
+ELSEWHERE = "choose another folder with -o, or remove this one"  # of commands without --force
 
 
-def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> None:
+def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> None:
     """Write a plan's files into a new folder, or into one that an earlier plan wrote.
 
     Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
-    a path leaves it, a source is missing or jobs still work there, and ToolError when the disk is full; the folder is
-    then as it was.
+    a path leaves it, a source is missing, jobs still work there or, without `force`, files there were changed by hand
+    (`fix` says what to do then), and ToolError when the disk is full; the folder is then as it was.
     """
-    with hold_plan(plan, folder, recipe_folder=recipe_folder):
+    with hold_plan(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix):
         pass
 
 
 @contextmanager
-def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path) -> Iterator[None]:
+def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> Iterator[None]:
     """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on."""
     folder = folder.resolve()
-    _check_paths(plan)
+    check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
     with ExitStack() as held:
         try:
-            _write(plan, folder, recipe_folder=recipe_folder, held=held)
+            _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix)
         except OSError as error:
             raise _unwritable(error, folder) from None
         yield
 
 
-def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack) -> None:
+def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool, fix: str = KEEP) -> None:
+    """Raise ConfigError for what speaks against writing a plan into a folder; writes nothing."""
+    _check_paths(plan)
+    if _check_folder(folder) and not force:
+        check_unedited(folder, paths=_paths(plan), fix=fix)
+    for copy in plan.copies:
+        _source(copy, recipe_folder=recipe_folder)
+
+
+def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str) -> None:
     exists = _check_folder(folder)
     staging = folder.with_name(_staging_of(folder) + new_mark())
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +93,7 @@ def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack) ->
             exists = not _take_place(staging, folder, held=held)
         if exists:
             held.enter_context(hold(folder))  # not under a build that runs
-            _check_folder(folder)
+            check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
             _check_jobs(folder)
             _update(plan, staging, folder=folder, sources=sources)
 
@@ -173,6 +187,7 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
         own = None if copy.bundled else Left(recipe_folder)
         _copy(source, staging, copy.path, skip={folder, staging}, own=own)
     tree.write(staging, PLAN_FILE, to_json(plan).encode())
+    note_written(staging, look(staging, [*_paths(plan), PLAN_FILE]))
 
 
 def _source(copy: Copy, *, recipe_folder: Path) -> Path:
@@ -231,11 +246,15 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
     note_old(folder, plan, sources=sources)  # first: a build that is killed here leaves old products known as old
     note_sources(folder, sources)
     new = _paths(plan)
+    known, _ = read_written(folder)
+    coming, _ = read_written(staging)
+    both = {name: (*known.get(name, ()), *coming.get(name, ())) for name in {*known, *coming}}
+    note_written(folder, both, whole=False)  # one that is killed here leaves no changes that anybody made by hand
     for path in _old_paths(folder):
         if path not in new:
             tree.remove(Path(path), below=folder)
             _remove_empty(path, top=folder)
-    for path in [*new, PLAN_FILE]:
+    for path in [*new, PLAN_FILE, WRITTEN_FILE]:
         if tree.is_folder(folder, path):
             tree.remove(Path(path), below=folder)
         try:

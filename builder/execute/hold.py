@@ -17,7 +17,7 @@ from builder.model.finding import ConfigError, Finding, Place, ToolError
 # A Lustre client without the `flock` mount option has no locks at all; the build then goes on without one.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
-
+RIGHTS = "choose another folder, or give it the rights and the space"
 _HELD: set[tuple[int, Path]] = set()  # by this process: thread, folder
 
 
@@ -39,14 +39,36 @@ def hold(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
         raise ConfigError(_foreign(path)) from None
     except OSError as error:
         message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
-        fix = "choose another folder, or give it the rights and the space"
-        raise ToolError(Finding(code="folder-unwritable", message=message, fix=fix)) from None
+        raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
     try:
         _lock(handle, path)
         _HELD.add(ours)
         yield
     finally:
         _HELD.discard(ours)
+        os.close(handle)
+
+
+def check_not_held(folder: Path) -> None:
+    """Raise ConfigError when a build is at work in a folder, as `hold` would; nothing is made."""
+    path = folder / LOCK_FILE
+    if (threading.get_ident(), folder.resolve()) in _HELD or not os.path.lexists(path):
+        return
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ConfigError(_foreign(path)) from None
+        message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
+        raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(_busy(os.pread(handle, 64, 0), path)) from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    finally:
         os.close(handle)
 
 

@@ -37,12 +37,20 @@ HOW_TO_GET = {
 }
 
 
-def check_output(plan: Plan, output: Path, *, force: bool, kept: Path | None, why: Callable[[], str] = str) -> None:
+def check_output(
+    plan: Plan,
+    output: Path,
+    *,
+    force: bool,
+    kept: Path | None,
+    makes: bool = False,
+    why: Callable[[], str] = str,
+) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `why` says what is known of an output that is in the way.
+    `makes` says that its folder is made where it is missing, `why` what is known of an output that is in the way.
     """
-    parent = output.parent
+    parent = _there(output.parent) if makes else output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -147,6 +155,12 @@ def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: P
     findings = [finding for what, path, gib, fix in places if (finding := _short(what, path, gib, fix=fix))]
     if findings:
         raise ToolError(*findings)
+
+
+def may_be_made(path: Path) -> bool:
+    """Whether a folder that is missing can be made."""
+    above = _there(path.absolute())
+    return above.is_dir() and os.access(above, os.W_OK | os.X_OK)
 
 
 def _there(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -84,6 +85,13 @@ def private_parent(path: Path, *, make: bool = False) -> Path:
         if make:
             raise
         raise ToolError(_no_folder(path, error)) from None
+
+
+def check_parent(path: Path) -> None:
+    """Raise ToolError where a build can make no temporary folder in a folder; makes nothing."""
+    parent = private_parent(path)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise ToolError(_no_folder(parent, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
 
 
 @contextmanager

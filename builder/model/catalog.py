@@ -17,6 +17,7 @@ from builder.model.site import Site
 from builder.model.site_rules import site_faults
 
 BUNDLED = Path(__file__).parents[1] / "data" / "sites"
+_HOSTS = re.compile(r"^hostnames: \[(.*)\]$", re.MULTILINE)
 EXTENDS_LIMIT = 8
 FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
 
@@ -30,6 +31,12 @@ def site_files(folder: Path | None = None) -> dict[str, Path]:
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         found |= {path.stem: path for path in sorted(folder.glob("*.yml"))}
     return dict(sorted(found.items()))
+
+
+def bundled_hostnames() -> dict[str, tuple[str, ...]]:
+    """The shell patterns of the host names of each bundled site, without reading the rest of its file."""
+    found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for path in sorted(BUNDLED.glob("*.yaml"))}
+    return {name: tuple(re.findall(r"[\w*?-]+", match[1])) if match else () for name, match in found.items()}
 
 
 def load_site(name: str, *, folder: Path | None = None) -> Site:

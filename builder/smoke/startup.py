@@ -17,27 +17,28 @@ def work(run: Run) -> None:
     """Time the start in its phases, then tell rank 0 where there are several; raises RunError."""
     facts: Dict[str, Any] = run.record if isinstance(run, RankRun) else run.result
     seconds = facts["seconds"]
-    first_line = time.time() - run.seconds()
-    began = run.options.started if run.options.started is not None else first_line - _age() + run.seconds()
-    seconds["exec_to_python"] = round(first_line - began, 3)
+    # The clock of the day may be set while this runs: it is read once, and the rest is counted.
+    since = time.time() - run.options.started if run.options.started is not None else _age()
+    to_python = since - run.seconds()
+    seconds["exec_to_python"] = round(to_python, 3)
     if isinstance(run, RankRun):
         run.note(state="importing torch")
-    before = time.time()
+    before = time.monotonic()
     torch = hardware.load_torch()
-    seconds["import_torch"] = round(time.time() - before, 3)
+    seconds["import_torch"] = round(time.monotonic() - before, 3)
     facts["torch"] = hardware.describe_torch(torch)
-    before = time.time()
+    before = time.monotonic()
     local = run.placement.local_rank if isinstance(run, RankRun) else 0
     kind, index = hardware.choose_device(torch, run.options.device, local)
     device = hardware.prepare(torch, kind, index)
     torch.ones(1, device=device).add_(1)
     hardware.synchronize(torch, device)
-    seconds["first_device"] = round(time.time() - before, 3)
+    seconds["first_device"] = round(time.monotonic() - before, 3)
     facts["device"] = hardware.describe_device(torch, kind, index)
-    before = time.time()
+    before = time.monotonic()
     _step(torch, device)
-    seconds["first_step"] = round(time.time() - before, 3)
-    seconds["exec_to_first_step"] = round(time.time() - began, 3)
+    seconds["first_step"] = round(time.monotonic() - before, 3)
+    seconds["exec_to_first_step"] = round(to_python + run.seconds(), 3)
     run.say("{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds))
     if isinstance(run, RankRun):
         from . import rank  # imports torch

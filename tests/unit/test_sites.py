@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.catalog import BUNDLED, load_site, site_files
+from builder.execute.machine import machine_of
+from builder.model.catalog import BUNDLED, bundled_hostnames, load_site, site_files
 from builder.model.document import Table, parse_yaml, walk
 from builder.model.finding import BuilderError, ConfigError
 from builder.model.site import Job, Site
@@ -291,3 +292,14 @@ def test_a_faulty_site_is_refused_in_these_words(path: Path) -> None:
         load_site(str(path), folder=BAD)
     assert said(caught.value) == path.with_suffix(".txt").read_text(encoding="utf-8")
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", finding.code) for finding in caught.value.findings)
+
+
+def test_the_host_names_of_bundled_sites_are_those_of_their_files() -> None:
+    assert bundled_hostnames() == {name: load_site(name).hostnames for name in site_files()}
+
+
+def test_a_machine_of_another_site_is_known_by_its_name() -> None:
+    assert machine_of(load_site("dawn"), host="glogin1.bsc.es") == "mn5-gpp"
+    assert machine_of(load_site("dawn"), host="login-s-3") == ""
+    assert machine_of(load_site("lumi-g"), host="my-laptop") == ""
+    assert machine_of(load_site("local"), host="glogin1") == ""

@@ -1,7 +1,7 @@
 # What every build step needs, sourced by the step scripts; nothing here is specific to a recipe.
 # RECIPE_FRESH=yes has Docker make every layer anew. Of layers: RECIPE_FETCH=yes only gets what they are made of into the
 # cache, RECIPE_OFFLINE=yes then asks no server.
-# Respected: RECIPE_TMPDIR, RECIPE_CACHE_DIR, TMPDIR, PIP_*, UV_*, SSL_CERT_FILE, *_proxy, SOURCE_DATE_EPOCH.
+# Respected: RECIPE_TMPDIR, RECIPE_CACHE_DIR, RECIPE_UV, TMPDIR, PIP_*, UV_*, SSL_CERT_FILE, *_proxy, SOURCE_DATE_EPOCH.
 # shellcheck shell=bash disable=SC2034
 build_binds=()
 pack_options=()

@@ -22,6 +22,7 @@ ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at mos
 LAG = 15.0  # seconds that a file of another node may take to be seen here
 LOST = 60.0  # seconds until a job that nobody knows counts as lost
 BLOCK = 1024 * 1024
+STOPPED = 128 + 15  # what a shell says of a program that SIGTERM has ended
 NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no room for its log
 
 
@@ -163,11 +164,18 @@ class Follower:
 
     def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
         self.log.close()
-        bad = bool(record.reason) or (state is not None and state.word in NODE_LOST)
+        word, reason, code = state.word if state else "", record.reason, record.exit_code
+        bad = bool(reason) or word in NODE_LOST
+        # Slurm ends the steps of a job before its script: srun may find the job gone, and end with 1, before the script
+        # hears of it.
+        if code and not reason and word == "CANCELLED":
+            reason = "cancelled"
+        if reason == "cancelled" and code <= 1:
+            code = STOPPED
         return JobEnd(
-            exit_code=record.exit_code or int(bad),
-            reason=record.reason,
-            word=state.word if state else "",
+            exit_code=code or int(bad),
+            reason=reason,
+            word=word,
             recorded=True,
             seconds=record.seconds,
             tail=tuple(self.log.recent),

@@ -43,8 +43,8 @@ def _check_machine(lead: Steps, first: Step, *, folder: Path, environment: Mappi
     made = ", ".join(f"'{name}'" for step in lead for name in step.produces)
     if which("sbatch", env=environment) is None:
         message = f"there is no 'sbatch' on PATH: {names} can run here, the jobs after it cannot"
-        fix = f"run {scripts} in '{folder}', copy that folder to the site, and go on there with "
-        fix += f"--from {first.name} --submit"
+        fix = f"write '{folder.name}' with `recipe plan`, run {scripts} in it, copy it to the site, "
+        fix += f"and go on there with --from {first.name} --submit"
         raise ToolError(Finding(code="no-program", message=message, fix=fix))
     try:
         find_programs(lead, environment=environment)

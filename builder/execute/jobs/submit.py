@@ -20,6 +20,7 @@ from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.wishes import Wishes
 from builder.execute.names import AGAIN
 from builder.execute.run import Lead
+from builder.layering.uv import VARIABLE, own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 
@@ -207,13 +208,15 @@ def _export(batch: Batch) -> list[str]:
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
         return list(batch.site_options)
     respected = {name for name in batch.environment if _RESPECTED.fullmatch(name)}
-    names = sorted({*batch.variables, "RECIPE_FOLDER", *respected})
+    names = sorted({*variables_of(batch, Path()), *respected})
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 
 
 def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
     """What is set for the jobs that are submitted from a folder."""
-    return {**batch.variables, "RECIPE_FOLDER": str(folder)}
+    own = own_uv()  # jobs inherit the user's PATH, on which another may come first
+    given = {VARIABLE: own} if own and not batch.environment.get(VARIABLE) else {}
+    return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
 
 
 def _value(plan: Plan, step: Step, option: str, variable: str, *, batch: Batch) -> str:

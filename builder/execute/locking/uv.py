@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-from builder.execute.asking import which
+from builder.layering.failure import LayeringError
+from builder.layering.uv import LEAST, VARIABLE, find_uv
 from builder.model.finding import Finding, ToolError
 
 # pip's variables stand in for uv's where those are not set, as in a build (engine.sh).
@@ -19,6 +19,7 @@ FROM_PIP = {
     "SSL_CERT_FILE": ("PIP_CERT", "REQUESTS_CA_BUNDLE"),
 }
 INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
+FIX = f"run `pip install 'uv=={'.'.join(map(str, LEAST))}'` where recipe is installed, or set {VARIABLE} to one"
 # What would change the resolution by the machine or by an environment that happens to be active.
 LEFT_OUT = (
     "UV_TORCH_BACKEND",
@@ -32,12 +33,14 @@ LEFT_OUT = (
 
 
 def uv_program(environment: Mapping[str, str]) -> str:
-    """The uv that was installed with us, else the one on PATH; raises ToolError where there is none."""
-    own = Path(sys.executable).with_name("uv")
-    found = own if own.is_file() else which("uv", env=environment)
+    """The uv that builds use too; raises ToolError where there is none of that series."""
+    try:
+        found = find_uv(environment)
+    except LayeringError as error:
+        raise ToolError(Finding(code="lock-uv", message=str(error), fix=FIX)) from None
     if found is None:
-        raise ToolError(Finding(code="lock-uv", message="there is no program 'uv'", fix="run `pip install uv`"))
-    return str(found)
+        raise ToolError(Finding(code="lock-uv", message="there is no program 'uv'", fix=FIX))
+    return found
 
 
 def settings(user: Mapping[str, str], *, own_index: bool = False) -> dict[str, str]:

@@ -19,7 +19,8 @@ from urllib.parse import unquote
 from ..digest import sha256_of
 from ..failure import LayeringError, say
 from ..offline import FIX as FETCH
-from ..programs import ask, clean_environment, find_program
+from ..programs import ask, clean_environment
+from ..uv import find_uv
 
 WORKER = Path(__file__).with_name("worker.py")
 RELEASE = "0.28"  # of py-rattler, which this was tried with
@@ -193,7 +194,7 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
         if not out.strip().startswith(f"{RELEASE}."):
             say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
         return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
-    uv = find_program("uv")
+    uv = find_uv()
     if uv is not None:
         # Not `uv run --with`: that takes no hashes.
         folder, pins = work / "py-rattler", work / "py-rattler.txt"

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..failure import LayeringError, say
-from ..programs import find_program
 from ..squash.pack import processors
 from ..squash.pieces import Piece, below
 from ..store import key_of
+from ..uv import find_uv
 from ..wheels import bytecode, stage
 from ..wheels.kept import Owned, compile_kept
 from .client import CondaClient, CondaPackage, read_packages, virtual_packages
@@ -197,7 +197,7 @@ class CondaEnvironment:
 
     def _compiler(self) -> bytecode.Compiler:
         """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
-        builder, uv = self.builder, find_program("uv") or ""
+        builder, uv = self.builder, find_uv() or ""
         found = bytecode.of_this_machine(self.minor, uv=uv)
         if found is not None:
             return found

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ..copies import merge
 from ..failure import LayeringError, say
-from ..programs import needed_program
 from ..squash.pack import processors
 from ..squash.pieces import Piece, below
 from ..store import key_of
+from ..uv import needed_uv
 from . import bytecode, stage
 from .kept import Owned, compile_kept
 from .resolve import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
@@ -55,7 +55,7 @@ def install(builder: Builder) -> None:
     if spec.python and spec.python != facts.minor:
         message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
         raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
-    uv = needed_program("uv", fix="install it (`pip install uv`), or build with --backend apptainer")
+    uv = needed_uv()
     resolver = Resolver(
         uv=uv,
         minor=facts.minor,

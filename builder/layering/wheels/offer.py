@@ -22,7 +22,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from ..failure import LayeringError, say
-from ..programs import ask, find_program
+from ..programs import ask
+from ..uv import find_uv
 from .resolve import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Offer:
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
         self.door: Door | None = None
-        uv = find_program("uv")
+        uv = find_uv()
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
         # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
@@ -100,7 +101,7 @@ class Offer:
             for name, version in asked["provided"].items()
             if NAME.fullmatch(str(name)) and VERSION.fullmatch(str(version))
         }
-        uv = find_program("uv")
+        uv = find_uv()
         if uv is None:
             return False
         with tempfile.TemporaryDirectory(dir=self.given.parent) as folder:

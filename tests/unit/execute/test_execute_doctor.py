@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from builder.execute.doctor import Reading, drivers, kernel
+from builder.execute.doctor import drivers, kernel, version_line
+from builder.execute.reading import Reading
 from builder.model.catalog import load_site
 
 NVIDIA = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.86.10  Wed Jul 26 23:20:03 UTC 2023\nGCC version: 11\n"
@@ -24,7 +26,7 @@ def root_with(folder: Path, **files: str) -> Path:
 @pytest.mark.parametrize(("text", "version"), [(NVIDIA, "535.86.10"), (NVIDIA_OPEN, "580.65.06")])
 def test_the_nvidia_driver_is_read_from_proc(tmp_path: Path, text: str, version: str) -> None:
     (reading,) = drivers(None, root=root_with(tmp_path, proc__driver__nvidia__version=text))
-    assert reading == Reading(name="nvidia driver", state="ok", says=version)
+    assert reading == Reading(name="nvidia driver", state="ok", says=version, group="GPU")
 
 
 def test_a_driver_that_is_not_the_sites_is_said_with_the_option_that_takes_it(tmp_path: Path) -> None:
@@ -49,8 +51,29 @@ def test_a_node_without_the_sites_gpus_cannot_tell(tmp_path: Path) -> None:
 
 def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
     root = root_with(tmp_path, proc__sys__user__max_user_namespaces="0\n", etc__subuid="anna:100000:65536\n")
-    states = {reading.name: reading.state for reading in kernel(root, environment={"USER": "anna"})}
+    states = {reading.name: reading.state for reading in kernel(root, user="anna")}
     assert states == {"user namespaces": "none", "sub-ids": "ok", "/dev/fuse": "none"}
     root = root_with(tmp_path, proc__sys__user__max_user_namespaces="95000\n")
-    states = {reading.name: reading.state for reading in kernel(root, environment={"USER": "ann"})}
+    states = {reading.name: reading.state for reading in kernel(root, user="ann")}
     assert states == {"user namespaces": "ok", "sub-ids": "none", "/dev/fuse": "none"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("apptainer version 1.4.5\n", "apptainer version 1.4.5"),
+        ("HYDRA build details:\n    Version:                                 4.2.1\n", "Version: 4.2.1"),
+        ("mksquashfs version 4.5.1 (2022/03/17)\ncopyright (C) 2022\n", "mksquashfs version 4.5.1 (2022/03/17)"),
+        ("\x1b[31mred 1.0\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_version_is_one_clean_line(text: str, line: str) -> None:
+    assert version_line(text) == line
+
+
+def test_only_a_user_of_that_very_name_or_number_has_sub_ids(tmp_path: Path) -> None:
+    root = root_with(tmp_path, etc__subuid=f"{os.getuid()}:100000:65536\n")
+    assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "ok"
+    root = root_with(tmp_path, etc__subuid="annabel:100000:65536\n")
+    assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "none"

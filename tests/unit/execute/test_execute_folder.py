@@ -42,7 +42,7 @@ def test_a_new_folder_holds_the_files_and_the_plan(plan_of: PlanOf, tmp_path: Pa
     plan = plan_of({}, files=files)
     folder = tmp_path / "deep" / "kit"
     write_plan(plan, folder, recipe_folder=tmp_path)
-    assert names(folder) == ["a.sh", "in", "in/b.txt", "plan.json"]
+    assert names(folder) == [".written.json", "a.sh", "in", "in/b.txt", "plan.json"]
     assert (folder / "a.sh").read_bytes() == "#!/bin/bash\n\techo ä\r\n".encode()
     assert (folder / "a.sh").stat().st_mode & stat.S_IXUSR
     assert not (folder / "in/b.txt").stat().st_mode & 0o111
@@ -86,7 +86,7 @@ def test_a_copied_folder_that_holds_the_plan_folder_leaves_it_out(plan_of: PlanO
     plan = plan_of({}, copies=(Copy(source=".", path="src"),))
     for _ in range(2):
         write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
-    assert set(names(tmp_path / "kit")) == {"plan.json", "src", "src/a.py"}
+    assert set(names(tmp_path / "kit")) == {".written.json", "plan.json", "src", "src/a.py"}
     assert not (tmp_path / "kit/src/kit").exists()
 
 

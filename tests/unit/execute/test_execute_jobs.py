@@ -70,7 +70,7 @@ def test_where_nothing_is_inherited_names_go_along_and_no_values(plan_of: PlanOf
     found = words(
         plan_of, site_options=("--export=NONE",), environment=environment, variables={"RECIPE_IMAGE": "/x,y.sif"}
     )
-    assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE" in found
+    assert "--export=PIP_INDEX_URL,RECIPE_FOLDER,RECIPE_IMAGE,RECIPE_UV" in found
     assert not any("secret" in word or "HOME" in word for word in found)
 
 
@@ -372,6 +372,30 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "word", "expected"),
+    [
+        (1, "", "CANCELLED", (143, "cancelled")),  # srun found the job gone before its script was told to end
+        (1, "cancelled", "CANCELLED", (143, "cancelled")),  # and after it was told
+        (143, "", "CANCELLED", (143, "cancelled")),
+        (0, "cancelled", "CANCELLED", (143, "cancelled")),
+        (5, "cancelled", "CANCELLED", (5, "cancelled")),  # a program that knows SIGTERM
+        (0, "", "CANCELLED", (0, "")),  # it had ended before
+        (1, "", "FAILED", (1, "")),
+        (1, "time limit", "TIMEOUT", (1, "time limit")),
+    ],
+)
+def test_a_cancelled_job_is_cancelled_whoever_heard_of_it_first(
+    code: int, reason: str, word: str, expected: tuple[int, str], tmp_path: Path
+) -> None:
+    path = record_path(tmp_path, "12")
+    path.parent.mkdir()
+    path.write_text(json.dumps({**RECORD, "exit_code": code, "reason": reason}))
+    watch, _ = follower(tmp_path, word)
+    end = watch.follow()
+    assert (end.exit_code, end.reason) == expected
 
 
 def test_a_job_that_lost_its_node_has_not_passed_whatever_its_record_says(tmp_path: Path) -> None:

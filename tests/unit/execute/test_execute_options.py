@@ -14,6 +14,7 @@ import builder
 from builder.execute.environment import step_environment
 from builder.execute.executor import choose_steps
 from builder.execute.options import Interrupted, Options, Signals
+from builder.layering.uv import own_uv
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
 
@@ -59,7 +60,8 @@ def test_the_environment_of_a_step_has_no_binds() -> None:
     }  # fmt: skip
     own = Path(sys.executable)
     assert step_environment(user, scratch=Path("/t")) == {
-        "PATH": f"/bin:{own.parent}",  # uv came with us; the user's own programs come first
+        "PATH": f"/bin:{own.parent}",  # the user's own programs come first
+        "RECIPE_UV": own_uv(),
         "RECIPE_PYTHON": str(own),
         "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layering")),
         "APPTAINER_CACHEDIR": "/c",

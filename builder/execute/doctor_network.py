@@ -1,0 +1,96 @@
+"""Whether the indexes and registries that builds ask can be reached from here, all asked at the same time."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from builder.execute.reading import Reading
+from builder.model.site import Site
+from builder.resolve.packages import TORCH_HOST
+
+SECONDS = 3.0  # for all answers together
+CONDA = "https://conda.anaconda.org/"
+DOCKER_HUB = "registry-1.docker.io"
+GROUP = "network"
+FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
+
+
+def network_readings(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+    """One reading for each server; any answer counts, also one that refuses."""
+    places = servers(site, environment=environment)
+    found: dict[str, str] = {}
+    # Who looks up a name may wait longer than anybody wants: such a thread ends with the program.
+    threads = [threading.Thread(target=_reach, args=(url, environment, found), daemon=True) for url in places.values()]
+    end = time.monotonic() + SECONDS
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    said = {name: found.get(url, f"no answer within {SECONDS:.0f} s") for name, url in places.items()}
+    return [
+        Reading(
+            name=name,
+            state="none" if said[name] else "ok",
+            says=f"{urlsplit(url).hostname}: {said[name] or 'reached'}",
+            fix=FIX if said[name] else "",
+            group=GROUP,
+        )
+        for name, url in places.items()
+    ]
+
+
+def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:
+    """What is asked of whom, by its address; of the package index only one that is configured is known here."""
+    torch = environment.get("RECIPE_TORCH_INDEX", "")
+    index = next(
+        (environment[name] for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") if environment.get(name)),
+        "",
+    )
+    found = {
+        "package index": index,
+        "conda": CONDA,
+        "torch index": torch.replace("{token}", "cpu") or f"https{TORCH_HOST}/",
+    }
+    for image in site.base_images if site else ():
+        scheme, _, rest = image.reference.partition("://")
+        if scheme in ("docker", "oras"):
+            host = rest.split("/")[0]
+            host = host if "." in host or ":" in host else DOCKER_HUB
+            found.setdefault(f"registry {host}", f"https://{host}/v2/")
+    return {name: url for name, url in found.items() if url.startswith(("https://", "http://"))}
+
+
+def _reach(url: str, environment: Mapping[str, str], found: dict[str, str]) -> None:
+    """Note "" for a server that answers, else why not."""
+    found[url] = _asked(url, environment)
+
+
+def _asked(url: str, environment: Mapping[str, str]) -> str:
+    names: Sequence[str] = ("http", "https")
+    proxies = {
+        name: said
+        for name in names
+        if (said := environment.get(f"{name}_proxy") or environment.get(f"{name.upper()}_PROXY"))
+    }
+    host = urlsplit(url).hostname or ""
+    if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _no_proxy(environment)):
+        proxies = {}
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+    try:
+        opener.open(urllib.request.Request(url, method="HEAD"), timeout=SECONDS).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+        return "the proxy refuses" if error.code == 407 else ""
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))[:120]
+    return ""
+
+
+def _no_proxy(environment: Mapping[str, str]) -> list[str]:
+    said = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    return [word.strip() for word in said.split(",") if word.strip()]

@@ -1,0 +1,86 @@
+"""Whether this machine is one where a plan's steps can run at all: asked before anything is written."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from builder.execute.asking import which
+from builder.model.catalog import bundled_hostnames
+from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.plan import Plan, Step
+from builder.model.site import Site
+
+# Where engine.sh looks for the module command in a shell that is no login shell.
+MODULE_FILES = ("etc/profile.d/lmod.sh", "etc/profile.d/modules.sh", "usr/share/lmod/lmod/init/bash")
+_MODULE = re.compile(r"^use_module ", re.MULTILINE)
+
+
+def check_machine(
+    site: Site,
+    plan: Plan,
+    *,
+    steps: Sequence[Step],
+    here: Sequence[Step],
+    environment: Mapping[str, str],
+    recipe: str,
+    root: Path = Path("/"),
+) -> None:
+    """Raise ToolError where this is no machine of the site: its base image is not here, or what loads its modules.
+
+    Of the `steps` those `here` are no jobs. A base image of the user's own that does not exist is a ConfigError.
+    `recipe` is the file as a command names it, `root` where the system's files lie.
+    """
+    other = "" if any(step.where == "workstation" for step in here) else machine_of(site, host=os.uname().nodename)
+    if other:
+        raise ToolError(_not_here(site, f"it is one of '{other}', by its name", recipe=recipe))
+    makes = any(step.kind == "build" for step in steps)
+    if makes and plan.base.startswith("/") and not Path(plan.base).exists():
+        if plan.base not in [image.reference for image in site.base_images]:
+            message = f"the base image '{plan.base}' does not exist"
+            fix = "check the path of --base, or of `container.base` in the recipe"
+            raise ConfigError(Finding(code="no-base", message=message, at=Place(file=plan.base), fix=fix))
+        raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
+    loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
+    if loads and not has_modules(environment, root=root):
+        raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))
+
+
+def machine_of(site: Site, *, host: str) -> str:
+    """The other bundled site whose machine this is by its host name, "" where no name says so."""
+    known, name = bundled_hostnames(), host.partition(".")[0]
+    if site.name not in known or site.scheduler.kind == "none" or _named(name, site.hostnames):
+        return ""
+    return next((other for other, forms in known.items() if other != site.name and _named(name, forms)), "")
+
+
+def _named(name: str, forms: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, form) for form in forms)
+
+
+def check_sbatch(site: Site, *, environment: Mapping[str, str], recipe: str = "") -> None:
+    """Raise ToolError where no job can be submitted from this machine; `recipe` is the file that is built."""
+    if which("sbatch", env=environment) is not None:
+        return
+    message = f"there is no sbatch here: no job of '{site.name}' can be submitted from this machine"
+    fix = f"log in to '{site.name}' and submit there"
+    if recipe:
+        fix += f", or write the plan folder here with `recipe plan {site.name} {shlex.quote(recipe)}` and copy it there"
+    raise ToolError(Finding(code="no-program", message=message, fix=fix))
+
+
+def has_modules(environment: Mapping[str, str], *, root: Path = Path("/")) -> bool:
+    """Whether a script finds the module command, as engine.sh looks for it."""
+    # A function that was exported, or what bash reads first may define it.
+    told = any(name.startswith("BASH_FUNC_module") for name in environment) or bool(environment.get("BASH_ENV"))
+    return told or which("module", env=environment) is not None or any((root / name).is_file() for name in MODULE_FILES)
+
+
+def _not_here(site: Site, why: str, *, recipe: str) -> Finding:
+    plan = f"`recipe plan {site.name} {shlex.quote(recipe)}`"
+    fix = f"log in to '{site.name}' and build there, or write the plan folder here with {plan} and copy it there"
+    return Finding(code="not-this-site", message=f"this is not a machine of '{site.name}': {why}", fix=fix)

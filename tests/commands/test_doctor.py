@@ -1,0 +1,165 @@
+"""recipe doctor with stand-ins for programs: what each site's default backend lacks, said with its fix, exit code 4."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from builder.cli.doctor import command
+from builder.execute.doctor import examine, where_to_build
+from builder.execute.doctor_docker import docker_readings, own_buildkit
+from builder.execute.doctor_network import network_readings, servers
+from builder.execute.doctor_places import place_readings
+from builder.model.catalog import load_site
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that alone is on PATH, and an empty home."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setattr("builder.execute.doctor.MORE", str(folder))
+    for name in ("DOCKER_HOST", "BASH_ENV", "LMOD_CMD", "RECIPE_UV", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return folder
+
+
+def stand_in(folder: Path, name: str, script: str) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def asked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    answer = CliRunner().invoke(command, [*words, "--offline", "--format", "json"])
+    content = json.loads(answer.stdout)
+    assert content["schema"] == 1
+    return answer.exit_code, {one["name"]: one for one in content["readings"]}
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_machine_without_engines_cannot_build() -> None:
+    code, found = asked("local")
+    assert code == 4
+    assert {name for name, one in found.items() if one["state"] == "bad"} == {
+        "mksquashfs", "unsquashfs", "apptainer or singularity",
+    }  # fmt: skip
+    assert all(one["fix"] for one in found.values() if one["state"] == "bad")
+
+
+def test_one_with_them_can(programs: Path) -> None:
+    for name in ("mksquashfs", "unsquashfs"):
+        stand_in(programs, name, f'echo "{name} version 4.6.1 (2023/03/25)"; echo copyright; exit 1')
+    stand_in(programs, "apptainer", 'echo "apptainer version 1.4.5"')
+    stand_in(programs, "mpiexec", 'echo "HYDRA build details:"; echo "    Version:     4.2"')
+    code, found = asked("local")
+    assert code == 0
+    assert found["mksquashfs"]["says"] == "mksquashfs version 4.6.1 (2023/03/25)"
+    assert found["mpiexec"]["says"] == "Version: 4.2"
+    assert "installed with recipe" in found["uv"]["says"]
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_machine_of_no_site_says_so(tmp_path: Path) -> None:
+    readings = {
+        one.name: one for one in examine(load_site("lumi-g"), environment=os.environ, root=tmp_path, offline=True)
+    }
+    assert readings["modules"].state == readings["base image"].state == "bad"
+    assert "recipe plan lumi-g ENV" in readings["modules"].fix
+    sites = {name: load_site(name) for name in ("local", "lumi-g", "mn5")}
+    assert [one.state for one in where_to_build(sites, environment=os.environ, root=tmp_path)] == ["none"] * 3
+
+
+def test_a_controller_that_does_not_answer_is_said(programs: Path) -> None:
+    stand_in(programs, "sbatch", 'echo "slurm 23.11.4"')
+    stand_in(programs, "scontrol", 'echo "Slurmctld(primary) at login1 is DOWN"')
+    assert asked("lumi-g")[1]["controller"]["state"] == "none"
+    stand_in(programs, "scontrol", 'echo "Slurmctld(primary) at login1 is UP"')
+    assert asked("lumi-g")[1]["controller"]["state"] == "ok"
+
+
+def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
+    stand_in(programs, "quota", 'echo "Disk quotas for user anna"; echo "  /home 9G 10G"')
+    found = {one.name: one for one in place_readings(environment=os.environ, layers=True)}
+    assert found["quota"].says == "Disk quotas for user anna; /home 9G 10G"
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_cache_that_cannot_be_made_is_bad_where_layers_are_kept() -> None:
+    environment = {**os.environ, "RECIPE_CACHE_DIR": "/proc/none"}
+    for layers, state in ((True, "bad"), (False, "none")):
+        found = {one.name: one for one in place_readings(environment=environment, layers=layers)}
+        assert (found["cache"].state, bool(found["cache"].fix)) == (state, True)
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[Path]:
+    """A socket at which something listens and never answers, as a daemon that hangs."""
+    path = tmp_path / "silent.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(8)
+        yield path
+
+
+def test_a_daemon_that_is_stopped_or_hangs_is_not_ok(programs: Path, tmp_path: Path, silent: Path) -> None:
+    stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 27.1.0, build x"')
+    for path, word in ((tmp_path / "none.sock", "no daemon listens"), (silent, "no answer from")):
+        environment = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
+        daemon, buildx = docker_readings(
+            environment=environment, program=programs / "docker", version="Docker version 27.1.0", needed=True
+        )
+        assert (daemon.state, buildx.state) == ("bad", "bad")
+        assert word in daemon.says
+        assert "DOCKER_HOST" in daemon.fix
+
+
+@pytest.mark.parametrize(
+    ("said", "own"), [("Docker version 20.10.24+dfsg1", True), ("Docker version 23.0.1", False), ("", False)]
+)
+def test_which_docker_builds_without_a_plug_in(said: str, own: bool) -> None:
+    assert own_buildkit(said) is own
+
+
+def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
+    with socket.socket() as closed, socket.socket() as server:
+        closed.bind(("127.0.0.1", 0))
+        server.bind(("127.0.0.1", 0))
+        server.listen(1)
+
+        def refuse() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        environment = {
+            "UV_DEFAULT_INDEX": f"http://127.0.0.1:{server.getsockname()[1]}/simple",
+            "RECIPE_TORCH_INDEX": f"http://127.0.0.1:{closed.getsockname()[1]}/",
+            "https_proxy": f"http://127.0.0.1:{closed.getsockname()[1]}",  # nothing else leaves this machine
+        }
+        found = {one.name: one for one in network_readings(None, environment=environment)}
+        thread.join()
+    assert {name: one.state for name, one in found.items()} == {
+        "package index": "ok", "conda": "none", "torch index": "none",
+    }  # fmt: skip
+    assert all(one.fix for one in found.values() if one.state == "none")
+
+
+def test_who_is_asked_for_a_site() -> None:
+    named = servers(load_site("mn5"), environment={})
+    assert "registry nvcr.io" in named
+    assert "package index" not in named

@@ -1,0 +1,204 @@
+"""What a build refuses before it writes anything, and that a dry run says the very same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.cli.main import run
+from builder.execute import machine
+from builder.execute.hold import hold
+
+ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder with one recipe, on a machine that has nothing but what a test puts on PATH."""
+    for name in list(os.environ):
+        if name.startswith(("BASH_FUNC_module", "RECIPE_", "SLURM_", "SBATCH_")) or name in ("BASH_ENV", "TMPDIR"):
+            monkeypatch.delenv(name, raising=False)
+    folder, programs = tmp_path / "work", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(machine, "MODULE_FILES", ())
+    (folder / "env.yml").write_text(ENV)
+    (folder / "rocm.yml").write_text("name: rocm\ndependencies: [python=3.12, pip: [torch==2.6.0]]\n")
+    return folder
+
+
+def have(place: Path, *names: str) -> None:
+    for name in names:
+        program = place.parent / "bin" / name
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+
+
+def recipe(*words: str) -> Answer:
+    import contextlib
+    import io
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(list(words))
+    assert "Traceback" not in err.getvalue()
+    return Answer(code=code, err=err.getvalue())
+
+
+def left(place: Path) -> list[str]:
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+
+
+def errors(text: str) -> str:
+    """The findings that are errors."""
+    return text[text.index("error: ") :]
+
+
+def both(*words: str, place: Path) -> Answer:
+    """A dry run and the build refuse with the same words, and leave nothing."""
+    before = left(place)
+    dry = recipe("build", *words, "-n")
+    assert left(place) == before
+    real = recipe("build", *words)
+    assert left(place) == before
+    assert (dry.code, errors(dry.err)) == (real.code, errors(real.err))
+    return real
+
+
+def test_a_machine_without_the_module_command_is_none_of_lumis(place: Path) -> None:
+    done = both("lumi-g", "rocm.yml", "--base", "docker://ubuntu:24.04", place=place)
+    assert done.code == 4
+    assert "this is not a machine of 'lumi-g': there is no module command here" in done.err
+    assert "`recipe plan lumi-g rocm.yml`" in done.err
+
+
+def test_nor_one_without_its_base_image(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BASH_FUNC_module%%", "() { :; }")
+    done = both("lumi-g", "rocm.yml", place=place)
+    assert done.code == 4
+    assert "this is not a machine of 'lumi-g': its base image '/appl/" in done.err
+
+
+def test_a_base_image_of_ones_own_that_does_not_exist_is_a_fault_of_the_command(place: Path) -> None:
+    done = both("local", "env.yml", "--base", "no-such.sif", place=place)
+    assert (done.code, "no-such.sif' does not exist" in done.err) == (2, True)
+    assert "--base" in done.err
+
+
+@pytest.mark.usefixtures("place")
+def test_without_sbatch_nothing_is_submitted_and_that_is_said_once() -> None:
+    for words in (("env.yml",), ("env.yml", "rocm.yml", "-o", "several")):
+        done = recipe("build", "lumi-g", *words, "--submit", "--account", "project_1")
+        assert done.code == 4
+        assert done.err.count("there is no sbatch here") == 1
+        assert "recipe plan lumi-g" in done.err
+    assert recipe("build", "lumi-g", "env.yml", "--submit", "-n").code == 4
+    assert recipe("build", "lumi-g", "env.yml", "--submit").err.count("error: ") == 1
+
+
+def test_an_output_in_the_way(place: Path) -> None:
+    (place / "mine.sif").write_text("precious")
+    assert both("local", "env.yml", "-o", "mine.sif", place=place).code == 2
+
+
+def test_a_folder_that_does_not_exist_or_may_not_be_written(place: Path) -> None:
+    assert both("local", "env.yml", "-o", "no/such/x.sif", place=place).code == 2
+    (place / "closed").mkdir(mode=0o500)
+    if os.geteuid():
+        assert both("local", "env.yml", "-o", "closed/x.sif", place=place).code == 2
+
+
+def test_programs_that_are_missing(place: Path) -> None:
+    done = both("local", "env.yml", place=place)
+    assert (done.code, "which is not on PATH" in done.err) == (4, True)
+
+
+@contextmanager
+def ready(place: Path) -> Iterator[None]:
+    """With programs that look as if they could build."""
+    have(place, "apptainer", "mksquashfs", "unsquashfs", "bash", "sync", "python3")
+    yield
+
+
+def test_a_temporary_folder_and_a_cache_that_cannot_be_used(place: Path) -> None:
+    with ready(place):
+        assert recipe("build", "local", "env.yml", "-n").code == 0
+        assert both("local", "env.yml", "--tmpdir", "no-such", place=place).code == 4
+        os.environ["RECIPE_CACHE_DIR"] = "/proc/none"
+        try:
+            done = both("local", "env.yml", place=place)
+        finally:
+            del os.environ["RECIPE_CACHE_DIR"]
+        assert (done.code, "RECIPE_CACHE_DIR" in done.err) == (4, True)
+    assert left(place) == ["env.yml", "rocm.yml"]
+
+
+def test_another_build_at_work(place: Path) -> None:
+    import threading
+
+    with ready(place):
+        assert recipe("plan", "local", "env.yml", "-o", "demo-local.plan").code == 0
+        begun, over = threading.Event(), threading.Event()
+
+        def other() -> None:
+            with hold(place / "demo-local.plan"):
+                begun.set()
+                over.wait(60)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            assert begun.wait(60)
+            assert both("local", "env.yml", "-o", "demo-local.sif", place=place).code == 2
+        finally:
+            over.set()
+            thread.join()
+
+
+def test_several_at_once(place: Path) -> None:
+    (place / "out").mkdir()
+    (place / "out" / "demo-local.sif").write_text("precious")
+    with ready(place):
+        dry = recipe("build", "local", "dawn", "env.yml", "-o", "out", "-n")
+        assert (dry.code, "demo-local.sif' exists" in dry.err) == (2, True)
+        assert recipe("build", "local", "dawn", "env.yml", "-o", "made/later", "-n").code == 0
+    assert not (place / "made").exists()
+
+
+@pytest.mark.parametrize("words", [("plan", "-o", "demo-local.plan"), ("build", "-o", "demo-local.sif")])
+def test_changes_by_hand_are_kept(place: Path, words: tuple[str, ...]) -> None:
+    command, *more = words
+    kit = place / "demo-local.plan"
+    assert recipe("plan", "local", "env.yml", "-o", str(kit)).code == 0
+    assert recipe("plan", "local", "env.yml", "-o", str(kit)).code == 0  # nothing was changed
+    script = kit / "1-build-image.sh"
+    script.write_text(script.read_text() + "echo mine\n")
+    (kit / "README.md").unlink()
+    (kit / "run" / "mine.sh").write_text("echo mine\n")
+    (kit / "train.log").write_text("a file of a job's own does no harm")
+    with ready(place):
+        done = recipe(command, "local", "env.yml", *more)
+        assert done.code == 2
+        for said in ("'1-build-image.sh' was edited", "'README.md' was removed", "'run/mine.sh' was added", "--force"):
+            assert said in done.err
+        assert "train.log" not in done.err
+        assert script.read_text().endswith("echo mine\n")
+    assert recipe("plan", "local", "env.yml", "-o", str(kit), "--force").code == 0
+    assert not script.read_text().endswith("echo mine\n")
