@@ -17,7 +17,8 @@ GIB = 1024**3
 PACKED = 0.5
 # Of that the backend `layers` wants this much in its cache at least: packages that are there already take nothing, and
 # what surely does not fit is refused. Measured (docs/packing.md, `benchmarks/run.py space`): 0.6 MB with six, 90 MB
-# with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB); TMPDIR 0.3 MB, with Apptainer 394 MB.
+# with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB); TMPDIR 0.3 MB, with Apptainer
+# 394 MB.
 KEPT = 0.1
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
 MOVE_OUTPUT = "choose a larger disk with -o"
