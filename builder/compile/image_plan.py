@@ -70,7 +70,11 @@ def run_plan(target: Target, *, nodes: int | None = None, devices: int | None = 
 def _runtime(target: Target) -> tuple[str, ...]:
     """What must be on PATH to run an image; modules bring it, and wrappers of Tykky find it themselves."""
     runtime = target.site.runtime
-    return () if target.backend == "tykky" or runtime.modules or runtime.run_modules else ("|".join(runtime_command(target)),)
+    return (
+        ()
+        if target.backend == "tykky" or runtime.modules or runtime.run_modules
+        else ("|".join(runtime_command(target)),)
+    )
 
 
 def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:

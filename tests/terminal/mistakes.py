@@ -128,7 +128,7 @@ WORDS = [
     Mistake(number="13", line="recipe plan env.yml local", code=2, what="the site 'local' stands after the file 'env.yml'", fix=TICKS, cure=line()),
     Mistake(number="15", line="recipe lock env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", score=2, why="a lock needs indexes; which site is meant only the user knows"),
     Mistake(number="15b", line="recipe lock local", code=2, what="no environment file is named: 'local'", fix=r"`recipe lock local env\.yml`", why="a lock needs indexes: the line it names is row 15's right one"),
-    Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="it needs an engine; with a label the site is supplied: tests/engines/test_smoke_command.py"),
+    Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="it needs an engine; with a label the site is supplied, in tests/engines"),
     Mistake(number="17", line="recipe run x.sif -- ls", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="as row 16"),
     Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' stands after the image 'x.sif'", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
     Mistake(number="17c", line="recipe smoke local", code=2, what="no image is named: 'local' is a site", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
@@ -206,7 +206,7 @@ WORK = [
     Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": SIF}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="91", line="recipe check local env.yml --base ubuntu:24.04", code=2, what="the base image 'ubuntu:24.04' does not exist", where=r"at: +--base", fix=r"write (docker://ubuntu:24\.04)", cure=word("ubuntu:24.04")),
     Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist, and is no reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
-    Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first; tests/engines/test_execute.py has the folder"),
+    Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first"),
     Mistake(number="94", line="recipe build local env.yml --from 3", code=2, what="no step '3' to start from", fix="its steps: (build-image), smoke", cure=word("3"), then=(2, 4, 5)),
     Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
     Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="there is no lock of the environment for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml`", why="a lock needs indexes: tests/engines/test_lock_pip.py"),
@@ -258,14 +258,3 @@ ACCEPTED = [
     ("119", "recipe doctor local", 4, r"apptainer", {}),
     ("120", "recipe check lumi-g x.txt", 3, r"error\[torch-vendor\]", {"x.txt": "torch==2.8.0+cu126\n"}),
 ]  # fmt: skip
-
-# Rows of the review that stand elsewhere: the number and where.
-ELSEWHERE = {
-    "85, 87, 107, 124": "dry run, another machine and plan folders: with their tests",
-    "98": "Docker without buildx: tests/engines/test_execute.py",
-    "99, 100, 103, 104": "jobs: tests/engines/test_jobs.py and tests/unit/test_launch.py",
-    "109, 110": "registries and certificates: tests/engines/test_private_registry.py",
-    "112": "an image without torch: tests/unit/execute",
-    "126, 127": "processors: tests/engines/test_layers.py",
-    "66-77, 81-83": "inputs of other tools and addresses",
-}

@@ -93,6 +93,9 @@ def furnish(seat: Seat, line: Line) -> None:
             if not (seat.work / word).exists():
                 example = word[:-4] if (ROOT / "builder/data/recipes" / word).is_file() else "mnist-local"
                 assert seat.type(f"recipe init {example} -o {word}", columns=None).code == 0
+                if example != word[:-4]:  # several of them have names of their own
+                    path = seat.work / word
+                    path.write_text(re.sub(r"^name: .*", f"name: {path.stem}", path.read_text(), flags=re.MULTILINE))
 
 
 def test_the_table_has_a_use() -> None:
