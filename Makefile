@@ -1,5 +1,5 @@
 # What each target does in detail: the heads of the scripts in setup/.
-.PHONY: demo test unit commands users fuzz lint golden bench clean
+.PHONY: demo test unit commands terminal users fuzz lint golden bench clean
 
 demo: ## from nothing to an image that has trained on this machine
 	@setup/demo.sh $(ARGS)
@@ -12,6 +12,9 @@ unit: ## the fast tests: no engine, no process
 
 commands: ## those that start bash, Python and linters
 	@setup/test.sh commands $(ARGS)
+
+terminal: ## the installed wheel at a terminal: commands, pages, mistakes
+	@setup/test.sh terminal $(ARGS)
 
 users: ## what files of one user do to another; as root
 	@setup/test.sh users $(ARGS)

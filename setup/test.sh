@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The checks of this project: setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench
+# The checks of this project: setup/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
+#   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
 #   users    those in which root acts as two ordinary users; needs root
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
@@ -95,6 +96,10 @@ tests() { # what fails is run once more by itself, and that is said: real schedu
     say "they passed the second time: the first is above, and worth a look"
 }
 
+terminal() { # apart from the others, whose conftest.py it must not share; as an ordinary user always
+    as_job python -m pytest -n 2 tests/terminal "$@"
+}
+
 users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
     if ! is_root; then
         say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
@@ -111,6 +116,7 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
         return
     fi
     tests -n 2 tests/unit tests/fuzz tests/commands || rc=$?
+    terminal || rc=$?
     users || rc=$?
     # One worker more than cores: whoever waits for Slurm needs none.
     tests -n 3 --durations=60 tests/engines || rc=$?
@@ -150,6 +156,7 @@ case $what in
     unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
     fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
+    terminal) prepare_python && terminal "$@" ;;
     users)
         is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"
         prepare_python && users "$@"
@@ -157,5 +164,5 @@ case $what in
     lint) prepare_python && lint ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|users|fuzz|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "setup/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench" ;;
 esac

@@ -12,12 +12,13 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, shape_options, teller
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
+from builder.cli.help import Grouped
+from builder.cli.inputs import check_base, choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, preflight
 from builder.cli.show import echo, emit, judged, show_findings, use_color
-from builder.cli.usage import Grouped
 from builder.cli.words import read_words, words_argument
+from builder.execute.judgement import first_causes
 from builder.execute.names import PROOF
 from builder.execute.options import Options
 from builder.execute.progress import choose_progress
@@ -108,7 +109,9 @@ def command(
         plans = plan_several(named, context=context, shape=shape, folder=output)
         build_several(plans, folder=output, wanted=wanted, jobs=jobs, dry_run=dry_run, shown=shown)
         return
-    build = planned(*load_inputs(named.sites[0], named.files[0]), context=context, shape=shape, output=output)
+    site, recipe = load_inputs(named.sites[0], named.files[0])
+    build = planned(site, recipe, context=context, shape=shape, output=output)
+    check_base(build.plan, asked=context, recipe=recipe)
     if not quiet:
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run))
     if dry_run:
@@ -166,7 +169,7 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
 def verdict(report: Report) -> str:
     """The end of a build in a few lines: what was measured, what failed; the rest is in report.json."""
     lines = [f"ok    {name + ' ':8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
-    bad = [check for check in report.checks if not check.ok]
+    bad = first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
     word: str = report.status

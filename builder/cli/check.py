@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
+from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, locks_of, make_target, sites_folder, verbosity
 from builder.cli.outcome import Outcome
 from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
-from builder.cli.usage import Grouped
 from builder.cli.words import read_words
 from builder.compile.backends import all_findings
 from builder.compile.content import expected

@@ -11,11 +11,12 @@ import click
 
 from builder.cli.batch import Asked, batch_options, check_site, teller
 from builder.cli.build import show_verdict
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
+from builder.cli.help import Grouped
+from builder.cli.image_words import read_image_words
+from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import emit, use_color
 from builder.cli.submission import Submission, to_verdict
-from builder.cli.usage import Grouped
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import hold_plan
@@ -25,13 +26,11 @@ from builder.execute.names import plan_folder
 from builder.execute.options import Options
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
-from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, Place
 
 
 @click.command("convert", cls=Grouped)
-@click.argument("site")
-@click.argument("archive", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, metavar="[SITE] ARCHIVE")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME.sif here.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR")
@@ -41,8 +40,7 @@ from builder.model.finding import ConfigError, Finding, Place
 @account_option
 @verbosity
 def command(
-    site: str,
-    archive: Path,
+    words: tuple[str, ...],
     output: Path | None,
     force: bool,
     tmpdir: Path | None,
@@ -53,8 +51,8 @@ def command(
 ) -> None:
     """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
     asked = Asked.take(options, account=options["account"])
-    loaded = load_site(site, folder=sites_folder())
-    path = existing(archive, what="archive")
+    named = read_image_words(words, what="archive", quiet=quiet)
+    loaded, path = named.site, named.path
     if ":" in str(path) or not str(path).isprintable():
         message = f"the archive's path '{path}' holds a colon, which stands before a tag"
         raise ConfigError(Finding(code="archive-path", message=message, at=Place(file=str(path)), fix="rename it"))

@@ -142,8 +142,21 @@ def sites_folder() -> Path:
     """The user's own sites: $RECIPE_SITES, else `recipe/sites` in the configuration folder."""
     own = os.environ.get("RECIPE_SITES")
     if own:
-        return Path(own)
+        return _named_folder(Path(own))
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+
+
+def _named_folder(folder: Path) -> Path:
+    if folder.is_dir():
+        return folder
+    parts = [part for part in str(folder).split(":") if Path(part).is_dir()]
+    message = f"the folder of sites '{shown(str(folder), limit=400)}' does not exist"
+    fix = (
+        f"make it, or unset RECIPE_SITES; it is one folder, such as {shown(parts[0], limit=400)}"
+        if parts
+        else ("make it, or unset RECIPE_SITES")
+    )
+    raise ConfigError(Finding(code="sites-folder", message=message, at=Place(key="RECIPE_SITES"), fix=fix))
 
 
 def load_inputs(site: str, env: Path) -> tuple[Site, Recipe]:
@@ -161,7 +174,7 @@ def context_of(**chosen: str | bool | None) -> Context:
     names = ("torch_index", "account", "driver", "base", "backend")
     words = {name: str(chosen.get(name) or "") for name in names}
     if words["base"] and "://" not in words["base"]:
-        words["base"] = str(Path(words["base"]).expanduser().absolute())
+        words["base"] = _base_path(words["base"])
     index = words["torch_index"].replace("{token}", "cpu")
     if index and index != DEFAULT_INDEX:
         check_url(index, at=Place(key="--torch-index"), schemes=("https", "http", "file"))
@@ -182,6 +195,32 @@ def context_of(**chosen: str | bool | None) -> Context:
         tool=f"recipe {__version__}",
     )  # fmt: skip
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
+
+
+def _base_path(word: str) -> str:
+    """The absolute path that --base names; raises ConfigError for a word that is neither a path nor a reference.
+
+    A path of another machine is absolute: what is relative lies here.
+    """
+    path = Path(word).expanduser()
+    if path.is_absolute() or path.exists():
+        return str(path.absolute())
+    near = near_path(path)
+    fix = near if near.startswith("did") else "write docker://NAME:TAG, or the path of an image"
+    if re.fullmatch(REFERENCE, f"docker://{word}") and not word.startswith(".") and not word.endswith(".sif"):
+        fix = f"write docker://{word}, or the path of an image"
+    message = f"the base image '{shown(word, limit=400)}' does not exist, and is no reference"
+    raise ConfigError(Finding(code="base-missing", message=message, at=Place(key="--base"), fix=fix))
+
+
+def check_base(plan: Plan, *, asked: Context, recipe: Recipe) -> None:
+    """Raise ConfigError before any step where a base image that the user named is a path that does not exist."""
+    path = Path(plan.base)
+    if not path.is_absolute() or path.exists() or not (asked.base or recipe.container.base):
+        return
+    at = Place(key="--base") if asked.base else Place(file=shown(recipe.file), key="container.base")
+    message = f"the base image '{shown(plan.base, limit=400)}' does not exist"
+    raise ConfigError(Finding(code="base-missing", message=message, at=at, fix=near_path(path)))
 
 
 def locks_of(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:

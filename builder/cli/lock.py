@@ -10,6 +10,7 @@ import click
 
 from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder, verbosity
 from builder.cli.show import echo, emit, show_findings
+from builder.cli.words import read_words
 from builder.model.catalog import load_site
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import Lock
@@ -19,7 +20,7 @@ from builder.model.target import Target
 
 
 @click.command("lock")
-@click.argument("words", nargs=-1, required=True, metavar="SITE... ENV")
+@click.argument("words", nargs=-1, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
 @choices
@@ -32,15 +33,18 @@ def command(
     NAME.lock.yml and the folder NAME.lock beside ENV belong into version control; `recipe build` uses them.
     """
     del verbose
-    *sites, env = words
-    if not sites:
-        fix = "see `recipe sites`; then: recipe lock SITE ENV"
-        raise ConfigError(Finding(code="usage", message="name the sites to lock for before the file", fix=fix))
-    path = Path(env)
+    named = read_words(words)
+    if len(named.files) > 1:
+        message = f"a lock is of one file, and {len(named.files)} are named"
+        fix = f"`recipe lock {named.sites[0]} {named.files[0]}`, and so on"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
+    if named.note and not quiet:
+        echo(named.note, err=True)
+    (path,) = named.files
     recipe = load_recipe(path)
     index = index_path(path)
     context = context_of(**chosen, locked=check_only)
-    loaded = [load_site(site, folder=sites_folder()) for site in dict.fromkeys(sites)]
+    loaded = [load_site(site, folder=sites_folder()) for site in named.sites]
     targets = [
         make_target(site, recipe, context=locks_of(context, recipe, site.name, use=check_only)) for site in loaded
     ]

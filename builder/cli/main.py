@@ -64,7 +64,7 @@ class Commands(click.Group):
         # Hundreds of modules are made, and nothing in them is garbage.
         gc.disable()
         try:
-            from builder.cli.usage import with_examples
+            from builder.cli.help import with_examples
 
             command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         finally:
@@ -120,7 +120,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort as stop:
         return _interrupted(stop.__cause__)  # click's answer to a KeyboardInterrupt
     except click.ClickException as error:
-        return _usage(error)
+        return _usage(error, arguments=sys.argv[1:] if arguments is None else arguments)
     except BrokenPipeError:
         # The reader of a pipe (`recipe sites | head`) has seen enough.
         sys.stdout = None
@@ -139,17 +139,14 @@ def _interrupted(stop: BaseException | None) -> int:
     return int(getattr(stop, "exit_code", 130))
 
 
-def _usage(error: click.ClickException) -> int:
+def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
     from builder.cli.show import show_findings
-    from builder.model.finding import Finding
+    from builder.cli.usage import usage_finding
 
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
         click.echo(error.format_message(), err=True)
         return 2
-    context = getattr(error, "ctx", None)
-    command = context.command_path if context else "recipe"
-    message = error.format_message().rstrip(".")
-    show_findings([Finding(code="usage", message=message[:1].lower() + message[1:], fix=f"see `{command} --help`")])
+    show_findings([usage_finding(error, arguments=arguments, commands=list(COMMANDS))])
     return 2
 
 

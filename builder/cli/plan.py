@@ -8,9 +8,9 @@ import click
 
 from builder.cli.batch import shape_options
 from builder.cli.build import describe
+from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option, verbosity
 from builder.cli.show import echo, emit, show_findings
-from builder.cli.usage import Grouped
 from builder.cli.words import Named, read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean

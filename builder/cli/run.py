@@ -11,30 +11,29 @@ from typing import Any
 import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
+from builder.cli.help import Grouped
+from builder.cli.image_words import read_image_words
+from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import echo, emit, show_findings
 from builder.cli.submission import Submission, job_lines, submit_plan
-from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.submit import header
 from builder.execute.options import Options
+from builder.execute.preflight import find_programs
 from builder.execute.process import attach
 from builder.execute.progress import QuietProgress
 from builder.execute.scratch import private_parent
-from builder.model.catalog import load_site
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
 from builder.model.site import Site
 
 
 @click.command("run", cls=Grouped, context_settings={"ignore_unknown_options": True})
-@click.argument("site")
-@click.argument("image", type=click.Path(path_type=Path))
-@click.argument("words", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("given", metavar="[SITE] IMAGE -- CMD", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of a job's scripts, log and record.")
 @trust_option
 @here_option
@@ -43,9 +42,7 @@ from builder.model.site import Site
 @account_option
 @verbosity
 def command(
-    site: str,
-    image: Path,
-    words: tuple[str, ...],
+    given: tuple[str, ...],
     output: Path | None,
     here: bool,
     nodes: int | None,
@@ -62,8 +59,8 @@ def command(
     """
     del verbose
     asked = Asked.take(options, account=options["account"])
-    loaded = load_site(site, folder=sites_folder())
-    path = existing(image, what="image")
+    named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
+    loaded, path, words = named.site, named.path, named.rest
     target = image_target(
         loaded, image=str(path), context=plain_context(options["account"]), folder=(path / "bin").is_dir()
     )
@@ -131,6 +128,7 @@ def _as_job(
 def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
     """Run its script at this terminal."""
     (step,) = plan.steps
+    find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
     # On a file system that every node of an allocation sees.
     place = Path.cwd() if step.batch else private_parent(Path(tempfile.gettempdir()))

@@ -11,18 +11,20 @@ import click
 
 from builder.cli.batch import Asked, batch_options, check_site, shape_options, teller
 from builder.cli.build import show_verdict
-from builder.cli.inputs import account_option, existing, plain_context, sites_folder, trust_option, verbosity
+from builder.cli.help import Grouped
+from builder.cli.image_words import read_image_words
+from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
 from builder.cli.login import check_here, here_option
 from builder.cli.show import echo, judged, use_color
 from builder.cli.submission import Submission, to_verdict
-from builder.cli.usage import Grouped
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.judgement import first_causes
 from builder.execute.options import Options
+from builder.execute.preflight import find_programs
 from builder.execute.progress import Progress, choose_progress
 from builder.execute.scratch import work_folder
 from builder.execute.smoke import test_image
-from builder.model.catalog import load_site
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
@@ -30,8 +32,7 @@ from builder.model.report import SmokeCheck
 
 
 @click.command("smoke", cls=Grouped)
-@click.argument("site")
-@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, metavar="[SITE] IMAGE")
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder with MNIST's IDX files; default: synthetic digits."
 )
@@ -55,8 +56,7 @@ from builder.model.report import SmokeCheck
 @account_option
 @verbosity
 def command(
-    site: str,
-    image: Path,
+    words: tuple[str, ...],
     data: Path | None,
     workloads: tuple[Workload, ...],
     output: Path | None,
@@ -73,8 +73,9 @@ def command(
     --submit and --nodes or --gpus it is the whole suite over so many.
     """
     asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
-    loaded = load_site(site, folder=sites_folder())
-    variables = {"RECIPE_IMAGE": str(existing(image, what="image"))}
+    named = read_image_words(words, what="image", quiet=quiet)
+    loaded, image = named.site, named.path
+    variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
     target = image_target(
@@ -105,14 +106,15 @@ def command(
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
-    """Test on this machine; raises SmokeError."""
+    """Test on this machine; raises SmokeError, ToolError without what runs an image."""
+    find_programs(plan.steps, environment=environment)
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
         echo(judged(line))
-    bad = [check for check in checks if not check.ok]
+    bad = first_causes(checks)
     echo(judged("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
@@ -122,8 +124,10 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
 
 
 def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:
-    """One line a check."""
+    """One line a check; of a workload that an error has ended, the error alone."""
+    causes = first_causes(checks)
     return [
         f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"
         for check in checks
+        if check.ok or check in causes
     ]

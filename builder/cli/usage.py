@@ -1,71 +1,62 @@
-"""Help of a command: its options in groups, and examples of how it is called."""
+"""What is wrong with a command line as click sees it, and the words to type instead."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-# What an option is about, in the order of the groups; any other is listed as one of the command itself.
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Output": ("output", "force", "show", "name", "shape", "as_json", "sbom", "sign", "explain", "fix", "only_diff"),
-    "Build": (
-        "dry_run", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "verify", "jobs", "locked",
-        "here", "trust",
-    ),
-    "Site": ("backend", "base", "driver", "torch_index"),
-    "Slurm": (
-        "submit", "account", "partition", "qos", "time", "mem", "nodes", "gpus", "dependency", "no_wait",
-        "cancel_on_interrupt",
-    ),
-    "Display": ("verbose", "quiet", "no_color", "help"),
-}  # fmt: skip
-EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "build": ("recipe build local environment.yml", "recipe build lumi-g environment.yml --submit --account=NAME"),
-    "plan": ("recipe plan lumi-g environment.yml --show", "recipe plan mn5 environment.yml --print Dockerfile"),
-    "check": ("recipe check lumi-g environment.yml --explain", "recipe check environment.yml --fix --diff"),
-    "lock": ("recipe lock lumi-g mn5 environment.yml", "recipe lock --check lumi-g environment.yml"),
-    "fetch": ("recipe fetch local environment.yml", "recipe fetch local environment.yml --tmpdir /scratch/me"),
-    "smoke": ("recipe smoke local image.sif", "recipe smoke lumi-g image.sif --submit --nodes 2"),
-    "report": ("recipe report image.sif", "recipe report first.sif second.sif -o report.html"),
-    "run": ("recipe run local image.sif -- python3 train.py", "recipe run lumi-g image.sif --submit --nodes 2 -- CMD"),
-    "convert": ("recipe convert mn5 image.tar", "recipe convert mn5 image.tar -o image.sif"),
-    "status": ("recipe status image.plan", "recipe status --follow image.sif"),
-    "diff": ("recipe diff before.sif after.sif", "recipe diff image.sif environment.lock.yml"),
-    "inspect": ("recipe inspect image.sif", "recipe inspect image.sif --verify"),
-    "sites": ("recipe sites", "recipe sites lumi-g"),
-    "cache": ("recipe cache ls", "recipe cache prune --gib 20"),
-    "doctor": ("recipe doctor", "recipe doctor lumi-g"),
-    "init": ("recipe init mnist-local", "recipe init --list"),
-}
+from builder.model.finding import Finding, nearest
+
+# What people type below a command that has others -> what they mean.
+MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls", "check": "verify"}
+EVERYWHERE = ("-v", "--verbose", "-q", "--quiet", "--no-color")  # options of commands, not of the program
 
 
-class Grouped(click.Command):
-    """A command that lists its options by what they are about."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each group that has an option here."""
-        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        left = {_name(option): row for option in options if (row := option.get_help_record(ctx))}
-        for group, names in GROUPS.items():
-            rows = [left.pop(name) for name in names if name in left]
-            if group == "Output" and (own := [name for name in left if _group_of(name) is None]):
-                rows += [left.pop(name) for name in own]
-            if rows:
-                with formatter.section(group):
-                    formatter.write_dl(rows)
-
-
-def _name(option: click.Option) -> str:
-    return "help" if "--help" in option.opts else option.name or ""
+def usage_finding(error: click.ClickException, *, arguments: Sequence[str], commands: Sequence[str]) -> Finding:
+    """One finding for any fault of the command line."""
+    context = getattr(error, "ctx", None)
+    first = next((word for word in arguments if word in commands), "")
+    path = context.command_path if context else f"recipe {first}".strip()
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
+    message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
+    instead = _instead(error, context=context, path=path)
+    joint = " " if instead.endswith("?") else "; "
+    fix = joint.join(filter(None, [instead, f"see `{path} --help`"]))
+    return Finding(code="usage", message=message, fix=fix)
 
 
-def _group_of(name: str) -> str | None:
-    return next((group for group, names in GROUPS.items() if name in names), None)
+def _instead(error: click.ClickException, *, context: click.Context | None, path: str) -> str:
+    """What to write, "" where only the help can say it."""
+    if isinstance(error, click.NoSuchOption):
+        if path == "recipe" and error.option_name in EVERYWHERE:
+            return f"write it after the command: `recipe COMMAND {error.option_name}`"
+        near = nearest(error.option_name, known=error.possibilities or ())
+        return f"did you mean '{near}'?" if near else ""
+    if isinstance(error, click.MissingParameter) and context is not None:
+        words = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+        return f"write `{' '.join([path, *words])}`"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return _value(error, kind=error.param.type)
+    if isinstance(context.command if context else None, click.Group):
+        assert context is not None
+        known = context.command.list_commands(context)  # type: ignore[attr-defined]  # a group's
+        word = re.search(r"'([^']*)'", error.format_message())
+        name = word[1] if word else ""
+        near = nearest(name, known=known) or MEANT.get(name, "")
+        return f"did you mean `{path} {near}`?" if near in known else f"its commands: {', '.join(known)}"
+    return ""
 
 
-def with_examples(command: click.Command, *, name: str) -> click.Command:
-    """The command with its examples at the end of its help."""
-    lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
-    command.epilog = f"\b\nExamples:\n{lines}" if lines else None
-    return command
+def _value(error: click.BadParameter, *, kind: click.ParamType[Any]) -> str:
+    if isinstance(kind, click.Choice):
+        word = re.match(r"'(.*?)' is not", error.message)
+        near = nearest(word[1], known=map(str, kind.choices)) if word else ""
+        return f"did you mean '{near}'?" if near else ""
+    if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
+        return f"write {kind.min} or more"
+    return ""

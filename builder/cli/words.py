@@ -69,7 +69,7 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
     if not sites and without == "all":
         sites = known
     elif not sites:
-        site = _this_site(known, files=files)
+        site = this_site(known, files=files)
         sites, note = [site], f"site: {site}, by the name of this machine"
     return Named(sites=tuple(sites), files=tuple(map(Path, files)), note=note)
 
@@ -126,7 +126,7 @@ def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     return [Finding(code="usage", message=message, fix=fix)]
 
 
-def _this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
+def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
     """The one site whose names of nodes fit this machine; raises ConfigError where none or several do."""
     host = os.uname().nodename.partition(".")[0]
     fits = []

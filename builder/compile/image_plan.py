@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from builder.compile.backends.docker import convert_job, convert_script
@@ -41,7 +42,7 @@ def smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None 
     """A plan that only tests an image: on one device, or the suite over so many nodes or devices of each."""
     script = "1-smoke.sh"
     files = list(smoke_files(target, script=script))
-    step = smoke_step(target, script=script)
+    step = replace(smoke_step(target, script=script), programs=_runtime(target))
     if nodes is not None or devices is not None:
         file, step = suite_job(target, number=1, nodes=nodes, devices=devices)
         files.append(file)
@@ -61,8 +62,19 @@ def run_plan(target: Target, *, nodes: int | None = None, devices: int | None = 
         )
     batch = "" if here else file.path
     step = Step(name="run", kind="run", why="run the command that is given", script=file.path, batch=batch)
+    step = replace(step, programs=() if batch else _runtime(target))
     around = tuple(other for other in _around(target) if other.path != file.path)
     return _plan(target, purpose="run", step=step, files=(file, *around), smoke=True)
+
+
+def _runtime(target: Target) -> tuple[str, ...]:
+    """What must be on PATH to run an image; modules bring it, and wrappers of Tykky find it themselves."""
+    runtime = target.site.runtime
+    return (
+        ()
+        if target.backend == "tykky" or runtime.modules or runtime.run_modules
+        else ("|".join(runtime_command(target)),)
+    )
 
 
 def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:

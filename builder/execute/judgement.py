@@ -96,9 +96,17 @@ def proof_in(lines: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
+def first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:
+    """The checks that failed; of a workload that an error has ended, the error alone: it is why the others failed."""
+    bad = [check for check in checks if not check.ok]
+    ended = {name for name, _, what in (check.name.rpartition(": ") for check in bad) if what in ("error", "result")}
+    causes = {f"{name}: {what}" for name in ended for what in ("error", "result")}
+    return tuple(check for check in bad if check.name in causes or check.name.rpartition(": ")[0] not in ended)
+
+
 def failed(checks: Sequence[SmokeCheck]) -> str:
     """Say which checks failed, "" when none did."""
-    bad = [f"{check.name}: {check.measured}, expected {check.expected}" for check in checks if not check.ok]
+    bad = [f"{check.name}: {check.measured}, expected {check.expected}" for check in first_causes(checks)]
     return "; ".join(bad)
 
 

@@ -14,6 +14,9 @@ from builder.model.finding import Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.safe import shown
 
 LARGEST = 10**15  # no count, size or time here is beyond it
+INSTEAD = {  # key of a site -> what to do without the value that one would like
+    "scheduler.kind": "only Slurm is known: write kind: none, and submit the scripts of a plan yourself",
+}
 T = TypeVar("T")
 
 
@@ -129,6 +132,8 @@ class Decoder:
             if isinstance(value, Text)
             else f"allowed: {', '.join(words)}"
         )
+        if key in INSTEAD:
+            fix = f"{INSTEAD[key]}; {fix}"
         self.fault(
             "wrong-choice",
             f"expected one of {', '.join(words)}, found {describe(value)}",

@@ -203,6 +203,12 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
         return Finding(
             code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix="put quotes round it"
         )
+    if "quoted scalar" in str(error.context) and "end of stream" in str(error.problem) and error.context_mark:
+        opened = error.context_mark
+        quote = text[opened.index] if opened.index < len(text) else "'"
+        message = f"a quote is opened here and not closed: {shown(lines[opened.line].strip(), limit=60)}"
+        fix = f"close it with {quote} at the end of the line, or remove it"
+        return Finding(code="yaml-quote", message=message, at=Place(file=file, line=opened.line + 1), fix=fix)
     problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
     return Finding(
         code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"

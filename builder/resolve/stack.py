@@ -205,7 +205,10 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
     if served:
         row = served[-1]
         message = f"'{text}' has no wheel for Python {python.text}"
-        return Finding(code="torch-python", message=message, at=place, fix=f"use Python {', '.join(row.pythons)}")
+        fix = f"use Python {', '.join(row.pythons)}"
+        if f"{python.text}0" in row.pythons:  # YAML reads 3.10 as the number 3.1
+            fix = f"did you mean Python {python.text}0? {fix}"
+        return Finding(code="torch-python", message=message, at=place, fix=fix)
     row = releases[-1]
     builds = {"amd": row.rocm, "nvidia": row.cuda}.get(site.vendor)
     why = f" (builds: {', '.join(builds)})" if builds else ""

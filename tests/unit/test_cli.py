@@ -98,7 +98,7 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
     [
         (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
-        (["plan", "--nope"], "error: no such option '--nope'", "see `recipe plan --help`"),
+        (["plan", "--nope"], "error: no such option '--nope'", "did you mean '--nodes'? see `recipe plan --help`"),
         (["plan"], "error: no site and no environment file is named", "`recipe plan SITE environment.yml`"),
         (["sites", "lumi"], "error: there is no site 'lumi'", "did you mean 'lumi-g'? known sites: dawn, frontier"),
         (["sites", "--format", "xml"], "error: invalid value for '--format': 'xml' is not one of", "see `recipe sites"),

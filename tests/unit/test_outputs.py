@@ -11,10 +11,10 @@ from typing import Any
 import click
 import pytest
 
+from builder.cli.help import EXAMPLES, GROUPS
 from builder.cli.init import RECIPES
 from builder.cli.main import COMMANDS, cli, run
 from builder.cli.show import judged, painted
-from builder.cli.usage import EXAMPLES, GROUPS
 from builder.execute.progress import is_noise
 from builder.model.catalog import site_files
 

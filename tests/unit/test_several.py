@@ -20,7 +20,9 @@ ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two environment files and a site of the user's own in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECIPE_SITES", str(tmp_path / "sites"))
+    sites = tmp_path.with_name(f"{tmp_path.name}-sites")
+    sites.mkdir()
+    monkeypatch.setenv("RECIPE_SITES", str(sites))
     (tmp_path / "a.yml").write_text(ENV)
     (tmp_path / "b.yml").write_text(ENV.replace("demo", "other"))
     (tmp_path / "mine.yaml").write_text("name: mine\nextends: local\n")

@@ -50,6 +50,7 @@ from builder.model.safe import is_there, shown
 SQUASHFS_MAGIC = b"hsqs"
 COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 MANY = 500  # layers
+RUNNABLE = "give the path of a SIF, a squashfs file or a folder with an image in it"
 KINDS = "a SIF, a squashfs file, a folder with an image in it or a docker-archive"
 
 
@@ -84,6 +85,50 @@ def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
         parts=tuple(seen.parts), signatures=tuple(seen.signatures), sbom=seen.sbom,
     )  # fmt: skip
     return _told(contents, seen, files)
+
+
+def check_image(image: Path) -> None:
+    """Raise ConfigError where a path is no image that an engine could run: a file by its first bytes."""
+    if image.is_dir():
+        if any((image / name).is_dir() for name in ("bin", "usr")):
+            return
+    else:
+        with open_file(image) as file:
+            head = file.read(64)
+        # An executable text before the SIF's own head is its launcher; Apptainer runs an ext3 image, too.
+        if head[32:42] == MAGIC or head[:4] == SQUASHFS_MAGIC or _is_ext(image):
+            return
+        if is_archive(image):
+            fix = "convert it first: `recipe convert SITE ARCHIVE`"
+            raise _fault("image-foreign", f"'{shown(image.name)}' is an archive, and no image", image, fix=fix)
+    raise _fault("image-foreign", f"'{shown(image.name)}' is {_looks(image)}, and no image", image, fix=RUNNABLE)
+
+
+def check_archive(archive: Path) -> None:
+    """Raise ConfigError where a file does not begin as what `docker save` writes."""
+    if is_archive(archive):
+        return
+    fix = "give the file that `docker save` wrote"
+    raise _fault("image-foreign", f"'{shown(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix)
+
+
+def _is_ext(image: Path) -> bool:
+    """Whether a file begins with the superblock of ext2 to ext4 (magic number at 1024 + 56)."""
+    with open_file(image) as file:
+        return bytes(file.read(1082))[1080:1082] == b"\x53\xef"
+
+
+def _looks(path: Path) -> str:
+    """What a file seems to be, in a word or two."""
+    if path.is_dir():
+        return "a folder"
+    with open_file(path) as file:
+        head = bytes(file.read(4096))
+    if not head:
+        return "an empty file"
+    if head[32:42] == MAGIC:
+        return "a SIF"
+    return "a file of another kind" if b"\x00" in head else "a text"
 
 
 def _seen(image: Path, *, size: int, environment: Mapping[str, str]) -> Seen:
@@ -254,6 +299,6 @@ def _base(labels: Mapping[str, str]) -> str:
     return named or labels.get("org.label-schema.usage.singularity.deffile.from", "")
 
 
-def _fault(code: str, message: str, image: Path) -> ConfigError:
+def _fault(code: str, message: str, image: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
     at = Place(file=shown(os.fspath(image), limit=400))
-    return ConfigError(Finding(code=code, message=message, at=at, fix=f"give the path of {KINDS}"))
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix))

@@ -10,7 +10,7 @@ from builder.model.finding import ConfigError, Finding, Place, did_you_mean
 from builder.model.safe import shown
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,@+-]*")
-_TIME = re.compile(r"\d+|\d+:\d\d|\d+:\d\d:\d\d|\d+-\d+(?::\d\d){0,2}")
+_TIME = re.compile(r"\d+|\d+:[0-5]\d|\d+:[0-5]\d:[0-5]\d|\d+-\d+(?::[0-5]\d){0,2}")
 _DEPENDENCY = re.compile(
     r"(?:singleton|after\w*:\d+(?:[+_]\d+)?(?::\d+(?:[+_]\d+)?)*)(?:[,?](?:singleton|after[\w:+]*))*"
 )
@@ -19,7 +19,7 @@ _MEMORY = re.compile(r"\d+[KMGT]?")
 FORMS: Mapping[str, tuple[re.Pattern[str], str]] = {
     "partition": (_NAME, "write a partition's name, or several with commas"),
     "qos": (_NAME, "write the name of a quality of service"),
-    "time": (_TIME, "write minutes, or HH:MM:SS, or D-HH:MM:SS"),
+    "time": (_TIME, "write minutes, or HH:MM:SS as in 02:00:00, or D-HH:MM:SS; no part of 60 or more behind a colon"),
     "mem": (_MEMORY, "write a size such as 64G"),
     "dependency": (_DEPENDENCY, "write it as afterok:JOBID"),
 }

@@ -134,6 +134,11 @@ def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
 def _split_build(rest: str, *, whole: str, at: Place) -> tuple[str, str]:
     """The part after the name to version and build, with or without spaces (`=1.2=py_0`, ` >=1.2 py_0`)."""
     version, *more = rest.strip().split(" ")
+    if " - " in whole:
+        items = [shown(item) for item in whole.split(" - ")]
+        message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
+        fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
+        raise refusal("conda-words", message, at=at, fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{shown(whole)}' is not one package with one version"
         raise refusal("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")

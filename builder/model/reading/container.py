@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.model.decode import Decoder
-from builder.model.document import Listing, Table, Text, Value
+from builder.model.document import Listing, Table, Text, Value, describe
 from builder.model.reading.own_files import IGNORE, source_fault
 from builder.model.recipe import Container
 from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
@@ -59,8 +59,32 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
             fix = "write the version below dependencies: '- python=3.12'; here: auto, base or env"
             decoder.fault("container-python", message, line=item.line, key="container.python", fix=fix)
             continue
+        if name.raw == "gpu" and _vendor_fault(item, decoder=decoder):
+            continue
         entries.append((name, as_text(item) if name.raw in TEXTS else item))
     return Table(entries=tuple(entries), line=value.line)
+
+
+# What people write who think of the software -> the vendor.
+VENDORS = {
+    **dict.fromkeys(("amd", "rocm", "hip"), "amd"),
+    **dict.fromkeys(("nvidia", "cuda"), "nvidia"),
+    **dict.fromkeys(("intel", "xpu", "oneapi"), "intel"),
+    **dict.fromkeys(("cpu", "none"), "cpu"),
+}
+
+
+def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
+    """Note a vendor that is no list, or the name of its software; the fix is the line to write."""
+    words = value.items if isinstance(value, Listing) else (value,)
+    meant = [VENDORS.get(word.raw.lower(), "") if isinstance(word, Text) else "" for word in words]
+    plain = [word.raw for word in words if isinstance(word, Text)]
+    if not words or not all(meant) or (isinstance(value, Listing) and plain == meant):
+        return False
+    message = f"'gpu' is a list of vendors (amd, nvidia, intel, cpu), found {describe(words[0])}"
+    fix = f"write gpu: [{', '.join(dict.fromkeys(meant))}]"
+    decoder.fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix)
+    return True
 
 
 STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its end: MAX_ARG_STRLEN of Linux (execve(2))

@@ -1,0 +1,260 @@
+"""Mistakes that people make, what they must read then, and the cure that the message names: applied, it helps.
+
+A row: number, the line typed, exit code, what is wrong, where (default: the quoted thing in the first line), the fix,
+and the cure, which is carried out with the words of the fix itself (`\\1` is the fix's first group).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from re import Match
+from typing import Union
+
+from conftest import Seat
+from screen import Shown
+
+Cure = Callable[[Seat, "Mistake", Match[str]], Shown]
+Files = Mapping[str, Union[str, bytes]]  # noqa: UP007 - used at run time on Python 3.10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mistake:
+    """One row; `cure` None: the fix cannot be carried out here, and `why` says why and what it is worth (0 to 3)."""
+
+    number: str
+    line: str
+    code: int
+    what: str
+    fix: str
+    where: str = r"'[^']+'|--\w+|no site|no command|named"
+    cure: Cure | None = None
+    files: Files = field(default_factory=dict)
+    then: tuple[int, ...] = (0,)
+    score: int = 3
+    why: str = ""
+
+
+def word(old: str, new: str = r"\1") -> Cure:
+    """The line again with another word."""
+
+    def do(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+        words = [fix.expand(new) if one == old else one for one in shlex.split(row.line)]
+        assert words != shlex.split(row.line)
+        return seat.type(shlex.join(words))
+
+    return do
+
+
+def line(new: str = r"\1") -> Cure:
+    """The line that the fix says."""
+    return lambda seat, _, fix: seat.type(fix.expand(new))
+
+
+def add(more: str) -> Cure:
+    """The line again with more behind it."""
+    return lambda seat, row, fix: seat.type(f"{row.line} {fix.expand(more)}")
+
+
+def leave(*gone: str) -> Cure:
+    """The line again without words."""
+    return lambda seat, row, _: seat.type(shlex.join(one for one in shlex.split(row.line) if one not in gone))
+
+
+def edit(old: str, new: str = r"\1", *, file: str = "x.yml") -> Cure:
+    """Write the fix's words into the file in the place of others, and the line again."""
+
+    def do(seat: Seat, row: Mistake, fix: Match[str]) -> Shown:
+        text = (seat.work / file).read_text()
+        assert old in text
+        (seat.work / file).write_text(text.replace(old, fix.expand(new)))
+        return seat.type(row.line)
+
+    return do
+
+
+def write(files: Files, *, again: str = "") -> Cure:
+    """Make files, or make them anew, and the line again."""
+
+    def do(seat: Seat, row: Mistake, _: Match[str]) -> Shown:
+        seat.write(files)
+        return seat.type(again or row.line)
+
+    return do
+
+
+ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pip:\n    - numpy==2.2.6\n"
+HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
+PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
+SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + b"01\0" + b"\0" * 200
+SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
+KNOWN = r"did you mean '([\w-]+)'\?"
+TICKS = r"`(recipe [^`]+)`"
+NO_ENGINE = (4,)
+
+
+def at(number: str) -> str:
+    return rf"at: +x\.(?:yml|txt):{number}"
+
+
+def file(number: str, body: str, code: int, what: str, fix: str, **more: object) -> Mistake:
+    """A faulty x.yml below the usual head, checked for `local`."""
+    text = more.pop("text", HEAD + body)
+    name = more.pop("name", "x.yml")
+    line = more.pop("line", f"recipe check local {name}")
+    return Mistake(
+        number=number, line=str(line), code=code, what=what, fix=fix, files={str(name): text}, **more,  # type: ignore[arg-type,dict-item]
+    )  # fmt: skip
+
+
+WORDS = [
+    Mistake(number="1", line="recipe build lumig env.yml", code=2, what="'lumig' is neither", fix=SITES, cure=word("lumig"), then=(4, 5)),
+    Mistake(number="1b", line="recipe check lumi_g env.yml", code=2, what="'lumi_g' is neither", fix=SITES, cure=word("lumi_g")),
+    Mistake(number="1c", line="recipe sites lumi", code=2, what="no site 'lumi'", fix=KNOWN, cure=word("lumi")),
+    Mistake(number="2", line="recipe check LUMI-G env.yml", code=2, what="'LUMI-G' is neither", fix=SITES, cure=word("LUMI-G")),
+    Mistake(number="3", line="recipe check perlmutter env.yml", code=2, what="'perlmutter' is neither", fix=r"known sites: .*, (local), .*a site of your own is a file: docs/own-site\.md", cure=word("perlmutter")),
+    Mistake(number="4", line="recipe check local env.yml --explian", code=2, what="no such option '--explian'", fix=r"did you mean '(--explain)'", cure=word("--explian")),
+    Mistake(number="4b", line="recipe build local env.yml --dryrun", code=2, what="no such option '--dryrun'", fix=r"did you mean '(--dry-run)'", cure=word("--dryrun"), then=(0, 4)),
+    Mistake(number="5", line="recipe plan local env.yml --output-file x", code=2, what="no such option '--output-file'", fix=r"did you mean '(--output)'", cure=word("--output-file")),
+    Mistake(number="6", line="recipe build local env.yml -x", code=2, what="no such option '-x'", fix=rf"see {TICKS}", cure=line(), score=3),
+    Mistake(number="7", line="recipe check local envv.yml", code=2, what="'envv.yml' does not exist", where=r"at: +envv\.yml", fix=r"did you mean '(env\.yml)'", cure=word("envv.yml")),
+    Mistake(number="7b", line="recipe check local env.yaml", code=2, what="'env.yaml' does not exist", where=r"at: +env\.yaml", fix=r"did you mean '(env\.yml)'", cure=word("env.yaml")),
+    Mistake(number="8", line="recipe build env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", cure=word("env.yml", r"\1 env.yml"), then=(2, 4), score=2, why="which site is meant only the user knows"),
+    Mistake(number="9", line="recipe plan lumi-g", code=2, what="no environment file is named: 'lumi-g' is a site", fix=TICKS, cure=lambda seat, _, fix: seat.type(fix[1])),
+    Mistake(number="10", line="recipe build", code=2, what="no site and no environment file is named", fix=r"`(recipe build SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local")), then=NO_ENGINE),
+    Mistake(number="11", line="recipe check", code=2, what="no site and no environment file is named", fix=r"`(recipe check SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local"))),
+    Mistake(number="12", line="recipe check local", code=2, what="no environment file is named: 'local' is a site", fix=TICKS, cure=line()),
+    Mistake(number="13", line="recipe plan env.yml local", code=2, what="the site 'local' stands after the file 'env.yml'", fix=TICKS, cure=line()),
+    Mistake(number="15", line="recipe lock env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", score=2, why="a lock needs indexes; which site is meant only the user knows"),
+    Mistake(number="15b", line="recipe lock local", code=2, what="no environment file is named: 'local'", fix=r"`recipe lock local env\.yml`", why="a lock needs indexes: the line it names is row 15's right one"),
+    Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="it needs an engine; with a label the site is supplied, in tests/engines"),
+    Mistake(number="17", line="recipe run x.sif -- ls", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="as row 16"),
+    Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' stands after the image 'x.sif'", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="17c", line="recipe smoke local", code=2, what="no image is named: 'local' is a site", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="18", line="recipe run local x.sif", code=2, what="no command is named", fix=r"`recipe run local \S*x\.sif -- CMD`", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="19", line="recipe inti", code=2, what="no command 'inti'", fix=r"did you mean '(init)'", cure=word("inti")),
+    Mistake(number="19b", line="recipe site", code=2, what="no command 'site'", fix=r"did you mean '(sites)'", cure=word("site")),
+    *(
+        Mistake(number=f"20 {name}", line=f"recipe {name}", code=2, what=f"no command '{name}'", fix=f"did you mean {TICKS}", cure=line(), then=(0, 4))
+        for name in ("list", "info", "help", "version")
+    ),
+    Mistake(number="21", line="recipe --quiet plan local env.yml", code=2, what="no such option '--quiet'", fix=r"write it after the command: `recipe COMMAND (--quiet)`", cure=lambda seat, _, fix: seat.type(f"recipe plan local env.yml {fix[1]}")),
+    Mistake(number="22", line="recipe plan local env.yml --jobs 0", code=2, what="'--jobs': 0 is not in the range", fix=r"write (1) or more", cure=word("0")),
+    Mistake(number="23", line="recipe check --format jsn local env.yml", code=2, what="'jsn' is not one of", fix=r"did you mean '(json)'", cure=word("jsn")),
+    Mistake(number="23b", line="recipe check --format xml local env.yml", code=2, what="'xml' is not one of 'text', 'table'", fix=rf"see {TICKS}", cure=line()),
+    Mistake(number="24", line="recipe check --ignore unpined local b.txt", code=2, what="no finding has the code 'unpined'", fix=r"did you mean '(unpinned)'", cure=word("unpined")),
+    Mistake(number="25", line="recipe diff --site", code=2, what="option '--site' requires an argument", fix=r"see `(recipe diff --help)`", cure=line()),
+    Mistake(number="25b", line="recipe diff env.yml", code=2, what="missing argument 'B'", fix=r"write `recipe diff A B`", why="A and B stand for the user's own"),
+    Mistake(number="26", line="recipe cache clean", code=2, what="no such command 'clean'", fix=f"did you mean {TICKS}", cure=line()),
+    Mistake(number="27", line="recipe init mnst", code=2, what="no example 'mnst'", fix=KNOWN, cure=word("mnst")),
+    Mistake(number="28", line="recipe init mnist -o env.yml", code=2, what="'env.yml' exists already", fix="choose another name with -o", cure=word("env.yml", "new.yml")),
+    Mistake(number="29", line="recipe init -o newdir/x.yml", code=2, what="'newdir/x.yml': no such file or directory", where=r"at: +newdir/x\.yml", fix="make the folder first", cure=write({"newdir/": ""})),
+    Mistake(number="30", line="recipe init -o shut/x.yml", code=2, what="'shut/x.yml': permission denied", where=r"at: +shut/x\.yml", fix="choose a place of your own", files={"shut/": ""}, cure=word("shut/x.yml", "own.yml")),
+]  # fmt: skip
+
+FILES = [
+    file("31", "  - python=3.12\n    - numpy\n", 2, "the line after 'python=3.12' is indented further", r"begin '(- numpy)' in the column of '- python=3\.12'", where=at("4"), cure=edit("    - numpy", r"  \1")),
+    file("32", "  - python=3.12\n  - pip:\n  - numpy==2.2.6\n", 2, "the 'pip:' list is empty", "indent the items for pip by two more spaces", where=at("5"), cure=edit("  - numpy", "    - numpy")),
+    file("33", "\t- python=3.12\n", 2, "a tab is used for indentation", "use spaces in its place", where=at("4"), cure=edit("\t", "  ")),
+    file("37", "  - python=3.12\n  - pip:\n    - torch=2.8.0\n", 2, "'torch=2.8.0' has a single '='", r"pip compares with two: '(torch==2\.8\.0)'", where=at("6"), cure=edit("torch=2.8.0")),
+    file("37b", "  - python=3.12\n  - pip:\n    - numpy=\n", 2, "'numpy=' is not a requirement", r"write it as in '(numpy==1\.26\.4)'", where=at("6"), cure=edit("numpy=")),
+    file("39", "  python: 3.12\n", 2, "expected a list of packages", "write one package a line, each after '- '", where=at("4"), cure=edit("  python: 3.12", "  - python=3.12")),
+    file("40", "  - python: 3.10\n", 2, "'python: 3.10' has a colon", r"write '(- python=3\.10)'", where=at("4"), cure=edit("- python: 3.10")),
+    file("41", "  - python=3.12\ncontaner: {}\n", 2, "unknown key 'contaner'", KNOWN, where=at("5"), cure=edit("contaner")),
+    file("41b", "", 2, "unknown key 'dependancies'", r"did you mean 'name'.*did you mean 'channels'.*did you mean '(dependencies)'", where=at("3"), text="nam: x\nchannel: [conda-forge]\ndependancies:\n  - python=3.12\n", cure=write({"x.yml": HEAD + "  - python=3.12\n"})),
+    file("42", "  - python=3.12\ncontainer:\n  gpu: rocm\n", 2, "'gpu' is a list of vendors .*found the text 'rocm'", r"write (gpu: \[amd\])", where=at("6"), cure=edit("gpu: rocm"), then=(0, 3)),
+    file("42b", "  - python=3.12\ncontainer:\n  gpu: [cuda, cpu]\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia, cpu\])", where=at("6"), cure=edit("gpu: [cuda, cpu]")),
+    file("43", "  - python=3.12\ncontainer:\n  gpu: [nvdia, cpu]\n", 2, "found the text 'nvdia'", KNOWN, where=at("6"), cure=edit("nvdia")),
+    file("44", "  - python=3.12\n", 2, "'My Env/2' cannot be the name", "use letters, digits and _.+- only", where=at("1"), text="name: My Env/2\ndependencies: [python=3.12]\n", cure=edit("My Env/2", "My_Env-2")),
+    file("45", "", 2, "'name' stands twice, first in line 1.*'numpy' is asked for twice: 'numpy=1' in line 4", "keep one of them", where=at("5"), text="name: x\nname: y\ndependencies:\n  - numpy=1\n  - numpy=2\n", cure=write({"x.yml": "name: x\nchannels: [conda-forge]\ndependencies:\n  - numpy=1\n"})),
+    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' fits no torch", r"choose one from (2\.0\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99", "2.8.0")),
+    file("47", "  - python=3.6\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.6", r"use Python 3\.9, .*(3\.12)", where=at("5"), cure=edit("3.6")),
+    file("48", "  - python=3.1\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.1", r"did you mean Python (3\.10)\?", where=at("5"), cure=edit("3.1\n", "\\1\n")),
+    file("49", "", 2, "the recipe is empty", r"write packages below '(dependencies:)', e\.g\. '- python=3\.12'", where=r"at: +x\.yml", text="", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
+    file("49b", "", 2, "the recipe is empty", r"write packages below '(dependencies:)'", where=r"at: +x\.yml", text="# only\n", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
+    file("50", "", 2, "the recipe is the text 'Dear all", r"begin with '(dependencies:)'", where=at("1"), text="Dear all, please install numpy.\n", cure=write({"x.yml": "dependencies:\n- numpy=2.2\n"})),
+    file("51", "", 2, "UTF-16 text, as PowerShell", "save it as UTF-8", where=r"at: +x\.yml", text=ENV.encode("utf-16"), cure=write({"x.yml": ENV})),
+    file("52", "  - python=3.12\ncontainer:\n  files: {data.csv: /opt/data.csv}\n", 2, "there is no 'data.csv'", "check the path; it is read from the recipe's folder", where=at("6"), cure=write({"data.csv": "1"})),
+    file("53", "", 2, "'other.txt' does not exist", "check the path", where=r"at: +x\.txt:1", name="x.txt", text="-r other.txt\n", cure=write({"other.txt": "numpy==2.2.6\n"})),
+    file("55", "", 2, "a quote is opened here and not closed: name: 'x", "close it with ' at the end of the line", where=at("1"), text="name: 'x\ndependencies:\n  - python=3.12\n", cure=edit("'x", "'x'")),
+    file("55b", '  - "python=3.12\n  - numpy=2\n', 2, "a quote is opened here and not closed", 'close it with " at the end of the line', where=at("4"), cure=edit('"python=3.12', '"python=3.12"')),
+    file("56", "  - python=3.12\n---\nname: y\n", 2, "more than one YAML document", "remove the second '---' and what follows", where=at("5"), cure=edit("---\nname: y\n", "")),
+    file("57", "  -python=3.12\n", 2, "found the text '-python=3.12'", "write one package a line, each after '- '", where=at("4"), cure=edit("-python", "- python")),
+    file("58", "", 2, "'torch=2.8' has a single '='.*'numpy >== 2' is not a requirement.*unknown pip option '--foo'.*'a b c'", r"with two: '(torch==2\.8)'", where=r"at: +x\.txt:4", name="x.txt", text="torch=2.8\nnumpy >== 2\n--foo\na b c\n", cure=write({"x.txt": "torch==2.8\n"})),
+    file("59", "", 3, r"'torch==2\.8\.0\+cu126' is built for NVIDIA GPUs", r"write (torch==2\.8\.0):", where=r"at: +x\.txt:1", name="x.txt", text="torch==2.8.0+cu126\n", line="recipe check lumi-g x.txt", cure=edit("torch==2.8.0+cu126", file="x.txt")),
+    file("60", "", 3, r"'torchvision==0\.20\.0' does not belong to torch", r"write (torchvision==0\.23\.0)", where=r"at: +x\.txt:2", name="x.txt", text="torch==2.8.0\ntorchvision==0.20.0\n", cure=edit("torchvision==0.20.0", file="x.txt")),
+    file("61", "", 3, "'vllm==0.10' from the default index is built for NVIDIA", r"or the image rocm/vllm", where=r"at: +x\.txt:1", name="x.txt", text="vllm==0.10\n", line="recipe check lumi-g x.txt", why="the alternative is another image; which index depends on the version"),
+    file("62", "", 3, r"'tensorflow\[and-cuda\]==2\.14\.0' works on NVIDIA", r"for AMD there is: (tensorflow-rocm) ", where=r"at: +x\.txt:1", name="x.txt", text="tensorflow[and-cuda]==2.14.0\n", line="recipe check lumi-g x.txt", cure=edit("tensorflow[and-cuda]==2.14.0", r"\1==2.14.0.600", file="x.txt")),
+    file("63", "", 2, "the address of 'example.org' has credentials", "remove them", where=r"at: +x\.txt:1", name="x.txt", text="--index-url https://me:secret@example.org/simple\nnumpy==2.2.6\n", cure=edit("me:secret@", "", file="x.txt")),
+    file("64", "", 2, "the folder '.' holds no package", "name the folder in which it stands", where=r"at: +x\.txt:1", name="x.txt", text="-e .\n", cure=write({"pyproject.toml": "[project]\nname='a'\n"}), then=(0, 3)),
+    file("78", "", 2, "'x.ipynb' is a notebook", r"write the packages it uses into an (environment\.yml)", where=r"at: +x\.ipynb", name="x.ipynb", text='{"cells": []}', cure=write({"environment.yml": ENV}, again="recipe check local environment.yml")),
+    file("79", "", 2, "the name 'requirements' does not say which kind", r"rename it: .*(\.txt) for pip", where=r"at: +requirements", name="requirements", text="numpy==2.2.6\n", cure=write({"requirements.txt": "numpy==2.2.6\n"}, again="recipe check local requirements.txt")),
+    file("80", "", 2, "the recipe 'folder' is a folder", r"give the file in it: (folder/environment\.yml)", where=r"at: +folder", name="folder/environment.yml", text=ENV, line="recipe check local folder", cure=word("folder")),
+]  # fmt: skip
+
+PEM = "--account project_465000001"
+WORK = [
+    Mistake(number="84", line="recipe build local env.yml -o here.sif", code=2, what="here.sif' exists", fix="give (--force) to replace it", files={"here.sif": "x"}, cure=add(r"\1"), then=NO_ENGINE),
+    Mistake(number="86", line="recipe build local env.yml -o shut/x.sif", code=2, what="(?:you may not write to '.*shut'|'shut/x.plan/plan.json': permission denied)", fix="choose another output with -o|choose a place of your own", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
+    Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="shut/x", fix="choose a place of your own|make '|choose another", where="shut/x", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
+    *(
+        Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=3, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
+        for name in ("singularity", "dockr", "docker")
+    ),
+    Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": SIF}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
+    Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": SIF}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
+    Mistake(number="91", line="recipe check local env.yml --base ubuntu:24.04", code=2, what="the base image 'ubuntu:24.04' does not exist", where=r"at: +--base", fix=r"write (docker://ubuntu:24\.04)", cure=word("ubuntu:24.04")),
+    Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist, and is no reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
+    Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first"),
+    Mistake(number="94", line="recipe build local env.yml --from 3", code=2, what="no step '3' to start from", fix="its steps: (build-image), smoke", cure=word("3"), then=(2, 4, 5)),
+    Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
+    Mistake(number="95", line="recipe build local env.yml --locked", code=3, what="there is no lock of the environment for 'local'", where=r"at: +env\.lock\.yml", fix=r"run `recipe lock local env\.yml`", why="a lock needs indexes: tests/engines/test_lock_pip.py"),
+    Mistake(number="96", line="recipe build local env.yml", code=4, what="needs 'apptainer' or 'singularity', which is not on PATH", fix=r"load its module, or install Apptainer \(apptainer\.org\)", why="an installation"),
+    Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix="install the Docker engine", why="an installation"),
+    Mistake(number="101", line="recipe build lumi-g env.yml --submit", code=2, what="'lumi-g' wants to know the account", where=r"at: +--account", fix=r"give (--account='project_<number>')", why="the number is the user's own"),
+    Mistake(number="102", line="recipe build lumi-g env.yml --submit --account 'my account'", code=2, what="'my account' cannot be the value of --account", where=r"at: +--account", fix="check the account's name", cure=word("my account", "project_1"), then=(2, 4), score=2, why="only the site knows the name"),
+    Mistake(number="102b", line="recipe build lumi-g env.yml --submit --account 'x; rm -rf /'", code=2, what="'x; rm -rf /' cannot be the value of --account", where=r"at: +--account", fix="check the account's name", cure=word("x; rm -rf /", "project_1"), then=(2, 4), score=2, why="as row 102"),
+    Mistake(number="105", line="recipe build local env.yml --submit", code=3, what="'local' has no batch system", fix="leave (--submit) out", cure=leave("--submit"), then=NO_ENGINE),
+    Mistake(number="106", line="recipe build local env.yml --nodes 2", code=2, what="--nodes is for jobs", fix="add --submit, or leave it out", cure=leave("--nodes", "2"), then=NO_ENGINE),
+    Mistake(number="108", line="recipe check mn5 env.yml --driver abc", code=2, what="'abc' is no version of a driver", fix=r"e\.g\. (535\.86\.10)", cure=word("abc")),
+    Mistake(number="108b", line="recipe check lumi-g env.yml --driver 535.86.10", code=2, what="no table says which ROCm the driver '535.86.10'", fix=r"known kernel drivers: .*(6\.2)", cure=word("535.86.10")),
+    Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is a text, and no image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
+    Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and no image", where=r"at: +\S*folder", fix="give the path of a SIF", files={"folder/": "", "x.sif": SIF}, cure=word("folder", "x.sif"), then=(4,)),
+    Mistake(number="113", line="recipe smoke local nothere.sif", code=2, what="the image 'nothere.sif' does not exist", fix="check the path", files={}, cure=write({"nothere.sif": SIF}), then=(4,)),
+    Mistake(number="113b", line="recipe run local x.sfi -- ls", code=2, what="the image 'x.sfi' does not exist", fix=r"did you mean '(x\.sif)'", files={"x.sif": SIF}, cure=word("x.sfi"), then=(4,)),
+    Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix="check the path", why="an archive is made by Docker: tests/engines"),
+    *(
+        Mistake(number=f"114 {verb}", line=f"recipe {verb} shut/x.sif{more}", code=2, what="shut/x\\S*': permission denied", where=r"at: +\S*shut/x", fix="choose a place of your own, or ask its owner", files={"shut/": ""}, score=3, why="the owner's decision")
+        for verb, more in (("smoke local", ""), ("run local", " -- ls"), ("convert local", ""), ("status", ""))
+    ),
+    Mistake(number="115", line="recipe run local env.yml -- ls", code=2, what="'env.yml' is a text, and no image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
+    Mistake(number="115b", line="recipe convert local env.yml", code=2, what="'env.yml' is a text, and no archive", where=r"at: +\S*env\.yml", fix="give the file that `docker save` wrote", why="an archive is made by Docker: tests/engines"),
+    Mistake(number="116", line="recipe smoke local x.sif --workload mnst", code=2, what="'mnst' is not one of", fix=r"did you mean '(mnist)'", files={"x.sif": SIF}, cure=word("mnst"), then=(4,)),
+    Mistake(number="117", line="recipe report env.yml", code=2, what="'env.yml' is not JSON", where=r"at: +env\.yml", fix="give a report.json, a plan folder", why="a report is made by a build: tests/engines"),
+    Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is no image that can be read here", where=r"at: +\S*env\.yml", fix="give the path of a SIF", why="an image is made by a build: tests/engines"),
+    Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'", where=r"at: +env\.yml", fix="make it with `recipe lock SITE ENV`", why="a lock needs indexes"),
+    Mistake(number="118", line="recipe status", code=2, what="neither a plan folder", where=r"at: +/", fix=r"name the folder that ends in \.plan", score=3, why="jobs need Slurm: tests/engines/test_jobs.py"),
+    Mistake(number="121", line="recipe build local env.yml a.yml -o one.sif", code=2, what="'one.sif' cannot hold several images", fix="name a folder with -o", cure=word("one.sif", "one"), then=(4,)),
+    Mistake(number="122", line="recipe build local env.yml env.yml", code=2, what="'env.yml' is named twice", fix="name it once", cure=lambda seat, _, __: seat.type("recipe build local env.yml"), then=NO_ENGINE),
+    Mistake(number="123", line="recipe plan local env.yml -o foreign", code=2, what="foreign' holds files that no plan wrote", fix="choose another folder with -o", files={"foreign/README": "mine"}, cure=word("foreign", "another")),
+    Mistake(number="125", line="recipe plan local env.yml --print smoke.sh", code=2, what="the plan has no file 'smoke.sh'", fix="did you mean '(2-smoke.sh)'|its files: .*(2-smoke.sh)", cure=word("smoke.sh", "2-smoke.sh")),
+    Mistake(number="128", line="RECIPE_SITES=/nothere recipe check local env.yml", code=2, what="the folder of sites '/nothere' does not exist", where=r"at: +RECIPE_SITES", fix="make it, or unset RECIPE_SITES", cure=leave("RECIPE_SITES=/nothere")),
+    Mistake(number="128b", line="RECIPE_SITES=/tmp:/var recipe check local env.yml", code=2, what="the folder of sites '/tmp:/var' does not exist", where=r"at: +RECIPE_SITES", fix="it is one folder, such as (/tmp)", cure=word("RECIPE_SITES=/tmp:/var", r"RECIPE_SITES=\1")),
+    Mistake(number="129", line="recipe check ./own.yaml env.yml", code=2, what="expected one of slurm, none, found the text 'pbs'", where=r"at: +own\.yaml:3: scheduler\.kind", fix=r"write (kind: none), and submit the scripts of a plan yourself", files={"own.yaml": "name: own\nextends: local\nscheduler: {kind: pbs}\n"}, cure=edit("kind: pbs", file="own.yaml")),
+]  # fmt: skip
+
+MISTAKES = [*WORDS, *FILES, *WORK]
+
+# What was taken without a word, or was no mistake at all: the line, its exit code and what is said.
+ACCEPTED = [
+    ("14", "recipe check lumi-g env.yml b.txt", 0, r"env\.yml:.*b\.txt:", {}),
+    ("34", "recipe check local x.yml", 0, "ok", {"x.yml": "dependencies:\n  - python=3.12\n"}),
+    ("35", "recipe check local b.txt", 0, "ok", {}),
+    ("36", "recipe check local x.txt", 0, r"did you mean .*numpy|numpy.*nunpy|nunpy.*numpy", {"x.txt": "nunpy\n"}),
+    ("38", "recipe check local x.yml", 0, r"is read as 'pytorch==2\.8\.0'", {"x.yml": HEAD + "  - torch==2.8.0\n"}),
+    ("54", "recipe check local x.yml", 0, "ok|warnings", {"x.yml": HEAD + "  - python=3.12.1=hab00c5b_1_cpython\nprefix: /home/a/x\n"}),
+    ("65", "recipe check local x.yml", 0, r"libgl1-mesa-glx", {"x.yml": HEAD + "  - libgl1-mesa-glx\n"}),
+    ("119", "recipe doctor local", 4, r"apptainer", {}),
+    ("120", "recipe check lumi-g x.txt", 3, r"error\[torch-vendor\]", {"x.txt": "torch==2.8.0+cu126\n"}),
+]  # fmt: skip
