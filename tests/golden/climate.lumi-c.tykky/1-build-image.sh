@@ -13,6 +13,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
+own_caches
 rm -rf climate-lumi-c.part climate-lumi-c.old
 mkdir climate-lumi-c.part
 conda-containerize new --mamba --prefix climate-lumi-c.part environment.yml </dev/null

@@ -18,6 +18,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 rm -f climate-lumi-g.sif.part.sif
+own_caches
 through_environment
 export PYTHONNOUSERSITE=1
 "$cotainr" build climate-lumi-g.sif.part.sif \

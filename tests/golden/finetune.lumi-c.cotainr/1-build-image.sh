@@ -19,6 +19,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 rm -f finetune-lumi-c.sif.part.sif
+own_caches
 through_environment
 export PYTHONNOUSERSITE=1
 "$cotainr" build finetune-lumi-c.sif.part.sif \

@@ -13,6 +13,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
+own_caches
 rm -rf finetune-lumi-c.part finetune-lumi-c.old
 mkdir finetune-lumi-c.part
 conda-containerize new --mamba --prefix finetune-lumi-c.part environment.yml </dev/null

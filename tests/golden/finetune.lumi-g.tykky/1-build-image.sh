@@ -13,6 +13,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
+own_caches
 rm -rf finetune-lumi-g.part finetune-lumi-g.old
 mkdir finetune-lumi-g.part
 conda-containerize new --mamba --prefix finetune-lumi-g.part environment.yml </dev/null

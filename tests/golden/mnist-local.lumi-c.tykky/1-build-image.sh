@@ -13,6 +13,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
+own_caches
 rm -rf digits-lumi-c.part digits-lumi-c.old
 mkdir digits-lumi-c.part
 conda-containerize new --mamba --prefix digits-lumi-c.part environment.yml </dev/null

@@ -13,6 +13,7 @@ clear_binds
 export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
+own_caches
 rm -rf pytorch-rocm-lumi-g.part pytorch-rocm-lumi-g.old
 mkdir pytorch-rocm-lumi-g.part
 conda-containerize new --mamba --prefix pytorch-rocm-lumi-g.part environment.yml </dev/null
