@@ -90,12 +90,9 @@ def command(
     is a Slurm job, each after the one before it; those that a site has no job for run here first. With --nodes or
     --gpus the suite over so many is one job more. Several sites or files are built side by side.
     """
-    named = read_words(words)
-    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
-    if accept_licenses:
-        environment["RECIPE_ACCEPT_LICENSES"] = "yes"
-    if offline:
-        environment["RECIPE_OFFLINE"] = "yes"
+    named, environment = read_words(words), _environment(accept_licenses=accept_licenses, offline=offline)
+    if named.note and not quiet:
+        echo(named.note, err=True)
     how = Options(
         environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign, verify=verify
     )
@@ -127,6 +124,16 @@ def command(
         emit(str(build.image))
         if not quiet:
             echo("\n".join(next_lines(build)), err=True)
+
+
+def _environment(*, accept_licenses: bool, offline: bool) -> dict[str, str]:
+    """The variables that steps run with."""
+    environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
+    if accept_licenses:
+        environment["RECIPE_ACCEPT_LICENSES"] = "yes"
+    if offline:
+        environment["RECIPE_OFFLINE"] = "yes"
+    return environment
 
 
 def next_lines(build: ImageBuild) -> list[str]:

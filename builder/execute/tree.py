@@ -46,6 +46,7 @@ def _word(pid: int) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a text file whole or not at all; raises OSError."""
     draft = draft_of(path)  # as it is noted for the next build, should this one be killed
+    remove_tree(draft)
     with removed_afterwards(draft):
         with os.fdopen(os.open(draft, tree.NEW, 0o666), "w", encoding="utf-8", newline="") as file:
             file.write(text)
