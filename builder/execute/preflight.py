@@ -53,7 +53,8 @@ def check_output(
     parent = _there(output.parent) if makes else output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
-    if not os.access(parent, os.W_OK | os.X_OK):
+    # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
+    if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
         raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
     if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
         return
