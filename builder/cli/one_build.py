@@ -19,12 +19,14 @@ from builder.execute.image.sign import find_signer, is_signed
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.execute.options import Options
+from builder.execute.preflight import check_output_folder
 from builder.execute.progress import Progress, QuietProgress
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.report import Report
+from builder.model.safe import is_there
 from builder.model.site import Site
 from builder.model.target import Context
 
@@ -186,7 +188,8 @@ def preflight(build: ImageBuild, *, wanted: Wanted, held: ExitStack | None = Non
             return done
     if options.sign:
         find_signer(plan, environment=options.environment)
-    if held is not None and (folder / PLAN_FILE).is_file():
+    check_output_folder(output, makes=build.makes)
+    if held is not None and is_there(folder / PLAN_FILE):
         held.enter_context(hold(folder))  # what is looked at here stays so
     else:
         check_not_held(folder)

@@ -50,12 +50,7 @@ def check_output(
 
     `makes` says that its folder is made where it is missing, `why` what is known of an output that is in the way.
     """
-    parent = _there(output.parent) if makes else output.parent
-    if not parent.is_dir():
-        raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
-    # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
-    if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
-        raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
+    check_output_folder(output, makes=makes)
     if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
         return
     if not force:
@@ -68,6 +63,16 @@ def check_output(
         raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
     if plan.image_kind == "folder" and not (output.is_dir() and _is_wrapper(output)):
         raise _refused("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
+
+
+def check_output_folder(output: Path, *, makes: bool = False) -> None:
+    """Refuse an output whose folder is missing or cannot be written to. Raises ConfigError."""
+    parent = _there(output.parent) if makes else output.parent
+    if not parent.is_dir():
+        raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
+    # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
+    if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
+        raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
 
 
 def _refused(code: str, message: str, *, fix: str) -> ConfigError:

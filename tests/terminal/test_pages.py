@@ -26,8 +26,10 @@ ENVIRONMENT = re.compile(r"[\w./-]+\.(?:yml|txt)")
 WITHOUT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("recipe check lumi-g mnist-local.yml", (3,), "README's own refusal"),
     ("recipe check lumi-g mn5 environment.yml", (0, 3), "the answer depends on the reader's file"),
+    ("recipe check --fix", (0, 2, 3), "the file in its place has nothing to correct"),
     ("recipe check", (0, 3), "what it says of the page's example is in its text: tests/unit/test_check_pages.py"),
     ("recipe build local lumi-g dawn", (4, 5), "no engine"),
+    ("recipe build lumi-g a.yml", (3, 4), "the example in its place asks for a torch that LUMI has no build of"),
     ("recipe build", (4,), "no engine, and no site's machine"),
     ("recipe lock", (4, 5), "no index can be reached"),
     ("recipe fetch", (4, 5), "no registry can be reached"),
@@ -57,7 +59,7 @@ def lines() -> Iterator[Line]:
             found = re.match(r"(?: {4}(?:\$ )?|\$ )(?=recipe )(.*)", line)
             if found is None:
                 continue
-            text = re.split(r"\|\||&&|  #", found[1])[0].strip()
+            text = re.split(r"\|\||&&|  #| > ", found[1])[0].strip()
             yield Line(page=path.relative_to(ROOT).as_posix(), text=text, before=tuple(before))
             before.append(text)
 
