@@ -19,6 +19,7 @@ _FILLER = re.compile(
     r"|FATAL:.* while running %post section: exit status \d+$"
     r"|(?:ERROR: failed to solve: process|executor failed running) .*exit code: \d+$"
     r"|recipe: part '\w+' of the installation failed with exit code \d+$"
+    r"|recipe: this was written to the "
     r"|recipe: the packages cannot be resolved$|recipe: the wheels of layer '[^']*' could not be unpacked$"
     r"|> \[.*\]|Dockerfile:\d+$|\d+ \| "  # where in the Dockerfile it was
 )
