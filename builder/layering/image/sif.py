@@ -165,8 +165,6 @@ def parse_sif(file: BinaryIO, *, size: int) -> Sif:
     places = sorted((item.offset, item.offset + item.size) for item in objects if item.size)
     if any(end > begin for (_, end), (begin, _) in pairwise(places)):
         raise SifError("its objects overlap")
-    if len({item.number for item in objects}) < len(objects):
-        raise SifError("two of its objects have the same number")
     return Sif(
         launch=launch,
         arch=arch,
