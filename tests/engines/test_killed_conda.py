@@ -24,7 +24,7 @@ RECIPE = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, {more}]
 # As the layering program does its own part, before py-rattler and after it.
 PLACES = {
     "solve": RUN + r".*conda/worker\.py",
-    "record": r"open .*/opt/env/conda-meta/[^ ]*\.json",
+    "record": r"open [^ /]+-[^ /-]+-[^ /-]+\.json",  # of conda-meta, opened below its folder
     "compile": RUN + r".*compile_worker\.py",
     "pack": RUN + r"mksquashfs .*-noappend",
 }
