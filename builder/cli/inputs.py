@@ -259,12 +259,13 @@ def plain_context(account: str | None) -> Context:
 
 
 def existing(path: Path, *, what: str) -> Path:
-    """The absolute path of what the user names; raises ConfigError when it is not there."""
+    """The absolute path of what the user names; raises ConfigError when it is not there, or of another kind."""
     if not path.exists():
         raise ConfigError(
             Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=near_path(path))
         )
-    if not (path.is_file() or (path.is_dir() and what == "image")):
+    folders, files = what in ("image", "data folder"), what != "data folder"
+    if not ((files and path.is_file()) or (folders and path.is_dir())):
         found = "a folder" if path.is_dir() else "not a regular file"
         fix = f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{path}' is {found}", fix=fix))
