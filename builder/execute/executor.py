@@ -78,7 +78,8 @@ def chosen(
     `makes` and `why` as of `check_output`.
     """
     skipped, steps = choose_steps(plan, options)
-    kept = kept_image(plan, steps, folder)
+    # Only a build that starts from a later step keeps an image: a folder of wrappers is what no step names as such.
+    kept = kept_image(plan, steps, folder) if options.start else None
     check_output(plan, output, force=options.force, kept=kept, makes=makes, why=why)
     check_skipped(skipped, folder)
     return steps

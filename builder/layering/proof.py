@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -47,6 +48,7 @@ def _verify(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("verify", path)
     if spec is None or spec.loader is None:
         raise LayeringError(f"'{path}' is missing", fix="write the plan again")
+    sys.dont_write_bytecode = True  # nothing of ours stays in the plan folder
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
