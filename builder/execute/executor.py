@@ -78,8 +78,7 @@ def chosen(
     `makes` and `why` as of `check_output`.
     """
     skipped, steps = choose_steps(plan, options)
-    # Only a build that starts from a later step keeps an image: a folder of wrappers is what no step names as such.
-    kept = kept_image(plan, steps, folder) if options.start else None
+    kept = kept_image(plan, steps, folder)
     check_output(plan, output, force=options.force, kept=kept, makes=makes, why=why)
     check_skipped(skipped, folder)
     return steps
@@ -207,8 +206,9 @@ def check_skipped(skipped: Sequence[Step], folder: Path) -> None:
 
 
 def kept_image(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
-    """The image of an earlier build, when no step makes it anew."""
-    return None if any(plan.image in step.produces for step in steps) else folder / plan.image
+    """The image of an earlier build, when no step makes it or, where it is a folder, anything in it."""
+    made = (Path(name) for step in steps for name in step.produces)
+    return None if any(path.is_relative_to(plan.image) for path in made) else folder / plan.image
 
 
 def _tmpdir(plan: Plan, options: Options, *, make: bool = True) -> Path:
