@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, locked_option, locks_of, make_target, sites_folder, verbosity
+from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.outcome import Outcome
 from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
 from builder.cli.words import read_words
@@ -22,6 +22,7 @@ from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.safe import one_line
 from builder.model.target import Context
+from builder.pipeline.plans import make_target, with_lock
 
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
@@ -121,7 +122,7 @@ def _check_codes(ignored: Sequence[str]) -> None:
 def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outcome:
     site = load_site(name, folder=sites_folder())
     try:
-        target = make_target(site, recipe, context=locks_of(context, recipe, site.name))
+        target = make_target(site, recipe, context=with_lock(context, recipe, site.name))
         findings = all_findings(target)
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
             from builder.compile.plan import compile_plan

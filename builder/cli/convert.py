@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, batch_options, check_site, teller
-from builder.cli.build import show_verdict
+from builder.cli.batch import batch_options, take_slurm_options, teller
 from builder.cli.help import Grouped
 from builder.cli.image_words import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
-from builder.cli.login import check_here, here_option
+from builder.cli.login import here_option
+from builder.cli.output import Terminal
 from builder.cli.show import emit, use_color
-from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import hold_plan
@@ -27,6 +26,8 @@ from builder.execute.options import Options
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
 from builder.model.finding import ConfigError, Finding, Place
+from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.prepare import check_here, check_jobs_possible
 
 
 @click.command("convert", cls=Grouped)
@@ -50,7 +51,7 @@ def command(
     **options: Any,
 ) -> None:
     """Convert ARCHIVE, which `docker save` wrote, to a SIF image: here, or with --submit as a job of SITE."""
-    asked = Asked.take(options, account=options["account"])
+    slurm = take_slurm_options(options, account=options["account"])
     named = read_image_words(words, what="archive", quiet=quiet)
     loaded, path = named.site, named.path
     if ":" in str(path) or not str(path).isprintable():
@@ -65,20 +66,20 @@ def command(
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
-    if asked.submit:
-        check_site(loaded, asked=asked)
+    if slurm.submit:
+        check_jobs_possible(loaded, slurm=slurm)
     else:
         check_here(loaded, here=here, what="a conversion")
     check_free(folder, slurm=Slurm(environment))
     check_output(plan, image.resolve(), force=force, kept=None)
     click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, force=force))
-    show = show_verdict(quiet=quiet)
-    if asked.submit:
+    if slurm.submit:
         what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)
-        if not to_verdict(what, asked=asked, progress=progress, show=show, tell=teller(quiet=quiet)):
+        report = to_verdict(what, jobs=slurm, progress=progress, tell=teller(quiet=quiet))
+        if report is None:
             return
     else:
         report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
-        show(report)
-        raise_for(report)
+    Terminal(quiet=quiet).report("", report)
+    raise_for(report)
     emit(str(image))

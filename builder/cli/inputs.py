@@ -14,30 +14,18 @@ import click
 
 from builder import __version__
 from builder.cli.show import QUIET, echo
-from builder.model.catalog import load_site
 from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.lock_files import index_path, read_lock
-from builder.model.plan import Plan
 from builder.model.reading.container import IMAGE_FILE, REFERENCE
-from builder.model.reading.load import load_recipe
-from builder.model.recipe import Recipe
 from builder.model.safe import check_url, shown
 from builder.model.secrets import INDEXES, PATH_TOKEN, USER
-from builder.model.site import Site
-from builder.model.target import DEFAULT_INDEX, Context, Target
-from builder.resolve.target import resolve
+from builder.model.target import DEFAULT_INDEX, Context
 
 OPTIONS = {
     "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "check the account's name"),
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
 }
 CLIENT = "RECIPE_MICROMAMBA"
-
-# An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
-UNPACKED_PART, GIB = 0.31, 1024**3
-
-QUOTED = ("layers", "cotainr")  # what they read holds a path as one quoted word
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -159,12 +147,6 @@ def _named_folder(folder: Path) -> Path:
     raise ConfigError(Finding(code="sites-folder", message=message, at=Place(key="RECIPE_SITES"), fix=fix))
 
 
-def load_inputs(site: str, env: Path) -> tuple[Site, Recipe]:
-    """Read both files; the faults of both are reported, the recipe's first."""
-    recipe = load_recipe(env)
-    return load_site(site, folder=sites_folder()), recipe
-
-
 def context_of(**chosen: str | bool | None) -> Context:
     """The world's part, from options and the environment; a relative path of a base image is made absolute.
 
@@ -213,46 +195,6 @@ def _base_path(word: str) -> str:
     raise ConfigError(Finding(code="base-missing", message=message, at=Place(key="--base"), fix=fix))
 
 
-def check_base(plan: Plan, *, asked: Context, recipe: Recipe) -> None:
-    """Raise ConfigError before any step where a base image that the user named is a path that does not exist."""
-    path = Path(plan.base)
-    if not path.is_absolute() or path.exists() or not (asked.base or recipe.container.base):
-        return
-    at = Place(key="--base") if asked.base else Place(file=shown(recipe.file), key="container.base")
-    message = f"the base image '{shown(plan.base, limit=400)}' does not exist"
-    raise ConfigError(Finding(code="base-missing", message=message, at=at, fix=near_path(path)))
-
-
-def locks_of(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
-    """The context with the lock that lies beside the recipe; `use` False: as if there were none."""
-    index = index_path(Path(recipe.folder) / Path(recipe.file).name)
-    return replace(context, lock=read_lock(index, site) if use else None, lock_file=str(index))
-
-
-def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
-    """Resolve. A base image's path in a recipe is read from the recipe's folder."""
-    own = recipe.container.base
-    if own and "://" not in own and not context.base:
-        context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
-        target = resolve(recipe, site, context=context)
-        _check_joined(context.base, recipe, backend=target.backend)
-        return target
-    return resolve(recipe, site, context=context)
-
-
-def _check_joined(path: str, recipe: Recipe, *, backend: str) -> None:
-    """Refuse a path that could be more than a path in what is generated: folders have any name."""
-    plain = path.isprintable() and path == path.strip() and "{{" not in path
-    if IMAGE_FILE.fullmatch(path) or (plain and backend in QUOTED):
-        return
-    message = f"the path of the base image is '{shown(path)}' in the recipe's folder: '{backend}' cannot read it"
-    fix = "move the recipe to a folder whose name has only letters, digits and . _ @ , = + -"
-    if plain:
-        fix += ", or build with --backend layers"
-    at = Place(file=shown(recipe.file), key="container.base")
-    raise ConfigError(Finding(code="container-base", message=message, at=at, fix=fix))
-
-
 def plain_context(account: str | None) -> Context:
     """The world's part where an image is there already: an account, or none; raises ConfigError for what is none."""
     return context_of(account=account)
@@ -270,25 +212,3 @@ def existing(path: Path, *, what: str) -> Path:
         fix = f"give the {what} itself"
         raise ConfigError(Finding(code="path-special", message=f"the {what} '{path}' is {found}", fix=fix))
     return path.resolve()
-
-
-def make_plan(
-    site: Site, recipe: Recipe, *, context: Context, nodes: int | None = None, devices: int | None = None
-) -> Plan:
-    """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
-
-    With `nodes` or `devices` the plan has the suite over that shape of job as its last step.
-    """
-    from builder.compile.plan import compile_plan  # `recipe check` writes none
-
-    target = measured(make_target(site, recipe, context=locks_of(context, recipe, site.name)))
-    return compile_plan(target, nodes=nodes, devices=devices)
-
-
-def measured(target: Target) -> Target:
-    """The target with the unpacked size of its base image, where that is a file of this machine."""
-    base = Path(target.base.reference)
-    if not (base.is_absolute() and base.is_file()):
-        return target
-    size = base.stat().st_size / UNPACKED_PART / GIB
-    return replace(target, context=replace(target.context, base_gib=round(size, 2)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import choices, context_of, locks_of, make_target, sites_folder, verbosity
+from builder.cli.inputs import choices, context_of, sites_folder, verbosity
 from builder.cli.show import echo, emit, show_findings
 from builder.cli.words import read_words
 from builder.model.catalog import load_site
@@ -17,6 +17,7 @@ from builder.model.lock import Lock
 from builder.model.lock_files import index_path, read_lock
 from builder.model.reading.load import load_recipe
 from builder.model.target import Target
+from builder.pipeline.plans import make_target, with_lock
 
 
 @click.command("lock")
@@ -46,7 +47,7 @@ def command(
     context = context_of(**chosen, locked=check_only)
     loaded = [load_site(site, folder=sites_folder()) for site in named.sites]
     targets = [
-        make_target(site, recipe, context=locks_of(context, recipe, site.name, use=check_only)) for site in loaded
+        make_target(site, recipe, context=with_lock(context, recipe, site.name, use=check_only)) for site in loaded
     ]
     if check_only:
         _check(targets, index=index)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from builder.cli.batch import shape_options
-from builder.cli.build import describe
 from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, load_inputs, locked_option, make_plan, trust_option, verbosity
-from builder.cli.show import echo, emit, show_findings
-from builder.cli.words import Named, read_words, words_argument
+from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
+from builder.cli.output import Terminal
+from builder.cli.show import emit
+from builder.cli.words import read_words, words_argument
 from builder.execute.folder import write_plan
+from builder.execute.options import Options
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
-from builder.model.target import Context
+from builder.pipeline.plans import Planned, plan_builds
+from builder.pipeline.prepare import make_folder
+from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
 
 
 @click.command("plan", cls=Grouped)
@@ -56,78 +61,62 @@ def command(
     each, and of several files the Slurm arrays that run them all.
     """
     del verbose
-    named, context = read_words(words), context_of(**chosen)
-    if not named.single:
-        if name is not None:
-            raise ConfigError(
-                Finding(code="usage", message="--print is for one plan", fix="name one site and one file")
-            )
-        shape = (nodes, gpus)
-        _several(named, context=context, shape=shape, folder=output, most=jobs, show=show, force=force, quiet=quiet)
-        return
-    loaded, recipe = load_inputs(named.sites[0], named.files[0])
-    plan = make_plan(loaded, recipe, context=context, nodes=nodes, devices=gpus)
-    folder = output or Path(f"{plan.image.removesuffix('.sif')}.plan")
+    named = read_words(words)
+    if name is not None and not named.single:
+        raise ConfigError(Finding(code="usage", message="--print is for one plan", fix="name one site and one file"))
+    request = BuildRequest(
+        sites=named.sites,
+        files=named.files,
+        sites_folder=sites_folder(),
+        context=context_of(**chosen),
+        options=Options(environment=os.environ, force=force),
+        shape=(nodes, gpus),
+        output=output,
+    )
+    planned = plan_builds(request, what="plan folders")
     if name is not None:
-        texts = {file.path: file.text for file in plan.files}
-        path = (
-            name if name in texts else next((found for found in texts if found.endswith((f"/{name}", f".{name}"))), "")
-        )
-        if not path:
-            fix = did_you_mean(name, known=texts, noun="its files")
-            raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
-        emit(texts[path], end="")
+        emit(_file(planned, name), end="")
         return
-    if not quiet:
-        show_findings(plan.findings)
-    if show:
-        echo(describe(plan, image=Path(plan.image), folder=folder))
-        return
-    write_plan(plan, folder, recipe_folder=Path(recipe.folder), force=force)
-    if not quiet:
-        emit(str(folder))
-
-
-def _several(
-    named: Named,
-    *,
-    context: Context,
-    shape: tuple[int | None, int | None],
-    folder: Path | None,
-    most: int | None,
-    show: bool,
-    force: bool,
-    quiet: bool,
-) -> None:
-    """A plan folder for each, and the arrays of many; one that is refused stops no other."""
-    from builder.cli.many_jobs import write_arrays
-    from builder.cli.one_build import ImageBuild
-    from builder.cli.several import Ending, conclude, make_folder, plan_several, refusal_of, show_of
-
-    def tell(line: str) -> None:
-        if not quiet:
-            echo(line)
-
-    plans = plan_several(named, context=context, shape=shape, folder=folder, kits=True)
-    if not show and folder is not None:
-        make_folder(folder)
-    refused: list[Ending] = []
-    written: dict[str, ImageBuild] = {}
-    for name, build in plans.items():
+    terminal = Terminal(single=named.single, quiet=quiet, notes=True)
+    if not (show or named.single or output is None):
+        make_folder(output)
+    written: dict[str, Build] = {}
+    refused: dict[str, Outcome] = {}
+    for key, found in planned.items():
         try:
-            if isinstance(build, BuilderError):
-                raise build
-            if not quiet:
-                show_of(name, build.plan.findings)
+            build = _as_plan(found, output=output if named.single else None)
+            terminal.planned(key, build)
             if show:
-                echo(describe(build.plan, image=build.image, folder=build.folder))
+                terminal.described(build)
             else:
                 write_plan(build.plan, build.folder, recipe_folder=build.home, force=force)
-                written[name] = build
-                tell(str(build.folder))
+                written[key] = build
         except BuilderError as error:
-            refused.append(refusal_of(name, error))
+            refused[key] = failure(key, error)
+    paths = [build.folder for build in written.values()]
     if written and len(named.files) > 1:
-        for path in write_arrays(written, place=folder or Path(), most=most):
-            tell(str(path))
-    conclude(refused, table=False)
+        from builder.pipeline.arrays import write_arrays
+
+        paths += write_arrays(written, place=output or Path(), most=jobs)
+    for path in () if quiet else paths:
+        emit(str(path))
+    terminal.conclude(Ended(outcomes=refused), rows=False)
+
+
+def _as_plan(found: Build | BuilderError, *, output: Path | None) -> Build:
+    """The build of a plan folder alone; raises why there is none."""
+    if isinstance(found, BuilderError):
+        raise found
+    return found if output is None else replace(found, image=Path(found.plan.image), at=output)
+
+
+def _file(planned: Planned, name: str) -> str:
+    """The text of a file of the only plan; raises ConfigError where it has none of that name."""
+    (found,) = planned.values()
+    texts = {file.path: file.text for file in _as_plan(found, output=None).plan.files}
+    ends = (f"/{name}", f".{name}")
+    path = name if name in texts else next((path for path in texts if path.endswith(ends)), "")
+    if not path:
+        fix = did_you_mean(name, known=texts, noun="its files")
+        raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
+    return texts[path]

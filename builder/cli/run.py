@@ -10,13 +10,12 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import Asked, batch_options, check_site, shape_options
+from builder.cli.batch import batch_options, shape_options, take_slurm_options
 from builder.cli.help import Grouped
 from builder.cli.image_words import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
-from builder.cli.login import check_here, here_option
+from builder.cli.login import here_option
 from builder.cli.show import echo, emit, show_findings
-from builder.cli.submission import Submission, job_lines, submit_plan
 from builder.compile.image_plan import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
@@ -30,6 +29,9 @@ from builder.execute.scratch import private_parent
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
 from builder.model.site import Site
+from builder.pipeline.chain import Submission, job_lines, submit_plan
+from builder.pipeline.prepare import check_here, check_jobs_possible
+from builder.pipeline.request import SlurmOptions
 
 
 @click.command("run", cls=Grouped, context_settings={"ignore_unknown_options": True})
@@ -58,7 +60,7 @@ def command(
     --gpus G starts G ranks.
     """
     del verbose
-    asked = Asked.take(options, account=options["account"])
+    slurm = take_slurm_options(options, account=options["account"])
     named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
     loaded, path, words = named.site, named.path, named.rest
     target = image_target(
@@ -70,10 +72,10 @@ def command(
     if not quiet:
         show_findings(findings)
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
-    if asked.submit:
-        check_site(loaded, asked=asked)
+    if slurm.submit:
+        check_jobs_possible(loaded, slurm=slurm)
         plan = run_plan(target, nodes=nodes, devices=gpus, here=False)
-        code = _as_job(plan, loaded, words, asked=asked, folder=output, variables=variables, quiet=quiet)
+        code = _as_job(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
     else:
         check_here(loaded, here=here, what="a run")
         inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
@@ -90,7 +92,7 @@ def _as_job(
     site: Site,
     words: tuple[str, ...],
     *,
-    asked: Asked,
+    slurm: SlurmOptions,
     folder: Path | None,
     variables: dict[str, str],
     quiet: bool,
@@ -103,14 +105,14 @@ def _as_job(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
         variables=variables, command=words,
     )  # fmt: skip
-    ledger = submit_plan(what, asked=asked, progress=QuietProgress())
+    ledger = submit_plan(what, jobs=slurm, progress=QuietProgress())
 
     def note(text: str) -> None:
         if not quiet:
             echo(text, err=True)
 
     note("\n".join(job_lines(ledger)))
-    if asked.no_wait:
+    if slurm.no_wait:
         note(f"submitted; `recipe status {folder}` says how it goes")
         return 0
     end = follow_command(
@@ -118,7 +120,7 @@ def _as_job(
         environment=options.environment,
         on_line=emit,
         note=note,
-        cancel_on_interrupt=asked.cancel_on_interrupt,
+        cancel_on_interrupt=slurm.cancel_on_interrupt,
     )
     if end.finding is not None:
         show_findings([end.finding])

@@ -9,15 +9,15 @@ from typing import Any, get_args
 
 import click
 
-from builder.cli.batch import Asked, batch_options, check_site, shape_options, teller
-from builder.cli.build import show_verdict
+from builder.cli.batch import batch_options, shape_options, take_slurm_options, teller
 from builder.cli.help import Grouped
 from builder.cli.image_words import read_image_words
 from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
-from builder.cli.login import check_here, here_option
+from builder.cli.login import here_option
+from builder.cli.output import Terminal
 from builder.cli.show import echo, judged, use_color
-from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import image_target, smoke_plan
+from builder.execute.executor import raise_for
 from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.judgement import first_causes
 from builder.execute.options import Options
@@ -29,6 +29,8 @@ from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
+from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.prepare import check_here, check_jobs_possible
 
 
 @click.command("smoke", cls=Grouped)
@@ -72,7 +74,7 @@ def command(
     Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so. With
     --submit and --nodes or --gpus it is the whole suite over so many.
     """
-    asked = Asked.take(options, account=options["account"], shape=(nodes, gpus))
+    slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
     named = read_image_words(words, what="image", quiet=quiet)
     loaded, image = named.site, named.path
     variables = {"RECIPE_IMAGE": str(image)}
@@ -90,18 +92,21 @@ def command(
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
     )
-    if not asked.submit:
+    if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
         _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
         return
-    check_site(loaded, asked=asked)
+    check_jobs_possible(loaded, slurm=slurm)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
     click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
-    if to_verdict(what, asked=asked, progress=progress, show=show_verdict(quiet=quiet), tell=teller(quiet=quiet)):
+    report = to_verdict(what, jobs=slurm, progress=progress, tell=teller(quiet=quiet))
+    if report is not None:
+        Terminal(quiet=quiet).report("", report)
+        raise_for(report)
         echo(judged("verdict: pass"))
 
 

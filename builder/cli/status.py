@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from builder.cli.build import show_verdict
 from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import trust_option, verbosity
-from builder.cli.several import Shown
+from builder.cli.output import Terminal
 from builder.cli.show import Styled, columns, echo, emit, show_findings, use_color
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
@@ -47,8 +46,8 @@ def command(place: Path, follow: bool, cancel: bool, shape: str, verbose: int, q
     if kits is not None:
         from builder.cli.status_of_many import status_of_many
 
-        shown = Shown(verbose=bool(verbose), quiet=quiet)
-        status_of_many(kits, place=place, follow=follow, cancel=cancel, shown=shown, as_json=shape == "json")
+        terminal = Terminal(single=False, verbose=bool(verbose), quiet=quiet)
+        status_of_many(kits, place=place, follow=follow, cancel=cancel, terminal=terminal, as_json=shape == "json")
         return
     folder = folder_of(place)
     check_folder(folder)
@@ -78,7 +77,7 @@ def command(place: Path, follow: bool, cancel: bool, shape: str, verbose: int, q
         report = finish(folder, environment=os.environ, progress=progress)
     if shape == "json":
         emit_document(content(folder, kind=ledger.kind, views=views, report=report))
-    show_verdict(quiet=quiet)(report)
+    Terminal(quiet=quiet).report("", report)
     raise_for(report)
     if shape == "text":
         emit(ledger.output)

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.cli.documents import emit_document
-from builder.cli.many_jobs import Endings, follow_kits, judge_kit
-from builder.cli.several import Ending, Shown, conclude, ending_of, refusal_of
+from builder.cli.output import Terminal
 from builder.cli.show import columns, echo
 from builder.cli.status import job_content, painted_state
 from builder.execute.jobs.finish import JobView, is_over
@@ -19,14 +18,16 @@ from builder.execute.jobs.watch import Watched, look_at_kits, never_starts, stat
 from builder.execute.report_file import read_report
 from builder.execute.trust import check_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
+from builder.pipeline.arrays import Outcomes, follow_arrays, judge
+from builder.pipeline.request import Ended, Outcome, failure, outcome_of
 
 
 def status_of_many(
-    kits: Sequence[NamedKit], *, place: Path, follow: bool, cancel: bool, shown: Shown, as_json: bool = False
+    kits: Sequence[NamedKit], *, place: Path, follow: bool, cancel: bool, terminal: Terminal, as_json: bool = False
 ) -> None:
     """Say how the jobs of all kits are doing, judge those that have ended, and exit with the worst code."""
     slurm = Slurm(os.environ)
-    watched, endings = _watched(kits, place=place)
+    watched, outcomes = _watched(kits, place=place)
     if not watched:
         message = f"nothing was submitted from the kits of '{place}'"
         raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
@@ -34,52 +35,53 @@ def status_of_many(
     if cancel:
         slurm.cancel([view.job for found in views.values() for view in found if not view.over])
         views = look_at_kits(watched, slurm=slurm)
-    if not shown.quiet and not as_json:
+    if not terminal.quiet and not as_json:
         echo(columns(list(_rows(views))) + "\n", err=True)
     stop = None
     if follow:
         folders = {name: kit.folder for name, kit in watched.items() if not kit.ledger.finished}
-        more, stop = follow_kits(folders, environment=os.environ, place=place, shown=shown)
-        endings |= more
+        followed = follow_arrays(folders, environment=os.environ, place=place, say=terminal.line)
+        outcomes, stop = {**outcomes, **followed.outcomes}, followed.stop
     for name, kit in watched.items():
-        if name not in endings:
-            endings[name] = _ending(name, kit, views[name])
+        if name not in outcomes:
+            outcomes[name] = _outcome(name, kit, views[name])
     if as_json:
-        emit_document({"folder": str(place), "builds": [_content(endings[kit.name], views) for kit in kits]})
-    conclude([endings[kit.name] for kit in kits], shown=shown, stop=stop, paths=not as_json)
+        emit_document({"folder": str(place), "builds": [_content(outcomes[kit.name], views) for kit in kits]})
+    ended = Ended(outcomes={kit.name: outcomes[kit.name] for kit in kits}, stop=stop)
+    terminal.conclude(ended, paths=not as_json)
 
 
-def _content(ending: Ending, views: Mapping[str, tuple[JobView, ...]]) -> dict[str, object]:
-    jobs = [job_content(view) for view in views.get(ending.name, ())]
-    return {"name": ending.name, "verdict": ending.word, "image": ending.image, "text": ending.text, "jobs": jobs}
+def _content(outcome: Outcome, views: Mapping[str, tuple[JobView, ...]]) -> dict[str, object]:
+    jobs = [job_content(view) for view in views.get(outcome.name, ())]
+    return {"name": outcome.name, "verdict": outcome.word, "image": outcome.image, "text": outcome.text, "jobs": jobs}
 
 
-def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watched], Endings]:
-    """The kits of which something was submitted; an ending for the others."""
+def _watched(kits: Sequence[NamedKit], *, place: Path) -> tuple[dict[str, Watched], Outcomes]:
+    """The kits of which something was submitted; an outcome for the others."""
     watched: dict[str, Watched] = {}
-    endings: Endings = {}
+    outcomes: Outcomes = {}
     for kit in kits:
         folder = place / kit.folder
         try:
             check_folder(folder)
             ledger = read_ledger(folder)
             if ledger is None:
-                endings[kit.name] = Ending(name=kit.name, word="not submitted")
+                outcomes[kit.name] = Outcome(name=kit.name, word="not submitted")
             else:
                 watched[kit.name] = Watched.of(ledger, folder)
         except BuilderError as error:
-            endings[kit.name] = refusal_of(kit.name, error)
-    return watched, endings
+            outcomes[kit.name] = failure(kit.name, error)
+    return watched, outcomes
 
 
-def _ending(name: str, kit: Watched, views: tuple[JobView, ...]) -> Ending:
+def _outcome(name: str, kit: Watched, views: tuple[JobView, ...]) -> Outcome:
     report = read_report(kit.folder) if kit.ledger.finished else None
     if report is not None:
-        return ending_of(name, report, image=Path(kit.ledger.output))
+        return outcome_of(name, report, image=Path(kit.ledger.output))
     if is_over(kit.plan, views) or any(never_starts(view) for view in views):
-        return judge_kit(name, kit, environment=os.environ)
+        return judge(name, kit, environment=os.environ)
     left = next(view for view in views if not view.over)
-    return Ending(
+    return Outcome(
         name=name, word="open", text=f"job {left.job}, {left.step}: {state_of(left)}", code=UnfinishedError.exit_code
     )
 

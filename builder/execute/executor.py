@@ -30,9 +30,18 @@ from builder.model.report import Report
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progress: Progress) -> Report:
+def execute(
+    plan: Plan,
+    *,
+    folder: Path,
+    output: Path,
+    options: Options,
+    progress: Progress,
+    steps: Sequence[Step] | None = None,
+) -> Report:
     """Execute a plan that was written into `folder` and put its image at `output`.
 
+    `steps` are those that were chosen already, with everything that speaks against them looked at.
     A step that failed and a smoke test that failed are in the report (see `raise_for`), which is also written to
     report.json. Raises ConfigError or ToolError when nothing was begun, and Interrupted, with the report written, when
     a signal stopped it.
@@ -40,7 +49,8 @@ def execute(plan: Plan, *, folder: Path, output: Path, options: Options, progres
     folder, output = folder.resolve(), output.resolve()
     signals = Signals()
     with signals.caught(), hold(folder):
-        steps = chosen(plan, folder=folder, output=output, options=options)
+        if steps is None:
+            steps = chosen(plan, folder=folder, output=output, options=options)
         signer = find_signer(plan, environment=options.environment) if options.sign else None
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
         with prepared(work, signals=signals, signer=signer) as run:

@@ -21,8 +21,8 @@ import yaml
 from hostile import CANARY, PAYLOADS
 from matrix import EXAMPLES, OWN, target_plan
 
-from builder.cli.build import verdict
 from builder.cli.inspect import shown
+from builder.cli.output import verdict
 from builder.cli.show import finding_lines
 from builder.compile.plan import compile_plan
 from builder.execute.contents.claims import check_claims

@@ -13,7 +13,7 @@ from bill_samples import CONTENTS, PACKAGES
 from packageurl import PackageURL
 from test_contents import sif
 
-from builder.cli.inputs import context_of, load_inputs, make_plan
+from builder.cli.inputs import context_of, sites_folder
 from builder.compile.provenance import provenance
 from builder.compile.sbom import purl, sbom
 from builder.execute.digest import sha256_of
@@ -21,7 +21,10 @@ from builder.execute.image.inside import Inside, _write
 from builder.execute.image.papers import write_papers
 from builder.layering.image.sif import read_sif
 from builder.model.contents import Package
+from builder.model.recipe import Recipe
 from builder.model.report import Report
+from builder.model.site import Site
+from builder.pipeline.plans import load, make_plan
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
@@ -105,7 +108,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
     env.parent.mkdir()
     env.write_text("name: x\ndependencies:\n  - pip: [six==1.16.0]\n")
     words = {"account": "", "torch_index": "", "driver": "", "backend": "", "base": str(env.parent / "base.sif")}
-    plan = make_plan(*load_inputs("local", env), context=context_of(**words))
+    plan = make_plan(*_inputs("local", env), context=context_of(**words))
     image = tmp_path / "x.sif"
     report = Report(
         target=plan.target, status="passed", image=str(image), steps=(), image_sha256="e" * 64,
@@ -143,3 +146,8 @@ def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
 def test_security_21_the_epoch_of_an_rpm_is_a_qualifier(kind: str, version: str, expected: str) -> None:
     package = Package(kind=kind, name="vim", version=version, arch="x86_64")  # type: ignore[arg-type]
     assert purl(package, distribution="rocky 9") == expected
+
+
+def _inputs(site: str, env: Path) -> tuple[Site, Recipe]:
+    sites, recipes = load([site], [env], folder=sites_folder())
+    return sites[0], recipes[0]

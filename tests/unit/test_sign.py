@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.inputs import context_of, load_inputs, make_plan
+from builder.cli.inputs import context_of, sites_folder
 from builder.execute.image.sign import find_signer, is_signed
 from builder.model.finding import ConfigError, ToolError
 from builder.model.plan import Plan
+from builder.model.recipe import Recipe
+from builder.model.site import Site
+from builder.pipeline.plans import load, make_plan
 
 
 def plan(folder: Path, site: str, backend: str) -> Plan:
     env = folder / "environment.yml"
     env.write_text("name: x\ndependencies: [python=3.12]\n")
     words = {"account": "", "torch_index": "", "driver": "", "backend": backend, "base": ""}
-    return make_plan(*load_inputs(site, env), context=context_of(**words))
+    return make_plan(*_inputs(site, env), context=context_of(**words))
 
 
 def test_a_folder_cannot_be_signed(tmp_path: Path) -> None:
@@ -34,3 +37,8 @@ def test_what_is_no_sif_is_not_signed(tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(b"x")
     assert not is_signed(tmp_path / "x.sif")
     assert not is_signed(tmp_path / "none.sif")
+
+
+def _inputs(site: str, env: Path) -> tuple[Site, Recipe]:
+    sites, recipes = load([site], [env], folder=sites_folder())
+    return sites[0], recipes[0]

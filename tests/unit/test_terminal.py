@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.build import summary, verdict
 from builder.cli.main import run
+from builder.cli.output import summary, verdict
 from builder.cli.show import columns, echo, finding_lines
 from builder.execute import mask
 from builder.execute.progress import PlainProgress

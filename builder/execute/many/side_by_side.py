@@ -81,7 +81,15 @@ class SideBySide(Generic[T]):
         self._jobs, self._halt = jobs, halt
 
     def run(self, builds: Sequence[Callable[[], T]]) -> list[T | BaseException]:
-        """Run them all; the result of each, or its exception: Interrupted also for one that had not begun."""
+        """Run them all; the result of each, or its exception: Interrupted also for one that had not begun.
+
+        A single one runs in the thread of the caller, where a signal stops it at once.
+        """
+        if len(builds) == 1:
+            try:
+                return [builds[0]()]
+            except (Exception, Interrupted) as error:
+                return [error]
         with self._halt.caught(), ThreadPoolExecutor(max_workers=max(1, min(self._jobs, len(builds)))) as pool:
             futures = [pool.submit(self._begin, build) for build in builds]
             left = set(futures)

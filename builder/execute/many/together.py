@@ -34,6 +34,21 @@ class Together(Protocol):
         """While the `with` block lasts."""
 
 
+class Alone:
+    """A single build: its own progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def side(self, name: str) -> Progress:
+        del name
+        return self._progress
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        yield
+
+
 class Prefixed:
     """A stream whose every line begins with a name; lines of several are never mixed."""
 

@@ -1,14 +1,14 @@
-"""Submission to the verdict: a plan's steps as jobs, those before them that have none here."""
+"""One build as a chain of Slurm jobs: submitted, followed, judged. Steps that have no job run here first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from builder.cli.batch import Asked
-from builder.execute.executor import Work, chosen, lead, raise_for
+from builder.execute.executor import Work, chosen, lead
 from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
 from builder.execute.image.origin import origin_of
@@ -25,6 +25,8 @@ from builder.execute.run import Lead
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
+from builder.pipeline.prepare import prepare
+from builder.pipeline.request import UI, Build, BuildRequest, Outcome, SlurmOptions, Tell, outcome_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +42,10 @@ class Submission:
     variables: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     built: bool = False  # the image is there: only the second build is wanted, to compare
+    steps: tuple[Steps, Steps] | None = None  # to run here, and as jobs, where that is known already
 
 
-def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger:
+def submit_plan(what: Submission, *, jobs: SlurmOptions, progress: Progress) -> Ledger:
     """Try and submit the jobs of a plan's steps, as a chain; those before them that have no job run here first.
 
     Raises StepError or SmokeError when one of those failed, with its report written.
@@ -51,13 +54,13 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
     folder, output = what.folder.resolve(), what.output.parent.resolve() / what.output.name
     slurm, signals, environment = Slurm(what.options.environment), Signals(), what.options.environment
     with signals.caught(), hold(folder), ExitStack() as unsent:
-        here, steps = ((), ()) if what.built else _chosen(what, folder=folder, output=output)
+        here, steps = ((), ()) if what.built else what.steps or _chosen(what, folder=folder, output=output)
         tried = again_steps(what.plan) if what.built else steps
         names = [step.name for step in tried]
         command = keep_command(what.command, folder) if what.command else ""
         given = {"RECIPE_COMMAND": str(folder / command)} if command else {}
         unsent.callback(forget_command, command, folder)
-        wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
+        wishes = read_wishes(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency)
         batch = Batch(
             kind=what.kind,
             output=output,
@@ -100,27 +103,36 @@ def job_lines(ledger: Ledger) -> list[str]:
     ]
 
 
-def to_verdict(
-    what: Submission,
-    *,
-    asked: Asked,
-    progress: Progress,
-    show: Callable[[Report], None],
-    tell: Callable[[str], None],
-) -> bool:
-    """Submit, and follow to the verdict unless nobody is to wait; True when the verdict was good.
-
-    `show` gets the report, `tell` what else is worth a line. Raises what `raise_for` does for a bad verdict.
-    """
-    ledger = submit_plan(what, asked=asked, progress=progress)
+def to_verdict(what: Submission, *, jobs: SlurmOptions, progress: Progress, tell: Tell) -> Report | None:
+    """Submit, and follow to the report; None where the jobs are not waited for. `tell` gets what is worth a line."""
+    ledger = submit_plan(what, jobs=jobs, progress=progress)
     for line in job_lines(ledger):
         tell(line)
-    if asked.no_wait:
+    if jobs.no_wait:
         tell(f"submitted; `recipe status {what.folder}` says how it goes, and judges")
-        return False
-    cancel = asked.cancel_on_interrupt
-    environment = what.options.environment
-    report = finish(what.folder, environment=environment, progress=progress, cancel_on_interrupt=cancel)
-    show(report)
-    raise_for(report)
-    return True
+        return None
+    return finish(
+        what.folder,
+        environment=what.options.environment,
+        progress=progress,
+        cancel_on_interrupt=jobs.cancel_on_interrupt,
+    )
+
+
+def run_chain(name: str, build: Build, *, request: BuildRequest, ui: UI) -> Outcome:
+    """Prepare one build, submit it and follow it to its outcome; raises what stops it, and Interrupted."""
+    tell, image = partial(ui.line, name), str(build.image)
+    display = ui.display([name])
+    with ExitStack() as held, display.shown():
+        ready = prepare(build, request=request, tell=tell, held=held)
+        if ready.done and not request.options.verify:
+            return Outcome(name=name, word="nothing to do", text=image, image=image)
+        what = Submission(
+            plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
+            options=request.options, built=bool(ready.done), steps=(ready.here, ready.jobs),
+        )  # fmt: skip
+        report = to_verdict(what, jobs=request.slurm, progress=display.side(name), tell=tell)
+    if report is None:
+        return Outcome(name=name, word="submitted", text=f"recipe status {build.folder}")
+    ui.report(name, report)
+    return outcome_of(name, report, image=build.image)

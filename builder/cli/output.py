@@ -1,0 +1,203 @@
+"""What the user sees of builds: findings, the display of what runs, verdicts, and a table of several."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builder.cli.show import columns, echo, emit, judged, painted, show_findings, use_color
+from builder.execute.judgement import first_causes
+from builder.execute.many.together import Alone, Together, choose_together
+from builder.execute.names import PROOF
+from builder.execute.progress import Progress, choose_progress, duration
+from builder.model.finding import Finding
+from builder.model.plain import listing, number, table, text
+from builder.model.plan import Plan
+from builder.model.report import Report
+from builder.model.safe import one_line
+from builder.pipeline.request import Build, Ended, Outcome
+
+
+class Terminal:
+    """Shows builds: one as itself, several with a name before each line and a table at the end."""
+
+    def __init__(self, *, single: bool = True, verbose: bool = False, quiet: bool = False, notes: bool = False) -> None:
+        """`notes`: show findings of that level too."""
+        self.single, self.verbose, self.quiet, self.notes = single, verbose, quiet, notes
+        self._builds: dict[str, Build] = {}
+        self._rows: Together | None = None  # of several builds that run
+
+    def planned(self, name: str, build: Build) -> None:
+        """Print its findings; notes are in the plan's README and in `recipe check`."""
+        self._builds[name] = build
+        if self.quiet:
+            return
+        shown = [finding for finding in build.plan.findings if finding.level != "note" or self.notes]
+        self.findings(name, shown)
+
+    def findings(self, name: str, findings: Iterable[Finding]) -> None:
+        """Print findings, of several below the name they belong to."""
+        found = list(findings)
+        if found and not self.single:
+            echo(f"{name}:", err=True)
+        show_findings(found)
+
+    def described(self, build: Build) -> None:
+        """Print what a build would do."""
+        echo(describe(build.plan, image=build.image, folder=build.folder))
+
+    def line(self, name: str, text: str) -> None:
+        """Print a line, beside rows that move among them."""
+        if self.quiet:
+            return
+        if self._rows is not None:
+            self._rows.side(name).note(text)
+        else:
+            echo(text if self.single else f"{name}  {text}", err=True)
+
+    def report(self, name: str, report: Report) -> None:
+        """Print the verdict of a single build; several have a table."""
+        del name
+        if self.single and not self.quiet:
+            echo(judged(verdict(report), err=True), err=True)
+
+    def display(self, names: Sequence[str], *, live: bool = True) -> Together:
+        """Choose the display of builds that run here."""
+        if self.single:
+            return Alone(self.progress())
+        rows = choose_together(
+            sys.stderr,
+            width=max(map(len, names), default=0) if live else 0,
+            environment=os.environ if live else {},
+            quiet=self.quiet,
+            verbose=self.verbose,
+            color=use_color() and live,
+        )
+        self._rows = rows if live else self._rows
+        return rows
+
+    def progress(self) -> Progress:
+        """Choose how a single build shows its steps."""
+        return choose_progress(
+            sys.stderr, verbose=self.verbose, quiet=self.quiet, color=use_color(), environment=os.environ
+        )
+
+    def conclude(self, ended: Ended, *, rows: bool = True, paths: bool = True) -> None:
+        """Print what failed and why, then the table and the images' `paths`, and exit with the worst exit code.
+
+        A single build raises what stopped it. `rows` says whether there is a table of several.
+        """
+        outcomes = list(ended.outcomes.values())
+        if self.single and ended.stop is not None:
+            raise ended.stop
+        for error in [outcome.error for outcome in outcomes if self.single and outcome.error is not None]:
+            raise error
+        self._rows = None
+        for outcome in outcomes:
+            self.findings(outcome.name, outcome.findings)
+        if rows and not self.single and not self.quiet:
+            echo(columns(list(_rows(outcomes))), err=True)
+        for outcome in outcomes:
+            if outcome.image and paths:
+                emit(outcome.image)
+                if self.single and not self.quiet and outcome.name in self._builds:
+                    echo("\n".join(next_lines(self._builds[outcome.name])), err=True)
+        if ended.stop is not None:
+            raise ended.stop
+        code = max((outcome.code for outcome in outcomes), default=0)
+        if code:
+            raise click.exceptions.Exit(code)
+
+
+def _rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
+    yield ["build", "verdict", "time", "image"]
+    for outcome in outcomes:
+        taken = duration(outcome.seconds) if outcome.seconds else "-"
+        yield [outcome.name, painted(outcome.word, err=True), taken, outcome.text or "-"]
+
+
+def next_lines(build: Build) -> list[str]:
+    """What a user does with a new image: a command for each."""
+    site, image = build.site.name, shlex.quote(str(build.image))
+    lines = [f"recipe run {site} {image} -- python3 train.py", f"recipe report {image}"]
+    if build.site.scheduler.kind == "slurm":
+        account = " --account=NAME" if build.site.scheduler.account == "required" else ""
+        lines.append(f"recipe run {site} {image} --submit --nodes 2{account} -- python3 train.py")
+    else:
+        lines.append(f"recipe inspect {image}")
+    return [f"next: {line}" for line in lines]
+
+
+def describe(plan: Plan, *, image: Path, folder: Path) -> str:
+    """What a build would do."""
+    lines = [f"{plan.target}: {image}", f"  base image  {plan.base}"]
+    if plan.expect.get("torch"):
+        lines.append(f"  torch       {plan.expect['torch']}")
+    lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
+    for at, step in enumerate(plan.steps, start=1):
+        job = f" (as a job: {step.batch})" if step.batch else ""
+        lines.append(f"  step {at}      bash {step.script}: {step.why}{job}")
+    lines.append("  packages")
+    width = max((len(package.asked) for package in plan.packages), default=0)
+    lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]
+    return "\n".join(lines)
+
+
+def verdict(report: Report) -> str:
+    """The end of a build in a few lines: what was measured, what failed; the rest is in report.json."""
+    lines = [f"ok    {name + ' ':8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
+    bad = first_causes(report.checks)
+    lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
+    size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
+    word: str = report.status
+    if report.status == "smoke-failed":
+        disproved = any(finding.code in PROOF for finding in report.findings)
+        word = "the image is not what was planned" if disproved else "the smoke test failed"
+    if report.verified:
+        lines.append(again(report))
+    what = f"{report.image}{size}" if report.image else "no image"
+    lines.append(f"{word}: {what}, {report.seconds:.0f} s")
+    return "\n".join(map(one_line, lines))
+
+
+def again(report: Report) -> str:
+    """What a second build gave, in a line."""
+    found = report.verified
+    if found.get("same"):
+        return f"the same bytes: a second build gave the same image, sha256 {found.get('sha256')}"
+    count = found.get("count")
+    what = f"{count} difference{'' if count == 1 else 's'}" if count else found.get("error")
+    return f"NOT the same bytes: {what}"
+
+
+def _passed(report: Report, name: str) -> bool:
+    return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
+
+
+def summary(result: Any) -> str:
+    """One workload's numbers in a line; a result may be anything that a file can hold."""
+    found = table(result)
+    parts: list[str] = []
+    ranks = found.get("ranks")
+    if isinstance(ranks, list):
+        parts.append(f"{len(ranks)} ranks over {text(found.get('backend')) or '?'}, equal parameters")
+    accuracy = number(found.get("accuracy"))
+    if accuracy is not None:
+        training = table(found.get("training"))
+        losses = [loss for name in ("first_loss", "last_loss") if (loss := number(training.get(name))) is not None]
+        parts.append(f"accuracy {accuracy:.3f}")
+        if len(losses) == 2:
+            parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
+    for item in map(table, listing(found.get("imports"))):
+        parts.append(f"{text(item.get('name'))} {text(item.get('version'))}".strip())
+    device = table(found.get("device"))
+    if device:
+        parts.append(f"on {text(device.get('name'))}")
+    seconds = number(table(found.get("seconds")).get("total"))
+    return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)

@@ -1,0 +1,57 @@
+"""The program on a page: load, resolve, compile, prepare, run. One build is a list of one."""
+
+from __future__ import annotations
+
+from builder.model.finding import BuilderError
+from builder.pipeline.plans import plan_builds
+from builder.pipeline.prepare import check_request, look, make_folder
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Outcome, failure
+
+
+def build(request: BuildRequest, *, ui: UI) -> Ended:
+    """Build every recipe of the request for every site; a failure does not stop the others.
+
+    Raises ConfigError for faulty files and options, before anything is written.
+    """
+    planned = plan_builds(request)  # load, resolve, compile
+    builds = {name: found for name, found in planned.items() if isinstance(found, Build)}
+    refused = {name: failure(name, error) for name, error in planned.items() if isinstance(error, BuilderError)}
+    check_request(request, builds)
+    for name, found in builds.items():
+        ui.planned(name, found)
+    if request.dry_run:
+        return Ended(outcomes=refused | _try(builds, request, ui))
+    if request.output is not None and not request.single:
+        make_folder(request.output)
+    ended = _run(builds, request, ui)  # each is prepared, and runs, where it runs
+    return Ended(outcomes={name: {**refused, **ended.outcomes}[name] for name in planned}, stop=ended.stop)
+
+
+def _run(builds: Builds, request: BuildRequest, ui: UI) -> Ended:
+    """Here, or as jobs: a chain of them for one build, arrays for several."""
+    if not request.slurm.submit:
+        from builder.pipeline.local import run_here
+
+        return run_here(builds, request=request, ui=ui)
+    if not request.single:
+        from builder.pipeline.arrays import run_arrays
+
+        return run_arrays(builds, request=request, ui=ui)
+    from builder.pipeline.chain import run_chain
+
+    return Ended(outcomes={name: run_chain(name, found, request=request, ui=ui) for name, found in builds.items()})
+
+
+def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
+    """Look at what each build needs, and describe those that could begin."""
+    refused = {}
+    for name, found in builds.items():
+        try:
+            done = look(found, request=request).done
+        except BuilderError as error:
+            refused[name] = failure(name, error)
+            continue
+        if done:
+            ui.line(name, f"nothing to do: {found.image} was built from this and {done}")
+        ui.described(found)
+    return refused

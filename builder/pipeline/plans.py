@@ -1,0 +1,125 @@
+"""From files to plans: load, resolve, compile. Read are the recipe, the site, the lock and the base image's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from builder.model.catalog import load_site
+from builder.model.finding import BuilderError, ConfigError, Finding, Place
+from builder.model.lock_files import index_path, read_lock
+from builder.model.plan import Plan
+from builder.model.reading.container import IMAGE_FILE
+from builder.model.reading.load import load_recipe
+from builder.model.recipe import Recipe
+from builder.model.safe import shown
+from builder.model.site import Site
+from builder.model.target import Context, Target
+from builder.pipeline.request import Build, BuildRequest, Shape
+from builder.resolve.target import resolve
+
+# An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
+UNPACKED_PART, GIB = 0.31, 1024**3
+QUOTED = ("layers", "cotainr")  # what they read holds a path as one quoted word
+Planned = dict[str, Build | BuilderError]
+
+
+def load(sites: Iterable[str], files: Iterable[Path], *, folder: Path) -> tuple[list[Site], list[Recipe]]:
+    """Read all files; `folder` holds the user's own sites. Raises ConfigError with the faults of every file."""
+    faults: list[Finding] = []
+    recipes: list[Recipe] = []
+    found: list[Site] = []
+    for file in files:
+        try:
+            recipes.append(load_recipe(file))
+        except ConfigError as error:
+            faults += error.findings
+    for name in sites:
+        try:
+            found.append(load_site(name, folder=folder))
+        except ConfigError as error:
+            faults += error.findings
+    if faults:
+        raise ConfigError(*dict.fromkeys(faults))
+    return found, recipes
+
+
+def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
+    """Plan every recipe for every site; a refusal is the answer for that one. Raises ConfigError for faulty files.
+
+    `what` names the products, for messages.
+    """
+    sites, recipes = load(request.sites, request.files, folder=request.sites_folder)
+    folder = None if request.single else request.output
+    if folder is not None and (folder.is_file() or folder.suffix == ".sif"):
+        message = f"'{folder}' cannot hold several {what}: -o is a folder here"
+        raise ConfigError(Finding(code="usage", message=message, fix="name a folder with -o"))
+    found: Planned = {}
+    for recipe in recipes:
+        for site in sites:
+            name = site.name if len(recipes) == 1 else f"{recipe.name}-{site.name}"
+            if name in found:
+                message = f"two of them are called '{recipe.name}': '{recipe.file}' is the second"
+                raise ConfigError(Finding(code="usage", message=message, fix="give it another name with `name:`"))
+            try:
+                plan = make_plan(site, recipe, context=request.context, shape=request.shape)
+            except BuilderError as error:
+                found[name] = error
+                continue
+            image = request.output if request.single and request.output else (folder or Path()) / plan.image
+            found[name] = Build(
+                plan=plan, site=site, recipe=recipe, context=request.context, image=image,
+                makes_folder=folder is not None,
+            )  # fmt: skip
+    return found
+
+
+def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None)) -> Plan:
+    """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
+
+    With a shape the plan has the suite over that shape of job as its last step.
+    """
+    from builder.compile.plan import compile_plan  # `recipe check` writes none
+
+    target = measured(make_target(site, recipe, context=with_lock(context, recipe, site.name)))
+    return compile_plan(target, nodes=shape[0], devices=shape[1])
+
+
+def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
+    """Resolve. A base image's path in a recipe is read from the recipe's folder."""
+    own = recipe.container.base
+    if own and "://" not in own and not context.base:
+        context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
+        target = resolve(recipe, site, context=context)
+        _check_joined(context.base, recipe, backend=target.backend)
+        return target
+    return resolve(recipe, site, context=context)
+
+
+def with_lock(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
+    """The context with the lock that lies beside the recipe; `use` False: as if there were none."""
+    index = index_path(Path(recipe.folder) / Path(recipe.file).name)
+    return replace(context, lock=read_lock(index, site) if use else None, lock_file=str(index))
+
+
+def measured(target: Target) -> Target:
+    """The target with the unpacked size of its base image, where that is a file of this machine."""
+    base = Path(target.base.reference)
+    if not (base.is_absolute() and base.is_file()):
+        return target
+    size = base.stat().st_size / UNPACKED_PART / GIB
+    return replace(target, context=replace(target.context, base_gib=round(size, 2)))
+
+
+def _check_joined(path: str, recipe: Recipe, *, backend: str) -> None:
+    """Refuse a path that could be more than a path in what is generated: folders have any name."""
+    plain = path.isprintable() and path == path.strip() and "{{" not in path
+    if IMAGE_FILE.fullmatch(path) or (plain and backend in QUOTED):
+        return
+    message = f"the path of the base image is '{shown(path)}' in the recipe's folder: '{backend}' cannot read it"
+    fix = "move the recipe to a folder whose name has only letters, digits and . _ @ , = + -"
+    if plain:
+        fix += ", or build with --backend layers"
+    at = Place(file=shown(recipe.file), key="container.base")
+    raise ConfigError(Finding(code="container-base", message=message, at=at, fix=fix))

@@ -1,0 +1,238 @@
+"""Everything that can speak against a build, looked at once, in one order; then the plan folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from builder.execute.executor import Work, able, choose_steps, chosen
+from builder.execute.folder import check_plan_folder, hold_plan
+from builder.execute.hold import check_not_held, hold
+from builder.execute.image.current import current_report, not_this
+from builder.execute.image.sign import find_signer, is_signed
+from builder.execute.login import on_login_node
+from builder.execute.machine import check_machine, check_sbatch
+from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE
+from builder.execute.options import Options
+from builder.execute.preflight import check_output_folder
+from builder.execute.progress import QuietProgress
+from builder.model.document import near_path
+from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
+from builder.model.plan import Plan, Step
+from builder.model.safe import is_there, shown
+from builder.model.site import Site
+from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A build that can begin: the steps that run here and, after them, those that are jobs.
+
+    `done` says what is there already where there is nothing to do, else "".
+    """
+
+    build: Build
+    folder: Path  # without links
+    output: Path
+    here: tuple[Step, ...] = ()
+    jobs: tuple[Step, ...] = ()
+    done: str = ""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All of them, in order."""
+        return (*self.here, *self.jobs)
+
+
+def check_request(request: BuildRequest, builds: Builds) -> None:
+    """Refuse what no build of several can do, and what stops all of them; raises ConfigError and ToolError."""
+    if request.single:
+        return
+    if request.options.sign:
+        message = "--sign with several images: only one can ask for a passphrase at a time"
+        raise ConfigError(Finding(code="usage", message=message, fix="leave out --sign, or build them one by one"))
+    if request.options.verify and request.slurm.submit:
+        message = "--verify with --submit of several images: arrays have no second build"
+        raise ConfigError(Finding(code="usage", message=message, fix="leave out --verify, or build them one by one"))
+    if not request.slurm.submit or request.dry_run:
+        return
+    for build in builds.values():
+        if build.site.scheduler.kind != "none" and build.plan.steps[0].batch:
+            check_sbatch(build.site, environment=request.options.environment, recipe=build.recipe.file)
+
+
+def prepare(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack) -> Prepared:
+    """Look for all that speaks against a build, and write its plan folder, which is `held` from then on.
+
+    Nothing is written where the image of this very plan is there already. Raises what stops the build.
+    """
+    ready, options = look(build, request=request, held=held), request.options
+    if ready.done and options.verify:
+        _check_free(ready.folder, options=options)
+    elif ready.done:
+        tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
+    if ready.done:
+        return ready
+    new = not is_there(ready.folder / PLAN_FILE)
+    _forget_jobs(build.folder)
+    held.enter_context(hold_plan(build.plan, build.folder, recipe_folder=build.home, force=options.force))
+    if new:  # until now it was not held: another build may have put its image there
+        chosen(build.plan, folder=ready.folder, output=ready.output, options=options)
+    return ready
+
+
+def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) -> Prepared:
+    """Look for all that speaks against a build before anything is written; writes nothing, and raises what stops it.
+
+    A dry run looks; a build keeps a plan folder that exists `held` from then on.
+    """
+    _check_base(build)
+    _check_place(build, request=request)
+    plan, options, image = build.plan, request.options, build.image
+    folder = build.folder.resolve()
+    # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
+    output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
+    if not (options.force or options.start):
+        done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
+        if done is not None and (not options.sign or is_signed(image)):
+            return Prepared(build=build, folder=folder, output=output, done=done)
+    if options.sign:
+        find_signer(plan, environment=options.environment)
+    check_output_folder(output, makes=build.makes_folder)
+    if held is not None and is_there(folder / PLAN_FILE):
+        held.enter_context(hold(folder))  # what is looked at here stays so
+    else:
+        check_not_held(folder)
+    _check_free(folder, options=options)
+    # Before the plan folder changes: it belongs to the image that is there.
+    why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
+    steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
+    check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+    here, jobs = _split(plan, steps, folder=folder, request=request)
+    check_machine(build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.recipe.file)
+    if here:
+        able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
+    return Prepared(build=build, folder=folder, output=output, here=here, jobs=jobs)
+
+
+def _split(
+    plan: Plan, steps: tuple[Step, ...], *, folder: Path, request: BuildRequest
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    if not request.slurm.submit:
+        return steps, ()
+    from builder.execute.jobs.split import split_steps
+
+    return split_steps(plan, steps, folder=folder, environment=request.options.environment)
+
+
+def _check_place(build: Build, *, request: BuildRequest) -> None:
+    """Refuse to submit where there is nothing to submit to, and to work where one should not."""
+    options = request.options
+    check_offline(build.plan, options)
+    if options.verify:
+        from builder.execute.image.again import check_comparable
+
+        check_comparable(build.plan)
+    if not request.slurm.submit:
+        check_here(build.site, here=request.here, what="a build")
+        return
+    if options.sign:
+        message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
+        fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
+        raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
+    if options.verify:
+        from builder.execute.jobs.again import check_jobs_again
+
+        check_jobs_again(build.plan)
+    lead = [step.name for step in choose_steps(build.plan, options)[1][:1] if not step.batch]
+    check_scheduler(build.site)
+    if not lead:  # else what this machine can do is done here first
+        check_sbatch(build.site, environment=options.environment, recipe=build.recipe.file)
+    check_account(build.site, slurm=request.slurm)
+    if lead:
+        what = f"step '{lead[0]}', which has no job there,"
+        check_here(build.site, here=request.here, what=what, jobs=False)
+
+
+def _check_base(build: Build) -> None:
+    """Raise ConfigError before any step where a base image that the user named is a path that does not exist."""
+    path, named = Path(build.plan.base), build.context.base
+    if not path.is_absolute() or path.exists() or not (named or build.recipe.container.base):
+        return
+    at = Place(key="--base") if named else Place(file=shown(build.recipe.file), key="container.base")
+    message = f"the base image '{shown(build.plan.base, limit=400)}' does not exist"
+    raise ConfigError(Finding(code="base-missing", message=message, at=at, fix=near_path(path)))
+
+
+def check_offline(plan: Plan, options: Options) -> None:
+    """Refuse what needs servers where none may be asked."""
+    if options.environment.get("RECIPE_OFFLINE"):  # few builds load what knows of it
+        from builder.execute import fetch
+
+        fetch.check_offline(plan, options)
+
+
+def check_jobs_possible(site: Site, *, slurm: SlurmOptions) -> None:
+    """Raise where jobs cannot be submitted at all: no scheduler there, none here, no account given."""
+    check_scheduler(site)
+    check_sbatch(site, environment=os.environ)
+    check_account(site, slurm=slurm)
+
+
+def check_scheduler(site: Site) -> None:
+    """Raise UnsupportedError where a site has no batch system."""
+    if site.scheduler.kind == "none":
+        message = f"'{site.name}' has no batch system: nothing can be submitted there"
+        raise UnsupportedError(Finding(code="no-scheduler", message=message, fix="leave --submit out"))
+
+
+def check_account(site: Site, *, slurm: SlurmOptions) -> None:
+    """Raise ConfigError where an account is required and none is given."""
+    if site.scheduler.account == "required" and not slurm.account:
+        message = f"'{site.name}' wants to know the account that a job is charged to, and it is never guessed"
+        form = site.scheduler.account_form or "NAME"
+        fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"
+        raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
+
+
+def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:
+    """Raise ConfigError where this is a login node of the site and its file says that heavy work is not welcome.
+
+    `jobs` says whether it could be a job instead.
+    """
+    if here or site.build.login_heavy != "no" or not on_login_node(site, environment=os.environ):
+        return
+    message = f"this is a login node of '{site.name}', where {what} is too heavy"
+    instead = "give --submit to make it a job" if jobs else "run it on another machine and submit with --from"
+    fix = f"{instead}, or give --here to run it on this machine all the same"
+    raise ConfigError(Finding(code="login-node", message=message, fix=fix))
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of several images; raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the folder '{folder}' cannot be made: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(Finding(code="output-folder", message=message, fix="name another one with -o")) from None
+
+
+def _check_free(folder: Path, *, options: Options) -> None:
+    """Raise ConfigError while jobs of an earlier submission work there."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.slurm import Slurm
+        from builder.execute.jobs.submit import check_free
+
+        check_free(folder, slurm=Slurm(options.environment))
+
+
+def _forget_jobs(folder: Path) -> None:
+    """Remove the second build of jobs that nothing has judged."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.execute.jobs.again import remove_again
+
+        remove_again(folder)

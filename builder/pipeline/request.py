@@ -1,0 +1,152 @@
+"""What the command line requests, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from builder.execute.many.together import Together
+from builder.execute.names import plan_folder
+from builder.execute.options import Interrupted, Options
+from builder.model.finding import BuilderError, Finding
+from builder.model.plan import Plan
+from builder.model.recipe import Recipe
+from builder.model.report import Report
+from builder.model.site import Site
+from builder.model.target import Context
+
+Shape = tuple[int | None, int | None]  # nodes, and devices of each; None: not said
+# The word of a table for each exit code of what failed.
+WORDS = {2: "refused", 3: "refused", 4: "not begun", 5: "failed", 6: "smoke test failed", 7: "open", 8: "not the same"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmOptions:
+    """How steps are submitted; `of_jobs` holds `VALUE` and `STEP=VALUE` by option."""
+
+    submit: bool = False
+    no_wait: bool = False
+    cancel_on_interrupt: bool = False
+    dependency: str = ""
+    account: str = ""
+    of_jobs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRequest:
+    """Recipes and sites, and how to build every recipe for every site.
+
+    `output` is the image of a single build, else the folder of all images. `parallel` is how many run at once.
+    """
+
+    sites: tuple[str, ...]
+    files: tuple[Path, ...]
+    sites_folder: Path
+    context: Context
+    options: Options
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    shape: Shape = (None, None)
+    output: Path | None = None
+    dry_run: bool = False
+    here: bool = False  # allow heavy work on a login node
+    parallel: int | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one build."""
+        return len(self.sites) == len(self.files) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """A plan with the place of its image; the plan folder lies beside the image."""
+
+    plan: Plan
+    site: Site
+    recipe: Recipe
+    context: Context
+    image: Path
+    makes_folder: bool = False  # the folder of the image is made where it is missing
+    at: Path | None = None  # the plan folder, where it is not the one beside the image
+
+    @property
+    def folder(self) -> Path:
+        """The plan folder."""
+        return self.at or plan_folder(self.image)
+
+    @property
+    def home(self) -> Path:
+        """The recipe's folder."""
+        return Path(self.recipe.folder)
+
+
+Builds = Mapping[str, Build]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How one build ended; `error` is what stopped it, `image` is "" where there is none."""
+
+    name: str
+    word: str
+    text: str = ""
+    code: int = 0
+    image: str = ""
+    seconds: float = 0.0
+    error: BuilderError | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What stopped it, or why it was refused."""
+        return self.error.findings if self.error else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The outcome of every build, by name, and the signal that stopped them, if one did."""
+
+    outcomes: Mapping[str, Outcome]
+    stop: Interrupted | None = None
+
+
+class UI(Protocol):
+    """What shows builds to the user; the command line is one."""
+
+    def planned(self, name: str, build: Build) -> None:
+        """A build is planned: its findings."""
+
+    def described(self, build: Build) -> None:
+        """What a dry run would do."""
+
+    def line(self, name: str, text: str) -> None:
+        """Something is worth a line."""
+
+    def report(self, name: str, report: Report) -> None:
+        """A build ended with a report, which may be of a failure."""
+
+    def display(self, names: Sequence[str], *, live: bool = True) -> Together:
+        """The display of builds that run here; plain lines unless `live`."""
+
+
+Tell = Callable[[str], None]
+
+
+def failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Outcome:
+    """The outcome of a build that failed or could not begin."""
+    worst = next((finding for finding in error.findings if finding.level == "error"), error.findings[0])
+    word = WORDS.get(error.exit_code, "failed")
+    return Outcome(name=name, word=word, text=worst.message, code=error.exit_code, error=error, seconds=seconds)
+
+
+def outcome_of(name: str, report: Report, *, image: Path) -> Outcome:
+    """The outcome that a report states."""
+    from builder.execute.executor import raise_for
+
+    try:
+        raise_for(report)
+    except BuilderError as error:
+        return failure(name, error, seconds=report.seconds)
+    size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
+    return Outcome(name=name, word=report.status, text=f"{image}{size}", image=str(image), seconds=report.seconds)
