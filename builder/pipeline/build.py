@@ -43,15 +43,19 @@ def _run(builds: Builds, request: BuildRequest, ui: UI) -> Ended:
 
 
 def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
-    """Look at what each build needs, and describe those that could begin."""
+    """Look at what each build needs, ask Slurm about its jobs, and describe those that could begin."""
     refused = {}
     for name, found in builds.items():
         try:
-            done = look(found, request=request).done
+            ready = look(found, request=request)
+            if ready.jobs:
+                from builder.pipeline.chain import try_jobs
+
+                try_jobs(ready, request=request)
         except BuilderError as error:
             refused[name] = failure(name, error)
             continue
-        if done:
-            ui.line(name, f"nothing to do: {found.image} was built from this and {done}")
+        if ready.done:
+            ui.line(name, f"nothing to do: {found.image} was built from this and {ready.done}")
         ui.described(found)
     return refused

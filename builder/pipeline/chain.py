@@ -7,7 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from builder.execute.asking import which
 from builder.execute.executor import Work, chosen, lead
 from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
@@ -25,7 +27,7 @@ from builder.execute.run import Lead
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
-from builder.pipeline.prepare import prepare
+from builder.pipeline.prepare import Prepared, prepare
 from builder.pipeline.request import UI, Build, BuildRequest, Outcome, SlurmOptions, Tell, outcome_of
 
 
@@ -56,20 +58,10 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, progress: Progress) -> 
     with signals.caught(), hold(folder), ExitStack() as unsent:
         here, steps = ((), ()) if what.built else what.steps or _chosen(what, folder=folder, output=output)
         tried = again_steps(what.plan) if what.built else steps
-        names = [step.name for step in tried]
         command = keep_command(what.command, folder) if what.command else ""
         given = {"RECIPE_COMMAND": str(folder / command)} if command else {}
         unsent.callback(forget_command, command, folder)
-        wishes = read_wishes(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency)
-        batch = Batch(
-            kind=what.kind,
-            output=output,
-            site_options=what.site.scheduler.submit,
-            wishes=wishes,
-            environment=environment,
-            variables={**what.variables, **given},
-            command=command,
-        )
+        batch = _batch(what, tried, jobs=jobs, output=output, variables={**what.variables, **given}, command=command)
         # Before anything is built here: a job that is refused is known at once.
         check_jobs(what.plan, tried, batch=batch, folder=folder, slurm=slurm)
         done = Lead()
@@ -88,6 +80,48 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, progress: Progress) -> 
         )  # fmt: skip
         unsent.pop_all()  # a job reads the command now
         return ledger
+
+
+def try_jobs(ready: Prepared, *, request: BuildRequest) -> None:
+    """Ask Slurm, where it is here, whether it would take the jobs of a build that is not written yet.
+
+    Raises what `check_jobs` does. sbatch reads the scripts, which lie in a temporary folder for so long.
+    """
+    what, steps = _submission(ready, request=request), ready.jobs
+    batch = _batch(what, steps, jobs=request.slurm, output=ready.output)
+    if which("sbatch", env=what.options.environment) is None:
+        return
+    scripts = {step.batch for step in steps}
+    with TemporaryDirectory(prefix="recipe-") as name:
+        for file in what.plan.files:
+            if file.path in scripts:
+                path = Path(name) / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text, encoding="utf-8")
+        check_jobs(what.plan, steps, batch=batch, folder=Path(name), slurm=Slurm(what.options.environment))
+
+
+def _batch(
+    what: Submission,
+    steps: Steps,
+    *,
+    jobs: SlurmOptions,
+    output: Path,
+    variables: Mapping[str, str] | None = None,
+    command: str = "",
+) -> Batch:
+    """How the jobs are submitted; raises ConfigError for a wish that is none."""
+    names = [step.name for step in steps]
+    wishes = read_wishes(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency)
+    return Batch(
+        kind=what.kind,
+        output=output,
+        site_options=what.site.scheduler.submit,
+        wishes=wishes,
+        environment=what.options.environment,
+        variables=variables or {},
+        command=command,
+    )
 
 
 def _chosen(what: Submission, *, folder: Path, output: Path) -> tuple[Steps, Steps]:
@@ -127,12 +161,17 @@ def run_chain(name: str, build: Build, *, request: BuildRequest, ui: UI) -> Outc
         ready = prepare(build, request=request, tell=tell, held=held)
         if ready.done and not request.options.verify:
             return Outcome(name=name, word="nothing to do", text=image, image=image)
-        what = Submission(
-            plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
-            options=request.options, built=bool(ready.done), steps=(ready.here, ready.jobs),
-        )  # fmt: skip
+        what = _submission(ready, request=request)
         report = to_verdict(what, jobs=request.slurm, progress=display.side(name), tell=tell)
     if report is None:
         return Outcome(name=name, word="submitted", text=f"recipe status {build.folder}")
     ui.report(name, report)
     return outcome_of(name, report, image=build.image)
+
+
+def _submission(ready: Prepared, *, request: BuildRequest) -> Submission:
+    build = ready.build
+    return Submission(
+        plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
+        options=request.options, built=bool(ready.done), steps=(ready.here, ready.jobs),
+    )  # fmt: skip

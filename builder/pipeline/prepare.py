@@ -20,10 +20,9 @@ from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE
 from builder.execute.options import Options
 from builder.execute.preflight import check_output_folder
 from builder.execute.progress import QuietProgress
-from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
 from builder.model.plan import Plan, Step
-from builder.model.safe import is_there, shown
+from builder.model.safe import is_there
 from builder.model.site import Site
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
 
@@ -90,7 +89,6 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
-    _check_base(build)
     _check_place(build, request=request)
     plan, options, image = build.plan, request.options, build.image
     folder = build.folder.resolve()
@@ -156,16 +154,6 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
     if lead:
         what = f"step '{lead[0]}', which has no job there,"
         check_here(build.site, here=request.here, what=what, jobs=False)
-
-
-def _check_base(build: Build) -> None:
-    """Raise ConfigError before any step where a base image that the user named is a path that does not exist."""
-    path, named = Path(build.plan.base), build.context.base
-    if not path.is_absolute() or path.exists() or not (named or build.recipe.container.base):
-        return
-    at = Place(key="--base") if named else Place(file=shown(build.recipe.file), key="container.base")
-    message = f"the base image '{shown(build.plan.base, limit=400)}' does not exist"
-    raise ConfigError(Finding(code="base-missing", message=message, at=at, fix=near_path(path)))
 
 
 def check_offline(plan: Plan, options: Options) -> None:

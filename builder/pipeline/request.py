@@ -10,10 +10,11 @@ from typing import Protocol
 from builder.execute.many.together import Together
 from builder.execute.names import plan_folder
 from builder.execute.options import Interrupted, Options
-from builder.model.finding import BuilderError, Finding
+from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.report import Report
+from builder.model.safe import shown
 from builder.model.site import Site
 from builder.model.target import Context
 
@@ -75,6 +76,11 @@ class Build:
     def folder(self) -> Path:
         """The plan folder."""
         return self.at or plan_folder(self.image)
+
+    @property
+    def base_at(self) -> Place:
+        """What names a base image of the user's own."""
+        return Place(key="--base") if self.context.base else Place(file=shown(self.recipe.file), key="container.base")
 
     @property
     def home(self) -> Path:
