@@ -11,5 +11,6 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def here_option(command: F) -> F:
-    """Allow heavy work on a login node."""
-    return click.option("--here", is_flag=True, help="On this machine, also where it is a login node.")(command)
+    """Allow heavy work on a login node, and on a machine whose name is like another site's."""
+    words = "On this machine, also where it is a login node, or its name is like another site's."
+    return click.option("--here", is_flag=True, help=words)(command)
