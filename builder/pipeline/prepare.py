@@ -111,7 +111,10 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
     steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
     check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
     here, jobs = _split(plan, steps, folder=folder, request=request)
-    check_machine(build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.recipe.file)
+    check_machine(
+        build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.recipe.file,
+        base_at=build.base_at, sure=request.here,
+    )  # fmt: skip
     if here:
         able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
     return Prepared(build=build, folder=folder, output=output, here=here, jobs=jobs)
