@@ -15,8 +15,8 @@ from builder.cli.help import Grouped
 from builder.cli.image_words import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login import here_option
-from builder.cli.output import Terminal
 from builder.cli.show import emit, use_color
+from builder.cli.terminal import Terminal
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import hold_plan

@@ -11,8 +11,8 @@ import click
 from builder.cli.batch import shape_options
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.output import Terminal
 from builder.cli.show import emit
+from builder.cli.terminal import Terminal
 from builder.cli.words import read_words, words_argument
 from builder.execute.folder import write_plan
 from builder.execute.options import Options

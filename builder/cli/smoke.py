@@ -14,8 +14,8 @@ from builder.cli.help import Grouped
 from builder.cli.image_words import read_image_words
 from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
 from builder.cli.login import here_option
-from builder.cli.output import Terminal
 from builder.cli.show import echo, judged, use_color
+from builder.cli.terminal import Terminal
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.execute.executor import raise_for
 from builder.execute.folder import ELSEWHERE, hold_plan, write_plan

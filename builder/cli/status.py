@@ -10,8 +10,8 @@ import click
 
 from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import trust_option, verbosity
-from builder.cli.output import Terminal
 from builder.cli.show import Styled, columns, echo, emit, show_findings, use_color
+from builder.cli.terminal import Terminal
 from builder.execute.executor import raise_for
 from builder.execute.jobs.command import follow_command
 from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan

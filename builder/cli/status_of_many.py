@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from builder.cli.documents import emit_document
-from builder.cli.output import Terminal
 from builder.cli.show import columns, echo
 from builder.cli.status import job_content, painted_state
+from builder.cli.terminal import Terminal
 from builder.execute.jobs.finish import JobView, is_over
 from builder.execute.jobs.kits import NamedKit
 from builder.execute.jobs.ledger import read_ledger

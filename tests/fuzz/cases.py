@@ -22,8 +22,8 @@ from hostile import CANARY, PAYLOADS
 from matrix import EXAMPLES, OWN, target_plan
 
 from builder.cli.inspect import shown
-from builder.cli.output import verdict
 from builder.cli.show import finding_lines
+from builder.cli.terminal import verdict
 from builder.compile.plan import compile_plan
 from builder.execute.contents.claims import check_claims
 from builder.execute.contents.image import read_contents

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.cli.output import summary, verdict
 from builder.cli.show import columns, echo, finding_lines
+from builder.cli.terminal import summary, verdict
 from builder.execute import mask
 from builder.execute.progress import PlainProgress
 from builder.model.finding import Finding, Place
