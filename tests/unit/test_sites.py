@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.faulty import Faulty, faulty, said
 
 from builder.execute.machine import machine_of
 from builder.model.catalog import BUNDLED, bundled_hostnames, load_site, site_files
 from builder.model.document import Table, parse_yaml, walk
-from builder.model.finding import BuilderError, ConfigError
+from builder.model.finding import ConfigError
 from builder.model.site import Job, Site
 from builder.model.stack.drivers import driver_table
 from builder.model.stack.images import image_table
 
-BAD = Path(__file__).parents[1] / "bad" / "sites"
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
 GPU_SITES = ["dawn", "frontier", "lumi-g", "mn5"]
 CPU_SITES = ["local", "lumi-c", "mn5-gpp"]
@@ -40,17 +40,6 @@ def cores_of(mask: str) -> list[int]:
 
 def jobs(site: Site) -> Iterator[tuple[str, Job]]:
     yield from site.scheduler.jobs.items()
-
-
-def said(error: BuilderError) -> str:
-    """The findings as they are printed, with bare file names."""
-    text = ""
-    for finding in error.findings:
-        text += f"{finding.level}: {finding.message}\n"
-        if finding.at:
-            text += f"  at:  {str(finding.at).replace(finding.at.file, Path(finding.at.file).name)}\n"
-        text += f"  fix: {finding.fix}\n"
-    return text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -278,19 +267,12 @@ def test_an_unknown_site_is_told_from_a_missing_file(tmp_path: Path) -> None:
         load_site(str(tmp_path / "none.yaml"))
 
 
-CASES = sorted(BAD.glob("*.yaml"))
-
-
-def test_there_are_faulty_sites() -> None:
-    assert len(CASES) >= 35
-    assert [path.stem for path in CASES] == [path.stem for path in sorted(BAD.glob("*.txt"))]
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_faulty_site_is_refused_in_these_words(path: Path) -> None:
+@pytest.mark.parametrize("case", faulty("site"), ids=lambda case: case.name)
+def test_a_faulty_site_is_refused_in_these_words(case: Faulty, tmp_path: Path) -> None:
+    folder = case.placed(tmp_path)
     with pytest.raises(ConfigError) as caught:
-        load_site(str(path), folder=BAD)
-    assert said(caught.value) == path.with_suffix(".txt").read_text(encoding="utf-8")
+        load_site(str(folder / case.path), folder=folder)
+    assert said(caught.value) == case.expected
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", finding.code) for finding in caught.value.findings)
 
 
