@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import hostile
 import pytest
 from recipe_program import Room, run
+from support import hostile
 
 from builder.compile.plan import compile_plan
 from builder.execute.folder import write_plan

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
+from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
 from builder.compile.scripts import batch_header
 from builder.execute.folder import write_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from matrix import recipes
+from support.matrix import recipes
 
 from builder.compile.build import size_gib
 from builder.compile.estimate import memory_gib, minutes, sized

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from matrix import Case, cases, outcome, plans, recipes, shown
+from support.matrix import Case, cases, outcome, plans, recipes, shown
 
 from builder.compile.render import verbatim
 from builder.model.finding import errors

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from matrix import TOOL, bare_target, script_of
+from support.matrix import TOOL, bare_target, script_of
 
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_samples as samples
-from hostile import PAYLOADS
+from support import report_samples as samples
+from support.hostile import PAYLOADS
 
 from builder.cli.main import run
 from builder.compile.page.page import report_page

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from results import MNIST
+from support.results import MNIST
 
 from builder.smoke.judge_probe import cores_of, covers, span
 from builder.smoke.verdict import Check, judge, passed, vendor_of

@@ -57,7 +57,7 @@ def layering(*words: str | Path, folder: Path) -> Measured:
 
 def run_call(module: str, call: str, words: tuple[str | Path, ...], folder: Path) -> Measured:
     """Run a call of a module: its result is the exit code."""
-    root, told = Path(__file__).parents[1], folder / "measured.json"
+    root, told = Path(__file__).parents[2], folder / "measured.json"
     told.unlink(missing_ok=True)
     argv = [sys.executable, "-c", PROGRAM.replace("{call}", call), str(root), module, str(told), *map(str, words)]
     environment = {**os.environ, "HOME": str(folder), "RECIPE_CACHE_DIR": str(folder / "cache")}

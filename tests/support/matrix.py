@@ -20,7 +20,7 @@ from builder.model.recipe import Recipe
 from builder.model.target import Context, Target
 from builder.resolve.target import resolve
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "builder" / "data" / "recipes"
 OWN = ROOT / "tests" / "recipes"
 TOOL = "recipe 0.0.0"
