@@ -233,7 +233,7 @@ def test_a_site_of_two_steps_is_given_by_its_path(tmp_path: Path) -> None:
     ("extends", "message"),
     [("lumi-gg", "there is no site 'lumi-gg' to extend"), ("[local, lumi-g]", "there is no site to extend")],
 )
-def test_a_site_that_extends_nobody(tmp_path: Path, extends: str, message: str) -> None:
+def test_a_site_that_extends_no_known_site(tmp_path: Path, extends: str, message: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(f"name: odd\nextends: {extends}\n")
     with pytest.raises(ConfigError) as caught:
@@ -245,7 +245,7 @@ def test_a_site_that_extends_nobody(tmp_path: Path, extends: str, message: str) 
     assert ("did you mean 'lumi-g'?" in finding.fix) == (extends == "lumi-gg")
 
 
-def test_the_faults_of_a_file_are_told_when_what_it_extends_is_unknown(tmp_path: Path) -> None:
+def test_faults_are_reported_when_the_extended_site_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text("name: odd\nextends: lumi-gg\nnode: {cores: many}\nnode: {cores: 4}\ntitel: x\n")
     with pytest.raises(ConfigError) as caught:
@@ -276,7 +276,7 @@ def test_a_faulty_site_is_refused_in_these_words(case: Faulty, tmp_path: Path) -
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", finding.code) for finding in caught.value.findings)
 
 
-def test_the_host_names_of_bundled_sites_are_those_of_their_files() -> None:
+def test_host_names_of_bundled_sites_are_those_of_their_files() -> None:
     assert bundled_hostnames() == {name: load_site(name).hostnames for name in site_files()}
 
 
