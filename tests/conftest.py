@@ -1,4 +1,4 @@
-"""Options of the tests, and what both kinds of them share (`matrix.py` beside this file)."""
+"""Options of the tests. What the suites share is in the package `support` beside this file."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_an_array_a_step_in_their_order() -> None:
     assert array_plan(LUMI, KITS) == plan
 
 
-def test_it_asks_for_the_most_that_a_kit_needs() -> None:
+def test_it_requests_the_most_that_a_plan_needs() -> None:
     found = header_options(text_of(array_plan(LUMI, KITS, most=3), "array-lumi-g-1-build-image.sbatch"))
     assert found == {
         "job-name": "lumi-g-build-image",
@@ -100,7 +100,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_a_task_becomes_its_kits_own_job(folder: Path) -> None:
+def test_a_task_becomes_the_job_of_its_plan(folder: Path) -> None:
     done = task(folder, "array-lumi-g-1-build-image.sbatch", 1)
     assert done.returncode == 0, done.stderr
     log = folder / "it's b.plan" / "lumi-g-verify-7_1.log"
@@ -109,12 +109,12 @@ def test_a_task_becomes_its_kits_own_job(folder: Path) -> None:
     assert not list((folder / "a.plan").glob("*.log"))
 
 
-def test_a_kit_without_the_step_has_nothing_to_do(folder: Path) -> None:
+def test_a_plan_without_the_step_has_nothing_to_do(folder: Path) -> None:
     done = task(folder, "array-lumi-g-2-verify.sbatch", 1)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_kits_that_are_not_there_are_told_of(folder: Path) -> None:
+def test_missing_plan_folders_are_reported(folder: Path) -> None:
     shutil.rmtree(folder / "a.plan")
     done = task(folder, "array-lumi-g-1-build-image.sbatch", 0)
     assert (done.returncode, "submit this script from the folder that holds a.plan" in done.stderr) == (2, True)
@@ -166,7 +166,7 @@ def test_some_tasks_of_an_array() -> None:
     assert (own.step("build-image"), own.step("smoke")) == (plan.steps[0], None)
 
 
-def test_the_list_keeps_the_kits_of_other_calls(folder: Path) -> None:
+def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:
     more = kit("c", {"build-image": SMALL})
     shutil.rmtree(folder / "a.plan")
     write_kits(folder, kits=[NamedKit(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])])
@@ -183,7 +183,7 @@ def test_the_list_keeps_the_kits_of_other_calls(folder: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"folder": "../other"}, {"folder": "/etc"}, {"folder": ".."}, {"schema": 2}, {"kits": 7}]
 )
-def test_a_damaged_list_is_told_of(folder: Path, change: dict[str, object]) -> None:
+def test_a_damaged_list_is_reported(folder: Path, change: dict[str, object]) -> None:
     path = folder / "kits.json"
     content = json.loads(path.read_text())
     if "folder" in change:

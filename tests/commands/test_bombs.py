@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import bombs
 import pytest
-from measured import MEMORY, Measured, layering, recipe, run_call
+from support import bombs
+from support.measured import MEMORY, Measured, layering, recipe, run_call
 
 
 def commands(path: Path, folder: Path) -> list[Measured]:

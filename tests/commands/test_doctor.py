@@ -96,7 +96,7 @@ def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
 
 
 @pytest.mark.usefixtures("programs")
-def test_a_cache_that_cannot_be_made_is_bad_where_layers_are_kept() -> None:
+def test_a_cache_that_cannot_be_made_is_bad_for_a_layers_site() -> None:
     environment = {**os.environ, "RECIPE_CACHE_DIR": "/proc/none"}
     for layers, state in ((True, "bad"), (False, "none")):
         found = {one.name: one for one in place_readings(environment=environment, layers=layers)}

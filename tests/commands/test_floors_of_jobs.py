@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from matrix import script_of
+from support.matrix import script_of
 
 
 @pytest.mark.parametrize(

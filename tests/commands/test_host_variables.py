@@ -9,12 +9,11 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import hostile
-import names
 import pytest
 import test_script_injection as harness
 import yaml
-from matrix import target_plan
+from support import hostile, names
+from support.matrix import target_plan
 
 from builder.model.plan import Plan
 from builder.model.reading.load import load_recipe

@@ -24,7 +24,7 @@ def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[s
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}
 
 
-def test_compiled_files_are_the_same_wherever_and_however_they_are_made(tmp_path: Path) -> None:
+def test_compiled_files_are_the_same_wherever_they_are_made(tmp_path: Path) -> None:
     source = Path(subprocess.__file__).parent  # the standard library: code of every kind
     names = sorted(path.name for path in source.glob("*.py"))[:60]
     found = []

@@ -27,9 +27,7 @@ def test_nothing_is_downloaded_before_it_is_known_to_be_wanted(tmp_path: Path) -
     assert asked.endswith("--offline")
 
 
-def test_who_asks_as_of_the_last_time_says_nothing_and_asks_no_index(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_resolve_as_of_last_time_asks_no_index_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     uv = tmp_path / "uv_stand_in"
     uv.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\necho "no wheels" >&2\nexit 1\n')
     uv.chmod(0o755)

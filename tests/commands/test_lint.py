@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from bill_samples import CONTENTS, PACKAGES
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from matrix import plans
+from support.bill_samples import CONTENTS, PACKAGES
+from support.matrix import plans
 
 from builder.compile.sbom import sbom
 

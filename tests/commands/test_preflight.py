@@ -96,14 +96,14 @@ def test_nor_one_without_its_base_image(place: Path, monkeypatch: pytest.MonkeyP
     assert "this is not a machine of 'lumi-g': its base image '/appl/" in done.err
 
 
-def test_a_base_image_of_ones_own_that_does_not_exist_is_a_fault_of_the_command(place: Path) -> None:
+def test_a_missing_own_base_image_is_a_fault_of_the_command(place: Path) -> None:
     done = both("local", "env.yml", "--base", "no-such.sif", place=place)
     assert (done.code, "no-such.sif' does not exist" in done.err) == (2, True)
     assert "--base" in done.err
 
 
 @pytest.mark.usefixtures("place")
-def test_without_sbatch_nothing_is_submitted_and_that_is_said_once() -> None:
+def test_without_sbatch_nothing_is_submitted_with_one_error() -> None:
     for words in (("env.yml",), ("env.yml", "rocm.yml", "-o", "several")):
         done = recipe("build", "lumi-g", *words, "--submit", "--account", "project_1")
         assert done.code == 4

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from registry_stand_ins import DIGEST, Reply, StandIn, certificate, found, leads_to, serving, wants
+from support.registry_stand_ins import DIGEST, Reply, StandIn, certificate, found, leads_to, serving, wants
 
 from builder.compile.plan import compile_plan
 from builder.compile.render import verbatim

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from matrix import ROOT, everything
+from support.matrix import ROOT, everything
 
 
 def test_folder_environment_and_hash_seed_change_nothing(tmp_path: Path) -> None:
-    program = "import sys; sys.path[:0] = sys.argv[1:]; import matrix; print(matrix.everything())"
+    program = "import sys; sys.path[:0] = sys.argv[1:]; from support import matrix; print(matrix.everything())"
     done = subprocess.run(
         [sys.executable, "-c", program, str(ROOT), str(ROOT / "tests")],
         cwd=tmp_path,

@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import hostile
 import pytest
-from matrix import target_plan
+from support import hostile
+from support.matrix import target_plan
 
 from builder.execute.folder import write_plan
 from builder.model.catalog import BUNDLED, load_site

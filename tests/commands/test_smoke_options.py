@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from results import MNIST
+from support.results import MNIST
 
 import builder.smoke
 

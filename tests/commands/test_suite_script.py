@@ -57,7 +57,7 @@ def calls(folder: Path) -> list[str]:
     return (folder / "calls").read_text().splitlines()
 
 
-def test_workloads_run_one_after_the_other_without_the_users_python(folder: Path) -> None:
+def test_workloads_run_in_order_without_the_users_python(folder: Path) -> None:
     old = folder / "results" / "node" / "old.json"
     old.parent.mkdir(parents=True)
     old.touch()
@@ -87,7 +87,7 @@ def test_after_sigterm_nothing_more_is_begun(folder: Path) -> None:
     assert calls(folder)[-1].endswith("--reason time limit, in ddp")
 
 
-def test_a_snapshot_is_kept_only_where_the_training_was_broken_off(folder: Path) -> None:
+def test_a_snapshot_is_kept_only_of_an_interrupted_training(folder: Path) -> None:
     snapshot = folder / "results" / "node" / "ddp-4.snapshot"
     snapshot.parent.mkdir(parents=True)
     (folder / "run" / "container.sh").write_text("image=image.sif\n")
@@ -129,7 +129,7 @@ def test_results_elsewhere(folder: Path) -> None:
     assert not (folder / "results").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_anything_starts(folder: Path) -> None:
+def test_an_unwritable_folder_is_reported_before_the_start(folder: Path) -> None:
     (folder / "file").touch()
     done = play(folder, RECIPE_RESULTS=str(folder / "file"))
     assert done.returncode == 1

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from matrix import ROOT
+from support.matrix import ROOT
 
 from builder.model.reading.load import load_recipe
 

@@ -55,7 +55,7 @@ def test_a_build_for_other_gpus_of_the_vendor_fails(ask: Ask) -> None:
     assert "verify: error: torch 2.8.0+rocm6.4 has no kernels for gfx90a, it was built for gfx942" in done.stderr
 
 
-def test_a_build_that_does_not_say_is_told_of_and_passes(ask: Ask) -> None:
+def test_a_build_without_an_answer_is_reported_and_passes(ask: Ask) -> None:
     done = ask(AMD, version="2.8.0+rocm6.4", built="hip = '6.4'")
     assert done.returncode == 0, done.stderr
     assert "verify: this torch does not say whether it has kernels for gfx90a" in done.stdout

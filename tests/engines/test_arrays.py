@@ -59,7 +59,7 @@ def verdicts(text: str) -> dict[str, str]:
     return {line.split("  ")[0].strip(): re.split(r"  +", line)[1] for line in table[1:] if "  " in line}
 
 
-def test_a_kit_that_fails_touches_no_other(bed: Room) -> None:
+def test_a_failed_build_of_many_touches_no_other(bed: Room) -> None:
     words = ("good.yml", "gone.yml", "lame.yml", "also.yml")
     done = bed.recipe("build", "bed", *words, "-o", "out", "--submit", "--jobs", "3").expect(6)
     wanted = {"good-bed": "passed", "gone-bed": "failed", "lame-bed": "smoke test failed", "also-bed": "passed"}

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from matrix import plans
 from recipe_program import Done, Room, run
+from support.matrix import plans
 
 pytestmark = pytest.mark.engines
 

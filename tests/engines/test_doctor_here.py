@@ -28,7 +28,7 @@ def test_what_is_here_is_said_with_its_version(tmp_path: Path) -> None:
     assert room.left_behind() == []
 
 
-def test_a_daemon_that_is_stopped_is_bad_where_images_are_made_by_it(tmp_path: Path) -> None:
+def test_a_stopped_daemon_is_bad_where_it_makes_the_images(tmp_path: Path) -> None:
     room = Room(tmp_path)
     stopped = f"unix://{tmp_path}/stopped.sock"
     daemon = readings(room, 4, "mn5", DOCKER_HOST=stopped)["daemon"]

@@ -170,7 +170,7 @@ def test_from_a_later_step(place: Place) -> None:
     assert place.output.read_text() == "x\n"
 
 
-def test_a_step_that_writes_in_place_does_not_touch_the_published_image(place: Place) -> None:
+def test_a_step_in_place_does_not_change_the_published_image(place: Place) -> None:
     assert place.execute(plan_of(build="echo good >image.sif")).status == "passed"
     assert place.execute(plan_of(build="echo bad >image.sif; exit 1"), force=True).status == "failed"
     assert place.output.read_text() == "good\n"
@@ -193,9 +193,7 @@ def test_the_earlier_log_is_kept(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("architectures", "told"), [("[]", True), ('["gfx90a"]', False)])
-def test_a_torch_that_does_not_say_what_it_was_built_for_is_told_of(
-    place: Place, architectures: str, told: bool
-) -> None:
+def test_a_torch_that_hides_its_build_gives_a_note(place: Place, architectures: str, told: bool) -> None:
     answer = f"""echo 'verify: {{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'\n"""
     plan = replace(plan_of(build=MAKES_IMAGE + answer), expect={"architecture": "gfx90a"})
     report = place.execute(plan)

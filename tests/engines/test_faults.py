@@ -90,7 +90,7 @@ def test_a_machine_without_ranges_of_user_ids(bench: Bench) -> None:
     assert bench.room.left_behind() == []
 
 
-def test_a_disk_that_is_too_small_is_said_before_anything_is_done(bench: Bench) -> None:
+def test_a_too_small_disk_is_reported_before_any_work(bench: Bench) -> None:
     done = elsewhere(bench, PLAIN, "--backend", "apptainer", tmpfs="size=64m").expect(4)
     assert re.search(r"has 0\.1 GiB free, and the build needs [1-9]\.\d GiB", done.err)
     assert "--tmpdir" in done.err

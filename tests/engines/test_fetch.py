@@ -75,7 +75,7 @@ def test_wheels_are_fetched_and_compiled_and_no_layer_is_made(room: Served, base
     assert sha256_of(room.folder / "online.sif") == sha256_of(room.folder / "x.sif")
 
 
-def test_without_it_an_offline_build_says_so_and_asks_nobody(room: Served, base_sif: Path) -> None:
+def test_without_it_an_offline_build_fails_without_a_request(room: Served, base_sif: Path) -> None:
     room.write("demo.yml", WHEELS)
     done = room.recipe("build", *words(room, base_sif), "--offline").expect(5)
     assert f"failed: what the indexes have was {NOT_FETCHED}" in done.err

@@ -103,9 +103,7 @@ def test_security_01_an_image_keeps_the_links_that_its_recipe_wants(room: Room, 
     assert inside(image, "readlink", "/lib") == "usr/lib\n"
 
 
-def test_security_17_what_a_step_made_unreadable_is_removed_and_nothing_else_changes(
-    room: Room, base_sif: Path
-) -> None:
+def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room, base_sif: Path) -> None:
     mine = users_folder(room.folder / "mine")
     before = snapshot(mine)
     line = (

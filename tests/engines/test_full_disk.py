@@ -114,9 +114,7 @@ def test_slurm_is_the_witness_where_no_record_could_be_written(
     assert "and left no record\n" in done.err
 
 
-def test_a_build_job_on_a_disk_that_gets_full_leaves_the_image_that_was_there(
-    disks: Callable[[int], Disk], base_sif: Path
-) -> None:
+def test_a_build_job_on_a_full_disk_keeps_the_old_image(disks: Callable[[int], Disk], base_sif: Path) -> None:
     disk = disks(250)
     room, image = disk.room, disk.room.folder / "y.sif"
     recipe = room.write("y.yml", "name: y\ndependencies: [pip: [six==1.16.0]]\ncontainer: {smoke: {imports: [six]}}\n")
@@ -151,9 +149,7 @@ def test_a_suite_job_on_a_disk_that_gets_full(disks: Callable[[int], Disk], digi
     assert not verdict.exists() or json.loads(verdict.read_text())["verdict"] == "FAIL"
 
 
-def test_a_suite_whose_snapshot_fills_the_disk_fails_for_whoever_submitted_it(
-    disks: Callable[[int], Disk], digits: Built
-) -> None:
+def test_a_suite_whose_snapshot_fills_the_disk_fails(disks: Callable[[int], Disk], digits: Built) -> None:
     """Two of them do not fit, and the old one goes when the new one is whole."""
     room = disks(24).room
     done = room.recipe("smoke", "bed", digits.image, "--submit", "--nodes", "1", "-o", room.folder / "s.smoke").expect(

@@ -184,7 +184,7 @@ def test_other_packages_come_from_the_default_index(image: Image, plan: Callable
     assert found["torch"] == ("2.8.0+rocm6.4", "rocm6.4")
 
 
-def test_a_package_that_needs_another_torch_fails_and_replaces_nothing(image: Image, plan: Callable[..., Plan]) -> None:
+def test_a_package_for_another_torch_fails_and_replaces_nothing(image: Image, plan: Callable[..., Plan]) -> None:
     fresh(image, plan("torch==2.8.0\nold-friend==1.0\n", "frontier"))
     done = image.install("torch", "packages")
     assert done.returncode != 0
@@ -266,7 +266,7 @@ def test_a_package_is_compiled_against_the_torch_of_its_image(
         assert (found["accelerate"][0], found["ninja"][0]) == ("1.10.0", "80.0.0")
 
 
-def test_a_torch_that_nobody_planned_is_found_in_the_image(image: Image, plan: Callable[..., Plan]) -> None:
+def test_an_unplanned_torch_is_found_in_the_image(image: Image, plan: Callable[..., Plan]) -> None:
     """A package that no table knows brings the default index's torch: the proof after the install refuses it."""
     fresh(image, plan("hidden-torch==1.0\n", "frontier", base=FRESH["frontier"]))
     done = image.install("torch", "packages")

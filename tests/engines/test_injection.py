@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import hostile
 import pytest
 from recipe_program import Room, run
+from support import hostile
 
 from builder.compile.plan import compile_plan
 from builder.execute.folder import write_plan
@@ -145,9 +145,7 @@ def test_the_scripts_of_the_folder_run_it(image: Built) -> None:
     assert hostile.canaries(image.room.folder) == []
 
 
-def test_apptainer_would_obey_what_the_docker_backend_keeps_from_it(
-    rooms: Callable[[str], Room], stand_in_base: str
-) -> None:
+def test_apptainer_would_obey_what_the_docker_backend_hides(rooms: Callable[[str], Room], stand_in_base: str) -> None:
     """Why values with shell characters are no ENV lines: the engine runs them. Fails when an engine stops doing so."""
     room = rooms("obedient")
     room.write("Dockerfile", f'FROM {stand_in_base.removeprefix("docker://")}\nENV A="\\$(touch /tmp/CANARY-seen)"\n')

@@ -112,7 +112,7 @@ def test_a_command_gets_its_words_and_gives_its_exit_code(bed: Room, tiny: Built
     assert record_of(bed.folder / "x.run")["exit_code"] == 9
 
 
-def test_a_command_on_every_rank_of_two_nodes_and_the_verdict_later(bed: Room, tiny: Built) -> None:
+def test_a_command_runs_on_every_rank_of_two_nodes(bed: Room, tiny: Built) -> None:
     words = ("--submit", "--nodes", "2", "--no-wait", "--", "sh", "-c", RANKS)
     (job,) = numbers(bed.recipe("run", "bed", tiny.image, *words).expect(0).err)
     done = bed.recipe("status", "x.run", "--follow").expect(9)
@@ -255,7 +255,7 @@ def test_a_program_that_knows_sigterm_saves_near_the_time_limit(
     until_gone(bed)
 
 
-def test_a_program_that_ignores_sigterm_is_killed_at_the_limit_and_the_record_is_whole(bed: Room, tiny: Built) -> None:
+def test_a_program_that_ignores_sigterm_is_killed_at_the_limit(bed: Room, tiny: Built) -> None:
     job = submit_training(bed, tiny, "python3", "training.py", "--ignore")
     near_the_limit(job, soon=True)
     done = bed.recipe("status", "x.run", "--follow").expect(143)
@@ -312,7 +312,7 @@ def test_a_job_that_somebody_cancels_says_so(bed: Room, base_sif: Path) -> None:
     bed.recipe("status", "j.run").expect(143)
 
 
-def test_a_job_that_is_put_back_into_the_queue_is_followed_to_its_second_end(bed: Room, base_sif: Path) -> None:
+def test_a_requeued_job_is_followed_to_its_second_end(bed: Room, base_sif: Path) -> None:
     """What the first run left as its record is none of the second; here it begins at once, not two minutes later.
 
     Not in the same second: a node refuses a credential that is no newer than the end of the first run.

@@ -226,7 +226,7 @@ def two_layers(base: Path, folder: Path, *options: str) -> list[Layer]:
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_layers_are_a_part_of_the_base_or_one_file_system_over_it(inside: bool, base_sif: Path, tmp_path: Path) -> None:
+def test_layers_are_part_of_the_base_or_one_file_system_over_it(inside: bool, base_sif: Path, tmp_path: Path) -> None:
     system = read_sif(base_sif).system
     with base_sif.open("rb") as file:
         head = Squashfs(file, offset=system.offset).head

@@ -32,7 +32,7 @@ def read_only(room: Room, digits: Built) -> Iterator[Kit]:
         place.chmod(place.stat().st_mode | 0o200)
 
 
-def test_two_nodes_of_two_ranks_pass_from_a_kit_that_is_read_only(read_only: Kit, room: Room) -> None:
+def test_two_nodes_pass_from_a_read_only_plan_folder(read_only: Kit, room: Room) -> None:
     here = room.folder / "here"
     here.mkdir()
 
@@ -87,7 +87,7 @@ def until_trained(kit: Kit, *, samples: int) -> dict[str, Any]:
     raise AssertionError("no training within 180 s")
 
 
-def test_a_training_is_saved_at_the_time_limit_and_goes_on_in_the_next_job(room: Room, digits: Built) -> None:
+def test_a_training_saved_at_the_limit_continues_in_the_next_job(room: Room, digits: Built) -> None:
     """A process of the task mounts the image: a signal of Slurm's would end that before the training could save."""
     kit = Kit(room, "cpu-test", digits.image)
     script = kit.folder / "run" / "node.sbatch"

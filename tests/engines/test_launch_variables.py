@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import hostile
-import names
 import pytest
 import yaml
 from recipe_program import Room, run
+from support import hostile, names
 
 from builder.compile.plan import compile_plan
 from builder.execute.folder import write_plan

@@ -134,7 +134,7 @@ def test_another_user_runs_it(demo: Room) -> None:
         assert run([*other, "sh", "-c", 'echo x >>"$0"', image], cwd=Path("/")).code != 0
 
 
-def test_the_same_bytes_whoever_builds_where_and_when(
+def test_the_same_bytes_for_every_user_place_and_time(
     rooms: Callable[[str], Room], demo: Room, base_sif: Path, wheels: Path
 ) -> None:
     other = rooms("another/place")

@@ -132,7 +132,7 @@ def test_the_image_says_what_is_in_it(demo: LockRoom) -> None:
     assert "clobber" not in inside(image, "sh", "-c", "ls -a /opt/env; cat /opt/env/conda-meta/twin*")
 
 
-def test_the_same_bytes_whoever_builds_where_and_when(
+def test_the_same_bytes_for_every_user_place_and_time(
     place: Callable[[str], LockRoom], demo: LockRoom, base_sif: Path
 ) -> None:
     other = place("another/place")
@@ -300,7 +300,7 @@ SAME: dict[str, tuple[set[str], Callable[[], tuple[Tiny, ...]]]] = {
 
 
 @pytest.mark.parametrize("case", SAME)
-def test_files_of_the_same_name_are_those_of_an_environment_on_a_disk(
+def test_a_file_of_two_packages_is_that_of_a_conda_environment(
     case: str, place: Callable[[str], LockRoom], base_sif: Path
 ) -> None:
     """py-rattler links the whole environment on a disk to say what is right."""
@@ -335,9 +335,7 @@ def test_files_of_the_same_name_are_those_of_an_environment_on_a_disk(
     assert sha256_of(image) == digest
 
 
-def test_what_is_kept_of_a_package_does_not_depend_on_where_it_lay_before(
-    place: Callable[[str], LockRoom], base_sif: Path
-) -> None:
+def test_a_kept_package_does_not_depend_on_its_first_place(place: Callable[[str], LockRoom], base_sif: Path) -> None:
     rooms = place("kept-before"), place("kept-fresh")
     packages = (python(), *compiled(rooms[0].folder / "c"), named("aa"), named("bb"))
     channel = write_channel(rooms[0].folder / "channel", packages)

@@ -134,7 +134,7 @@ def test_a_channel_that_is_not_there_is_told(room: LockRoom, env: Callable[..., 
     assert "Traceback" not in done.err
 
 
-def test_a_private_channel_is_read_with_netrc_and_its_password_is_nowhere(
+def test_a_private_channel_uses_netrc_and_hides_its_password(
     room: LockRoom, env: Callable[..., Path], channel: Path
 ) -> None:
     with served(channel.parent, password=PASSWORD) as address:

@@ -53,7 +53,7 @@ def files_of(lock: Lock) -> dict[str, tuple[str, str]]:
     return {file.name: (file.version, file.url.split("/")[-3]) for file in lock.pip}
 
 
-def test_torch_is_from_its_own_index_and_the_rest_from_the_default(room: LockRoom, indexes: Mapping[str, str]) -> None:
+def test_only_torch_is_from_the_index_of_torch(room: LockRoom, indexes: Mapping[str, str]) -> None:
     file = room.write("demo.yml", ENV)
     room.recipe("lock", "frontier", file, "--base", FRESH, **indexes).expect(0)
     lock = room.read("frontier", env=file)

@@ -142,7 +142,7 @@ def pair(room: Room, base_sif: Path) -> Room:
     return room
 
 
-def test_sites_side_by_side_share_their_layers_and_one_that_fails_stops_no_other(pair: Room) -> None:
+def test_parallel_sites_share_layers_and_survive_a_failure(pair: Room) -> None:
     cache = str(pair.folder / "cache")
     words = ("build", "one", "bad", "two", pair.write("six.yml", SIX), "-o", "out", "--jobs", "3")
     done = pair.recipe(*words, RECIPE_CACHE_DIR=cache).expect(5)

@@ -120,7 +120,7 @@ def test_fault_01_a_build_killed_at_a_rename(old: Old, rename: str) -> None:
     old.room.recipe("inspect", "--verify", old.image).expect(0)
 
 
-def test_fault_08_an_image_whose_report_was_not_written_is_proven_by_its_smoke_test(old: Old) -> None:
+def test_fault_08_an_image_without_a_report_is_proven_by_its_smoke_test(old: Old) -> None:
     place, _ = RENAMES["report"]
     old.put_back()
     process = old.room.start(*old.words("1.17.0", "--force"), **old.to_stand(place))
@@ -134,7 +134,7 @@ def test_fault_08_an_image_whose_report_was_not_written_is_proven_by_its_smoke_t
     old.room.recipe("inspect", "--verify", old.image).expect(0)
 
 
-def test_fault_01_a_file_that_changed_under_its_old_time_is_told_of(old: Old) -> None:
+def test_fault_01_a_file_changed_under_its_old_time_is_reported(old: Old) -> None:
     old.put_back()
     notes = old.room.folder / "notes.txt"
     before = notes.stat()

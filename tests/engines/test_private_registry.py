@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from lock_room import LockRoom
 from recipe_program import Room, inside
-from registry_stand_ins import certificate
 from stand_ins.images import docker, stand_in_debian
+from support.registry_stand_ins import certificate
 
 from builder.execute.locking.registry import login_of as program_login
 from builder.layering.bases.login import login_of as plan_login

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import report_samples as samples
 from browser import browser, look
 from playwright.sync_api import Browser
 from recipe_program import Built, Room
+from support import report_samples as samples
 
 pytestmark = pytest.mark.engines
 

@@ -145,7 +145,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
     assert failed["variable SITE"] == "rank 0 has missing"
 
 
-def test_a_training_that_was_broken_off_goes_on_as_if_it_had_not_been(smoke: Smoke) -> None:
+def test_an_interrupted_training_gives_the_same_numbers(smoke: Smoke) -> None:
     """By SIGTERM to one rank of a launcher's, by SIGTERM to the parent of ranks, by SIGKILL to all, in mid-training."""
     course = ["--samples", "512", "--epochs", "5"]
     _, output = smoke.run("ddp", "--ranks", "2", *course, "--result", "whole.json", OMP_NUM_THREADS="1")

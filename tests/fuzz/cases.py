@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import bombs
 import yaml
-from hostile import CANARY, PAYLOADS
-from matrix import EXAMPLES, OWN, target_plan
+from support import bombs
+from support.hostile import CANARY, PAYLOADS
+from support.matrix import EXAMPLES, OWN, target_plan
 
 from builder.cli.inspect import shown
 from builder.cli.show import finding_lines

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from guards import no_other_machine, nothing_of_the_caller
+from support.guards import no_other_machine, nothing_of_the_caller
 
 __all__ = ["no_other_machine", "nothing_of_the_caller"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from guards import no_other_machine, no_process, nothing_of_the_caller
+from support.guards import no_other_machine, no_process, nothing_of_the_caller
 
 __all__ = ["no_other_machine", "no_process", "nothing_of_the_caller"]
 

@@ -1,60 +1,44 @@
-"""Every faulty recipe in tests/bad/recipes gives exactly the findings beside it, in the user's words."""
+"""Every faulty recipe in tests/bad gives exactly the findings that are stored for it, in the user's words."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from support.faulty import BAD, RECIPES, Faulty, faulty, said
 
 from builder.model.finding import ConfigError
 from builder.model.reading.load import load_recipe
 
-BAD = Path(__file__).parents[1] / "bad" / "recipes"
-SECOND_FILES = {"more/other.txt", "pip/base.txt", "more/a.txt", "constraints.txt"}
+CASES = faulty(*RECIPES)
 
 
-def _cases() -> list[Path]:
-    """A case is the file `CASE.expected` beside `CASE.yml`/`CASE.txt`, or beside the folder `CASE`."""
-    return sorted(BAD.glob("*.expected"))
-
-
-def _recipe(expected: Path) -> Path:
-    folder = expected.with_suffix("")
-    if folder.is_dir():
-        found = [path for path in sorted(folder.iterdir()) if path.is_file()]
-        named = [path for path in found if path.stem in ("requirements", "environment")]
-        return (named or found)[0].relative_to(BAD)
-    return next(path for path in BAD.glob(expected.stem + ".*") if path != expected).relative_to(BAD)
-
-
-def shown_findings(error: ConfigError) -> str:
-    return "".join(
-        f"{finding.level}: {finding.message}\n  at:  {finding.at}\n  fix: {finding.fix}\n" for finding in error.findings
-    )
-
-
-@pytest.mark.parametrize("expected", _cases(), ids=lambda path: path.stem)
-def test_findings_are_exactly_the_expected_ones(expected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(BAD)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_findings_are_exactly_the_expected_ones(case: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(case.placed(tmp_path))
     with pytest.raises(ConfigError) as caught:
-        load_recipe(_recipe(expected))
-    assert shown_findings(caught.value) == expected.read_text(encoding="utf-8")
+        load_recipe(Path(case.path))
+    assert said(caught.value) == case.expected
     assert caught.value.exit_code == 2
 
 
-def test_every_case_has_its_expected_findings() -> None:
-    cases = {
-        path.name.removesuffix("".join(path.suffixes[-1:])) for path in BAD.iterdir() if path.suffix != ".expected"
-    }
-    assert cases == {path.stem for path in _cases()}
-    assert len(cases) >= 75
+def test_every_faulty_file_has_its_expected_findings() -> None:
+    assert {path.name for path in BAD.iterdir()} == {*RECIPES, "site"}
+    for folder in BAD.iterdir():
+        names = [path.stem for path in folder.iterdir() if path.suffix != ".expected" and path.name != "cases.yaml"]
+        expected = [path.stem for path in folder.glob("*.expected")]
+        assert sorted(names) == sorted(expected), folder.name
+
+
+def test_no_case_is_lost_and_no_two_have_one_name() -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names) == 136
+    assert len(faulty("site")) == 75
 
 
 def test_no_two_cases_expect_the_same_messages() -> None:
     texts = [
-        "".join(
-            line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("  at:")
-        )
-        for path in _cases()
+        "".join(line for line in case.expected.splitlines(keepends=True) if not line.startswith("  at:"))
+        for case in CASES
     ]
     assert len(set(texts)) == len(texts)

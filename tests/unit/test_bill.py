@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bill_samples import CONTENTS, PACKAGES
 from packageurl import PackageURL
+from support.bill_samples import CONTENTS, PACKAGES
 from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder

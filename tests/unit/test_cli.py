@@ -115,7 +115,7 @@ def test_misuse_is_explained(recipe: Call, tmp_path: Path, words: list[str], fir
     assert left(tmp_path) == []
 
 
-def test_a_site_that_nobody_knows(recipe: Call, mnist: Path) -> None:
+def test_an_unknown_site(recipe: Call, mnist: Path) -> None:
     for command in ("build", "plan", "check"):
         answer = recipe(command, "lumi-gg", mnist)
         assert (answer.code, answer.out) == (2, ""), command
@@ -162,7 +162,7 @@ def test_sites_of_the_user_are_found(recipe: Call, tmp_path: Path, monkeypatch: 
     assert "bad.yaml:" in answer.err
 
 
-def test_check_of_all_sites_leaves_with_0(recipe: Call, mnist: Path, tmp_path: Path) -> None:
+def test_check_of_all_sites_exits_0(recipe: Call, mnist: Path, tmp_path: Path) -> None:
     answer = recipe("check", mnist)
     assert answer.code == 0
     assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *site_files()]
@@ -170,7 +170,7 @@ def test_check_of_all_sites_leaves_with_0(recipe: Call, mnist: Path, tmp_path: P
     assert left(tmp_path) == []
 
 
-def test_check_of_named_sites_leaves_with_3_when_one_refuses(recipe: Call, recipes: Path, tmp_path: Path) -> None:
+def test_check_of_named_sites_exits_3_when_one_refuses(recipe: Call, recipes: Path, tmp_path: Path) -> None:
     answer = recipe("check", "lumi-g", "dawn", recipes / "mnist-local.yml")
     assert answer.code == 3
     assert re.search(r"^lumi-g +refused: torch-build", answer.out, re.MULTILINE)
@@ -304,7 +304,7 @@ def test_no_color_is_an_option_too(recipe: Call, recipes: Path, monkeypatch: pyt
     assert answer.err.startswith("note: ")
 
 
-def test_the_account_comes_from_the_option_or_slurms_own_variable(
+def test_the_account_is_from_the_option_or_slurms_variable(
     recipe: Call, mnist: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ("plan", "lumi-g", mnist, "--print", "gpu.sbatch")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
+from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
 from builder.compile.scripts import batch_header
 from builder.execute.folder import write_plan
@@ -85,7 +85,7 @@ def test_every_step_can_be_run() -> None:
         assert any(plan.image in step.produces or plan.image_kind == "folder" for step in plan.steps), case.name
 
 
-def test_every_plan_asks_the_image_for_its_torch_without_a_smoke_test() -> None:
+def test_every_plan_checks_torch_without_a_smoke_test() -> None:
     """In the build itself, or in a step of its own where the engine has no place for the question."""
     for case, plan in plans():
         texts = {file.path: file.text for file in plan.files}
@@ -125,7 +125,7 @@ def test_scripts_that_are_sourced_or_run_are_there() -> None:
                     assert words[1] in paths, (case.name, file.path, line)
 
 
-def test_modules_for_running_are_never_loaded_while_an_image_is_built() -> None:
+def test_modules_for_running_are_not_loaded_during_a_build() -> None:
     """On Frontier and LUMI they set binds whose targets are not in an image that is being built."""
     seen = 0
     for case, plan in plans():

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import hostile
 import pytest
 import yaml
-from matrix import target_plan
+from support import hostile
+from support.matrix import target_plan
 
 from builder.model.finding import ConfigError
 from builder.model.reading.load import load_recipe

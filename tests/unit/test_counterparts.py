@@ -137,7 +137,7 @@ def test_conda_is_told_the_sites_cuda_and_it_is_said(target: Resolve) -> None:
     assert next(file.text for file in compile_plan(found).files if file.path == "image/cuda-version") == "12.2\n"
 
 
-def test_conda_is_told_of_another_driver_too(target: Resolve) -> None:
+def test_conda_gets_another_driver_too(target: Resolve) -> None:
     found = target("mn5", conda="jax=0.6.2", driver="580.65.06")
     assert "conda is told of CUDA 13.0" in said(found.findings, "conda-cuda")[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from matrix import recipes
+from support.matrix import recipes
 
 from builder.compile.build import size_gib
 from builder.compile.estimate import memory_gib, minutes, sized
@@ -29,7 +29,7 @@ def test_the_size_of_a_base_image_that_is_there_counts() -> None:
     assert size_gib(target_of("lumi-g", base_gib=40.0)) - size_gib(target_of("lumi-g")) == pytest.approx(28.0)
 
 
-def test_a_large_image_gets_more_than_the_site_foresees_and_never_more_than_a_node_has() -> None:
+def test_a_large_image_gets_more_memory_up_to_that_of_a_node() -> None:
     target = target_of("lumi-g", base_gib=60.0)
     job = target.site.scheduler.jobs["build"]
     assert sized(target, job).options["mem"] == "160G"

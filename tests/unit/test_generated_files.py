@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from matrix import ROOT, plans
+from support.matrix import ROOT, plans
 
 from builder.compile.render import TEMPLATES
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from matrix import TOOL, bare_target, script_of
+from support.matrix import TOOL, bare_target, script_of
 
 from builder.compile.image_plan import image_target, smoke_plan
 from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
@@ -88,7 +88,7 @@ def test_a_site_without_the_job_says_which_it_has() -> None:
     assert caught.value.findings[0].fix == "it describes: gpu, node; add the job to a site of your own"
 
 
-def test_the_masks_of_lumi_are_the_cores_next_to_each_gcd_bit_by_bit() -> None:
+def test_the_masks_of_lumi_are_the_cores_next_to_each_gcd() -> None:
     """The script's own line against the user guide's map: GCD, NUMA domain, cores, none of the system's."""
     line = next(line for line in script_of("lumi-g", nodes=2, devices=None).splitlines() if "--cpu-bind" in line)
     masks = re.findall(r"0x[0-9a-f]+", line)
@@ -137,7 +137,7 @@ def test_two_jobs_of_a_node_do_not_meet(site: str, nodes: int | None, devices: i
     assert ("free_port() {" in job_script(bare_target(site))) == (port == FREE_PORT)
 
 
-def test_security_10_the_rendezvous_of_torchrun_is_drawn_by_chance_and_on_no_command_line() -> None:
+def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> None:
     job, rank = script_of("mn5", nodes=2, devices=None), rank_script(bare_target("mn5"))
     assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
     assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job

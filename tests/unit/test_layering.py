@@ -49,7 +49,7 @@ def test_a_runtime_that_mounts_no_layers_is_an_error(tmp_path: Path) -> None:
     assert [finding.code for finding in caught.value.findings] == ["layers-runtime"]
 
 
-def test_a_runtime_that_nobody_saw_do_it_is_a_warning(tmp_path: Path) -> None:
+def test_an_untested_runtime_is_a_warning(tmp_path: Path) -> None:
     plan = compile_plan(resolve(pip_only(tmp_path), site_with("unknown"), context=Context()))
     assert [(finding.code, finding.level) for finding in plan.findings] == [("layers-unproven", "warning")]
 

@@ -185,7 +185,7 @@ def test_empty_container_keys_mean_their_defaults(tmp_path: Path) -> None:
     assert load_recipe(write(tmp_path, "dependencies: [numpy]\ncontainer:\n")).container == Container()
 
 
-def test_a_recipe_may_need_no_package_when_its_container_says_more(tmp_path: Path) -> None:
+def test_a_recipe_with_a_container_may_need_no_package(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, "container: {base: ./image.sif}\n"))
     assert (recipe.conda, recipe.pip, recipe.container.base) == ((), (), "./image.sif")
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import click
 import pytest
+from support.faulty import RECIPES, faulty
 
 from builder.cli.help import EXAMPLES, GROUPS
-from builder.cli.init import RECIPES
+from builder.cli.init import RECIPES as EXAMPLE_FOLDER
 from builder.cli.main import COMMANDS, cli, run
 from builder.cli.show import judged, painted
 from builder.execute.progress import is_noise
 from builder.model.catalog import site_files
 
-BAD = Path(__file__).parents[1] / "bad" / "recipes"
 WORLDS = ("build", "smoke", "run", "convert", "plan", "check")
 URI = re.compile(r"(?:[A-Za-z0-9._~/+,@=:!$&'()*;-]|%[0-9A-F]{2})+")
 
@@ -66,7 +66,7 @@ def test_help_has_two_examples_and_fits_80_columns(
 def documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RECIPE_CACHE_DIR", str(tmp_path / "cache"))
-    Path("environment.yml").write_text((RECIPES / "mnist-local.yml").read_text())
+    Path("environment.yml").write_text((EXAMPLE_FOLDER / "mnist-local.yml").read_text())
 
     def call(*words: str) -> Any:
         run(list(words))
@@ -141,17 +141,19 @@ def test_the_live_line_shows_no_json() -> None:
 
 
 # A file with the keys of a site is taken for one: then there is no file to say anything of.
-FILES = sorted(path for path in BAD.iterdir() if path.suffix not in (".expected", ".yaml") and path.is_file())
-ALL = [*FILES, *sorted(path for path in RECIPES.iterdir() if path.suffix in (".yml", ".txt"))]
+FAULTY = [case for case in faulty(*RECIPES) if Path(case.path).parent == Path() and Path(case.path).suffix != ".yaml"]
+SHIPPED = sorted(path for path in EXAMPLE_FOLDER.iterdir() if path.suffix in (".yml", ".txt"))
+ALL = {case.path: case for case in FAULTY} | {path.name: path for path in SHIPPED}
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", ALL)
 def test_sarif_is_what_code_hosts_take(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The required properties of SARIF 2.1.0 and the rules of github/codeql-action (issues 1738 and 2459)."""
-    monkeypatch.chdir(path.parent)
-    code = run(["check", "--format", "sarif", *site_files(), f"./{path.name}"])
+    found = ALL[name]
+    monkeypatch.chdir(found.parent if isinstance(found, Path) else found.placed(tmp_path))
+    code = run(["check", "--format", "sarif", *site_files(), f"./{name}"])
     out = capsys.readouterr().out
     assert code in (0, 2, 3)
     check_sarif(json.loads(out), faulty=code != 0)

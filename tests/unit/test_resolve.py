@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from matrix import ROOT, TOOL, cases, compiled, shown
+from support.matrix import ROOT, TOOL, cases, compiled, shown
 
 from builder.compile.plan import compile_plan
 from builder.model.catalog import load_site

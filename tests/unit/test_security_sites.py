@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import names
 import pytest
 import yaml
-from matrix import EXAMPLES
+from support import names
+from support.matrix import EXAMPLES
 
 from builder.compile.plan import compile_plan
 from builder.model.catalog import BUNDLED, load_site

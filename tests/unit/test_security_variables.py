@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import names
 import pytest
-from matrix import target_plan
+from support import names
+from support.matrix import target_plan
 
 from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import ConfigError

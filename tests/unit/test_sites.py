@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.faulty import Faulty, faulty, said
 
 from builder.execute.machine import machine_of
 from builder.model.catalog import BUNDLED, bundled_hostnames, load_site, site_files
 from builder.model.document import Table, parse_yaml, walk
-from builder.model.finding import BuilderError, ConfigError
+from builder.model.finding import ConfigError
 from builder.model.site import Job, Site
 from builder.model.stack.drivers import driver_table
 from builder.model.stack.images import image_table
 
-BAD = Path(__file__).parents[1] / "bad" / "sites"
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
 GPU_SITES = ["dawn", "frontier", "lumi-g", "mn5"]
 CPU_SITES = ["local", "lumi-c", "mn5-gpp"]
@@ -40,17 +40,6 @@ def cores_of(mask: str) -> list[int]:
 
 def jobs(site: Site) -> Iterator[tuple[str, Job]]:
     yield from site.scheduler.jobs.items()
-
-
-def said(error: BuilderError) -> str:
-    """The findings as they are printed, with bare file names."""
-    text = ""
-    for finding in error.findings:
-        text += f"{finding.level}: {finding.message}\n"
-        if finding.at:
-            text += f"  at:  {str(finding.at).replace(finding.at.file, Path(finding.at.file).name)}\n"
-        text += f"  fix: {finding.fix}\n"
-    return text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -244,7 +233,7 @@ def test_a_site_of_two_steps_is_given_by_its_path(tmp_path: Path) -> None:
     ("extends", "message"),
     [("lumi-gg", "there is no site 'lumi-gg' to extend"), ("[local, lumi-g]", "there is no site to extend")],
 )
-def test_a_site_that_extends_nobody(tmp_path: Path, extends: str, message: str) -> None:
+def test_a_site_that_extends_no_known_site(tmp_path: Path, extends: str, message: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(f"name: odd\nextends: {extends}\n")
     with pytest.raises(ConfigError) as caught:
@@ -256,7 +245,7 @@ def test_a_site_that_extends_nobody(tmp_path: Path, extends: str, message: str) 
     assert ("did you mean 'lumi-g'?" in finding.fix) == (extends == "lumi-gg")
 
 
-def test_the_faults_of_a_file_are_told_when_what_it_extends_is_unknown(tmp_path: Path) -> None:
+def test_faults_are_reported_when_the_extended_site_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text("name: odd\nextends: lumi-gg\nnode: {cores: many}\nnode: {cores: 4}\ntitel: x\n")
     with pytest.raises(ConfigError) as caught:
@@ -278,23 +267,16 @@ def test_an_unknown_site_is_told_from_a_missing_file(tmp_path: Path) -> None:
         load_site(str(tmp_path / "none.yaml"))
 
 
-CASES = sorted(BAD.glob("*.yaml"))
-
-
-def test_there_are_faulty_sites() -> None:
-    assert len(CASES) >= 35
-    assert [path.stem for path in CASES] == [path.stem for path in sorted(BAD.glob("*.txt"))]
-
-
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_faulty_site_is_refused_in_these_words(path: Path) -> None:
+@pytest.mark.parametrize("case", faulty("site"), ids=lambda case: case.name)
+def test_a_faulty_site_is_refused_in_these_words(case: Faulty, tmp_path: Path) -> None:
+    folder = case.placed(tmp_path)
     with pytest.raises(ConfigError) as caught:
-        load_site(str(path), folder=BAD)
-    assert said(caught.value) == path.with_suffix(".txt").read_text(encoding="utf-8")
+        load_site(str(folder / case.path), folder=folder)
+    assert said(caught.value) == case.expected
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)+", finding.code) for finding in caught.value.findings)
 
 
-def test_the_host_names_of_bundled_sites_are_those_of_their_files() -> None:
+def test_host_names_of_bundled_sites_are_those_of_their_files() -> None:
     assert bundled_hostnames() == {name: load_site(name).hostnames for name in site_files()}
 
 

@@ -174,7 +174,7 @@ def outcomes() -> tuple[tuple[Cell, Target | tuple[Finding, ...]], ...]:
     return tuple((cell, outcome(cell)) for cell in cells())
 
 
-def test_every_cell_is_a_wheel_that_exists_or_the_images_own_or_a_refusal() -> None:
+def test_every_cell_is_a_real_wheel_the_images_own_or_a_refusal() -> None:
     faults: list[str] = []
     kinds = {"wheel": 0, "base": 0, "refusal": 0}
     for cell, answer in outcomes():
@@ -201,7 +201,7 @@ def test_what_can_run_is_not_refused() -> None:
 
 
 @pytest.mark.parametrize("site", ["mn5", "dawn"])
-def test_an_image_of_the_release_and_python_is_used_before_wheels(site: str) -> None:
+def test_an_image_with_the_release_is_used_before_wheels(site: str) -> None:
     chosen = load_site(site)
     for reference, (torch, python, cuda) in images_of(site).items():
         row = next((row for row in torch_table().releases if row.torch == Version(torch).base_version), None)

@@ -29,7 +29,7 @@ def test_the_nvidia_driver_is_read_from_proc(tmp_path: Path, text: str, version:
     assert reading == Reading(name="nvidia driver", state="ok", says=version, group="GPU")
 
 
-def test_a_driver_that_is_not_the_sites_is_said_with_the_option_that_takes_it(tmp_path: Path) -> None:
+def test_another_driver_is_reported_with_the_option_for_it(tmp_path: Path) -> None:
     root = root_with(tmp_path, sys__module__amdgpu__version="6.10.5\n")
     (reading,) = drivers(load_site("lumi-g"), root=root)
     assert reading.state == "bad"

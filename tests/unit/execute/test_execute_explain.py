@@ -426,7 +426,7 @@ def test_fault_05_the_sif_of_apptainer_is_not_a_temporary_file() -> None:
     assert "--tmpdir" not in finding.fix
 
 
-def test_fault_05_a_base_image_that_did_not_fit_into_the_cache_is_named_in_go_s_words_too() -> None:
+def test_fault_05_a_base_too_big_for_the_cache_is_named_in_gos_words_too() -> None:
     said = "FATAL:   While performing build: while unpacking layer: unpack entry: usr/lib/x: no space left on device"
     finding = explain(STEP, [said, CACHE_LINE], 255)
     assert finding.code == "no-space"

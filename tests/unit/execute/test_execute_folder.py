@@ -81,7 +81,7 @@ def test_copies_come_from_the_recipe_and_from_us(plan_of: PlanOf, tmp_path: Path
     assert not list(kit.rglob("__pycache__"))
 
 
-def test_a_copied_folder_that_holds_the_plan_folder_leaves_it_out(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_a_copied_folder_leaves_out_the_plan_folder_in_it(plan_of: PlanOf, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("a")
     plan = plan_of({}, copies=(Copy(source=".", path="src"),))
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_a_missing_source_leaves_nothing(plan_of: PlanOf, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_out_of_the_copied_folder_and_special_files_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_links_out_of_a_copied_folder_and_devices_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
     source = tmp_path / "src"
     source.mkdir()
     plan = plan_of({}, copies=(Copy(source="src", path="x"),))
@@ -156,7 +156,7 @@ def test_strangers_files_are_left_alone(plan_of: PlanOf, tmp_path: Path) -> None
     assert file.read_text() == "x"
 
 
-def test_our_folder_is_brought_up_to_date_and_keeps_what_builds_left(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_an_update_of_a_plan_folder_keeps_what_builds_left(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     old = (File(path="1-build.sh", text="old"), File(path="sub/2-convert.sh", text="old"), File(path="d/x", text=""))
     write_plan(plan_of({}, files=old), kit, recipe_folder=tmp_path)

@@ -338,9 +338,7 @@ def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower,
     return watch, lines
 
 
-def test_a_record_of_a_job_that_was_told_to_end_waits_for_its_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, log = record_path(tmp_path, "12"), tmp_path / "b-12.log"
     path.parent.mkdir()
     told = {**RECORD, "exit_code": 143, "reason": "time limit", "ending": True}
@@ -387,7 +385,7 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
         (1, "time limit", "TIMEOUT", (1, "time limit")),
     ],
 )
-def test_a_cancelled_job_is_cancelled_whoever_heard_of_it_first(
+def test_a_cancelled_job_is_cancelled_in_each_order_of_events(
     code: int, reason: str, word: str, expected: tuple[int, str], tmp_path: Path
 ) -> None:
     path = record_path(tmp_path, "12")
@@ -398,7 +396,7 @@ def test_a_cancelled_job_is_cancelled_whoever_heard_of_it_first(
     assert (end.exit_code, end.reason) == expected
 
 
-def test_a_job_that_lost_its_node_has_not_passed_whatever_its_record_says(tmp_path: Path) -> None:
+def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> None:
     """Seen on Slurm 22.05: the script of a job whose node is set down ends with 0, and leaves a record."""
     path = record_path(tmp_path, "12")
     path.parent.mkdir()

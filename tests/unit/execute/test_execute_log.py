@@ -110,7 +110,7 @@ def test_a_log_over_its_limit_keeps_its_beginning_and_its_end(tmp_path: Path, mo
     assert len(tail) == log.TAIL_LINES
 
 
-def test_a_full_disk_does_not_end_the_build_and_the_tail_is_there() -> None:
+def test_a_full_disk_does_not_end_the_build_or_lose_the_tail() -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     shown, tail = write(Path("/dev/full"), b"No space left on device\n", b"more\n")

@@ -204,7 +204,7 @@ def test_fault_06_a_plan_is_held_from_its_writing_on(place: Place) -> None:
     assert in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home)) is None
 
 
-def test_fault_06_of_two_that_make_a_new_folder_one_is_told_of_the_other(
+def test_fault_06_of_two_makers_of_a_new_folder_one_is_refused(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second has seen that there is no folder, and comes to its rename after the first."""

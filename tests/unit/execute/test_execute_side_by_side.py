@@ -52,7 +52,7 @@ def test_never_more_than_asked_for() -> None:
     assert SideBySide[bool](jobs=1, halt=Halt()).run([alone] * 5) == [True] * 5
 
 
-def test_a_signal_ends_those_that_work_and_those_that_have_not_begun() -> None:
+def test_a_signal_ends_running_and_waiting_builds() -> None:
     halt, began = Halt(), threading.Event()
     progress = Heeding(QuietProgress(), halt=halt)
 

@@ -32,7 +32,7 @@ def test_leading_steps_without_a_job_run_here(plan_of: PlanOf, tmp_path: Path) -
     assert split(plan, path=tmp_path, programs=("sbatch", "docker")) == (["build"], ["convert", "smoke"])
 
 
-def test_where_all_are_jobs_nothing_runs_here_and_nothing_is_looked_for(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_with_jobs_alone_nothing_runs_or_is_searched_here(plan_of: PlanOf, tmp_path: Path) -> None:
     assert split(plan_of({"build": JOB, "smoke": JOB}), path=tmp_path) == ([], ["build", "smoke"])
 
 

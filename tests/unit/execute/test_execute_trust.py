@@ -251,7 +251,7 @@ def test_security_18_an_odd_record_is_no_record(kit: Path) -> None:
     assert read_record(kit, "12") is None
 
 
-def test_security_18_an_odd_list_of_kits_is_one_finding(tmp_path: Path) -> None:
+def test_security_18_an_odd_list_of_plans_is_one_finding(tmp_path: Path) -> None:
     document = {"schema": 1, "kits": [{"name": "a", "site": "s", "folder": "a.plan"}]}
     path = tmp_path / "kits.json"
     path.write_text(json.dumps(document))

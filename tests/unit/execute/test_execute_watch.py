@@ -75,7 +75,7 @@ def test_each_is_given_when_its_own_jobs_have_ended(kits: dict[str, Watched]) ->
     assert len(said) == len(set(said))
 
 
-def test_a_build_that_failed_is_the_end_of_its_kit_alone(kits: dict[str, Watched]) -> None:
+def test_a_failed_build_ends_its_own_plan_alone(kits: dict[str, Watched]) -> None:
     slurm = StandInSlurm({"7_0": FAILED, "7_1": RUNS, "8_0": WAITS, "8_1": WAITS}, {"7_1": ENDED, "8_1": ENDED})
     assert list(watch(kits, slurm=slurm, say=lambda *_: None)) == ["a", "b"]
 

@@ -55,7 +55,7 @@ def test_many_packages_lie_in_shares_that_stay_when_one_is_added() -> None:
     assert len(groups_of(packages[:40])) == 1
 
 
-def test_packages_with_files_of_the_same_name_lie_in_a_layer_of_their_own() -> None:
+def test_packages_that_share_file_names_get_a_layer_of_their_own() -> None:
     packages = [package("python"), package("mkl", size=LARGE), package("blas"), package("zlib")]
     groups = names(groups_of(packages, together=["mkl", "blas"]))
     assert groups == {"conda, together": ["blas", "mkl"], "conda": ["python", "zlib"]}
@@ -70,7 +70,7 @@ def test_packages_with_files_of_the_same_name_lie_in_a_layer_of_their_own() -> N
         ((("/c/d/e",), ("/f", "/c"), ("/cd",)), {"/c", "/c/d/e"}),
     ],
 )
-def test_files_of_the_same_name_and_files_that_are_folders_elsewhere(
+def test_a_file_of_two_packages_or_a_folder_in_one_is_found(
     layers: tuple[tuple[str, ...], ...], paths: set[str]
 ) -> None:
     assert in_several([Found(paths=one) for one in layers]) == paths

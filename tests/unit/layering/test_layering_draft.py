@@ -124,7 +124,7 @@ def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_build_that_fails_does_not_wait_for_what_is_copied_ahead(
+def test_a_failed_build_does_not_wait_for_a_copy_made_ahead(
     fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("builder.layering.image.sif.COPIED", 1 << 20)

@@ -55,7 +55,7 @@ def test_a_package_is_compiled_once_and_what_two_have_each_time(tmp_path: Path) 
     assert room.asked == [["lib/one.py", "lib/shared.py", "lib/two.py"], ["lib/shared.py"]]
 
 
-def test_two_layers_with_the_same_package_do_not_share_a_file_of_the_build(tmp_path: Path) -> None:
+def test_two_layers_with_one_package_share_no_file_of_the_build(tmp_path: Path) -> None:
     """While one of them reads it the other one is being made: a layer of the last time, and that of today."""
     room = Room(tmp_path)
     room.make(ONE)

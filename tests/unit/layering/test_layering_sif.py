@@ -103,7 +103,7 @@ def test_a_layer_that_was_altered_never_gets_into_an_image(content: bytes, tmp_p
         assemble(base, [good], tmp_path / "x.sif", time=9)
 
 
-def test_what_inspect_reads_is_replaced_and_signatures_stay_behind(tmp_path: Path) -> None:
+def test_an_edited_image_has_new_records_and_no_signatures(tmp_path: Path) -> None:
     base = base_image(tmp_path / "base.sif")
     assemble(base, [], tmp_path / "1.sif", time=9, metadata=b"{1}")
     assemble(tmp_path / "1.sif", [], tmp_path / "2.sif", time=9, metadata=b"{22}")

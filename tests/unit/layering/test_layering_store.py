@@ -87,7 +87,7 @@ def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) ->
     assert [path.name for path in store.broken()] == ["half.sqfs"]
 
 
-def test_what_was_used_longest_ago_goes_first_and_what_is_in_use_stays(tmp_path: Path) -> None:
+def test_the_least_recently_used_goes_first_and_used_ones_stay(tmp_path: Path) -> None:
     store = filled(tmp_path, "a", "b", "c", "d")
     with store.held("layers", "a"):
         assert [entry.key for entry in store.prune(2500)] == ["b", "c"]
@@ -123,7 +123,7 @@ def test_keys_and_settings() -> None:
     assert limit_bytes({"RECIPE_CACHE_GIB": "much"}) == limit_bytes({}) == 40 * 2**30
 
 
-def test_two_builds_that_make_what_the_other_reads_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
     """Each has made one entry and reads it to its end, and has to make the other, which it did not find before."""
     both, done = threading.Barrier(2, timeout=60), list[bool]()
 

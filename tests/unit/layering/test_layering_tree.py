@@ -149,7 +149,7 @@ def test_names_that_are_no_text_pipes_and_files_of_a_cache(tmp_path: Path) -> No
     assert tree.remove(top)
 
 
-def test_a_folder_that_becomes_a_link_during_a_walk_is_not_entered(top: Path, mine: Path) -> None:
+def test_a_folder_replaced_by_a_link_in_a_walk_is_not_entered(top: Path, mine: Path) -> None:
     before, found = snapshot(mine), []
 
     def swap() -> None:

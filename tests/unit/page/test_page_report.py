@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_samples as samples
-from hostile import PAYLOADS
+from support import report_samples as samples
+from support.hostile import PAYLOADS
 
 from builder.cli.main import run
 from builder.compile.page.page import report_page
@@ -68,7 +68,7 @@ class Skeleton(HTMLParser):
         self.text.append(data)
 
 
-def test_a_kit_is_told_on_the_terminal(recipe: Call, tmp_path: Path) -> None:
+def test_a_plan_folder_is_reported_on_the_terminal(recipe: Call, tmp_path: Path) -> None:
     samples.kit(tmp_path / "x.plan")
     code, out, err = recipe("report", "x.plan")
     assert (code, err) == (0, "")
@@ -108,7 +108,7 @@ def test_every_kind_of_path_leads_to_the_results(recipe: Call, tmp_path: Path) -
             assert recipe("report", path)[0] == 0
 
 
-def test_a_kit_that_was_run_by_hand_has_no_report(tmp_path: Path) -> None:
+def test_a_plan_folder_that_was_run_by_hand_has_no_report(tmp_path: Path) -> None:
     samples.put(tmp_path / "plan.json", samples.plan())
     samples.put(tmp_path / "smoke-mnist.json", samples.result("mnist", **samples.training(world=1)))
     found = read_results(tmp_path)
@@ -170,7 +170,7 @@ def test_all_faults_are_told_at_once(recipe: Call, tmp_path: Path) -> None:
         assert message in err
 
 
-def test_one_damaged_result_of_many_is_said_and_the_others_are_shown(recipe: Call, tmp_path: Path) -> None:
+def test_one_damaged_result_is_reported_and_the_others_are_shown(recipe: Call, tmp_path: Path) -> None:
     kit = samples.kit(tmp_path / "x.plan")
     samples.put(kit / "results" / "nodes" / "ddp.json", "{")
     samples.put(kit / "results" / "nodes" / "notes.json", {"mine": 1})

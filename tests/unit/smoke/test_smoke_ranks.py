@@ -55,7 +55,7 @@ def test_contradictions_are_named(environment: dict[str, str], text: str) -> Non
 
 
 @pytest.mark.parametrize("environment", [{}, SLURM, ONE_TASK_A_HOST, {"PMI_RANK": "0", "PMI_SIZE": "1"}])
-def test_own_ranks_win_over_an_interactive_shell_of_an_allocation(environment: dict[str, str]) -> None:
+def test_own_ranks_win_over_the_shell_of_an_allocation(environment: dict[str, str]) -> None:
     check_own(environment)
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from results import MNIST
+from support.results import MNIST
 
 from builder.smoke.judge_probe import cores_of, covers, span
 from builder.smoke.verdict import Check, judge, passed, vendor_of
@@ -343,7 +343,7 @@ def test_a_rank_that_disagrees_is_named() -> None:
     assert checks["parameters agree"].measured == "2 among 4 ranks: rank 2 differs from rank 0"
 
 
-def test_a_floor_that_nobody_knows_is_told_as_unknown() -> None:
+def test_an_unknown_floor_is_reported_as_unknown() -> None:
     result = altered(ALLREDUCE, "expected.floors", {})
     assert failed(result) == []
     assert next(check for check in judge(result) if check.name == "busbw").expected == "unknown: no floor is given"
@@ -368,7 +368,7 @@ def test_cores_of_the_masks_of_lumi() -> None:
     assert span(sorted(cores_of("0xfe") | {9})) == "1-7,9"
 
 
-def test_a_resumed_run_with_nothing_left_to_train_may_keep_its_parameters() -> None:
+def test_a_finished_run_that_resumes_may_keep_its_parameters() -> None:
     idle = altered(DDP, "training.epochs_run", 0)
     for entry in idle["ranks"]:
         entry.update(samples=0, initial_checksum="after", orders=[])

@@ -1,6 +1,0 @@
-# Variables of the recipe, for exec, run and shell alike.
-# shellcheck shell=sh
-export PATH="/opt/env/bin:$PATH"
-export VIRTUAL_ENV="/opt/env"
-export PYTHONNOUSERSITE=1
-export GREETING='trained on this machine'
