@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from builder.cli.submission import Submission, to_verdict
 from builder.compile.image_plan import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
 from builder.execute.folder import hold_plan
+from builder.execute.image.current import current_report, not_this
 from builder.execute.jobs.slurm import Slurm
 from builder.execute.jobs.submit import check_free
 from builder.execute.names import plan_folder
@@ -70,7 +72,12 @@ def command(
     else:
         check_here(loaded, here=here, what="a conversion")
     check_free(folder, slurm=Slurm(environment))
-    check_output(plan, image.resolve(), force=force, kept=None)
+    of = {"folder": folder.resolve(), "output": image, "recipe_folder": folder}
+    if not force and current_report(plan, **of, no_smoke=True) is not None:
+        teller(quiet=quiet)(f"nothing to do: {image} was converted from this archive; --force converts it again")
+        emit(str(image))
+        return
+    check_output(plan, image.resolve(), force=force, kept=None, why=partial(not_this, plan, **of))
     click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, force=force))
     show = show_verdict(quiet=quiet)
     if asked.submit:

@@ -17,7 +17,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def here_option(command: F) -> F:
     """The word that heavy work needs on a login node."""
-    return click.option("--here", is_flag=True, help="On this machine, also where it is a login node.")(command)
+    words = "On this machine, also where it is a login node, or its name is like another site's."
+    return click.option("--here", is_flag=True, help=words)(command)
 
 
 def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:

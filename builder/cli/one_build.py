@@ -203,7 +203,9 @@ def preflight(build: ImageBuild, *, wanted: Wanted, held: ExitStack | None = Non
         from builder.execute.jobs.split import split_steps
 
         here, _ = split_steps(plan, steps, folder=folder, environment=options.environment)
-    check_machine(build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.file)
+    check_machine(
+        build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.file, sure=wanted.here
+    )
     if here:
         able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
     return ""

@@ -101,7 +101,7 @@ def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
         space_gib=archive_gib * UNPACKED,
         batch=batch if job is not None else "",
     )
-    return _plan(target, purpose="convert", step=step, files=tuple(files), image=image)
+    return _plan(target, purpose="convert", step=step, files=tuple(files), image=image, base=archive)
 
 
 def _around(target: Target) -> tuple[File, ...]:
@@ -109,7 +109,14 @@ def _around(target: Target) -> tuple[File, ...]:
 
 
 def _plan(
-    target: Target, *, purpose: str, step: Step, files: tuple[File, ...], smoke: bool = False, image: str = ""
+    target: Target,
+    *,
+    purpose: str,
+    step: Step,
+    files: tuple[File, ...],
+    smoke: bool = False,
+    image: str = "",
+    base: str = "",
 ) -> Plan:
     return Plan(
         target=f"{target.recipe.name}.{target.site.name}.{purpose}",
@@ -119,7 +126,7 @@ def _plan(
         vendor=target.site.vendor,
         image=image or target.recipe.file,
         image_kind="folder" if target.backend == "tykky" else "sif",
-        base="",
+        base=base,
         steps=(step,),
         files=files,
         copies=smoke_copies() if smoke else (),

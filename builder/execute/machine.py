@@ -28,16 +28,20 @@ def check_machine(
     here: Sequence[Step],
     environment: Mapping[str, str],
     recipe: str,
+    sure: bool = False,
     root: Path = Path("/"),
 ) -> None:
     """Raise ToolError where this is no machine of the site: its base image is not here, or what loads its modules.
 
     Of the `steps` those `here` are no jobs. A base image of the user's own that does not exist is a ConfigError.
-    `recipe` is the file as a command names it, `root` where the system's files lie.
+    `recipe` is the file as a command names it, `root` where the system's files lie. A host name is a guess: a user who
+    is `sure` (--here) overrules it, what is missing on this machine no one can.
     """
-    other = "" if any(step.where == "workstation" for step in here) else machine_of(site, host=os.uname().nodename)
+    guessed = not sure and not any(step.where == "workstation" for step in here)
+    other = machine_of(site, host=os.uname().nodename) if guessed else ""
     if other:
-        raise ToolError(_not_here(site, f"it is one of '{other}', by its name", recipe=recipe))
+        end = f"; if this is a machine of '{site.name}' all the same, give --here"
+        raise ToolError(_not_here(site, f"it is one of '{other}', by its name", recipe=recipe, end=end))
     makes = any(step.kind == "build" for step in steps)
     if makes and plan.base.startswith("/") and not Path(plan.base).exists():
         if plan.base not in [image.reference for image in site.base_images]:
@@ -80,7 +84,7 @@ def has_modules(environment: Mapping[str, str], *, root: Path = Path("/")) -> bo
     return told or which("module", env=environment) is not None or any((root / name).is_file() for name in MODULE_FILES)
 
 
-def _not_here(site: Site, why: str, *, recipe: str) -> Finding:
+def _not_here(site: Site, why: str, *, recipe: str, end: str = "") -> Finding:
     plan = f"`recipe plan {site.name} {shlex.quote(recipe)}`"
-    fix = f"log in to '{site.name}' and build there, or write the plan folder here with {plan} and copy it there"
+    fix = f"log in to '{site.name}' and build there, or write the plan folder here with {plan} and copy it there{end}"
     return Finding(code="not-this-site", message=f"this is not a machine of '{site.name}': {why}", fix=fix)
