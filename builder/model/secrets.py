@@ -72,12 +72,12 @@ def _shape() -> re.Pattern[str]:
 
 def has_token(text: str) -> bool:
     """Whether a text holds what has the shape of a token."""
-    return any(part in text for part in _PARTS) and _shape().search(text) is not None
+    return any(map(text.__contains__, _PARTS)) and _shape().search(text) is not None
 
 
 def without_tokens(text: str) -> str:
     """The text with every token hidden."""
-    return _shape().sub(HIDDEN, text) if any(part in text for part in _PARTS) else text
+    return _shape().sub(HIDDEN, text) if any(map(text.__contains__, _PARTS)) else text
 
 
 def hidden(text: str) -> str:

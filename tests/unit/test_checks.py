@@ -520,7 +520,14 @@ SOURCE = "tool @ https://example.org/tool-1.0.tar.gz"
         ("local", "apptainer", [SOURCE], {"proxies": ("https_proxy",)}, "warning", "is built from source"),
         ("local", "layers", ["six"], {"proxies": ("https_proxy",)}, "note", "the login of a proxy in 'https_proxy'"),
         ("mn5", "docker", [SOURCE], {"proxies": ("all_proxy",)}, "warning", "its build sees the login of a proxy"),
-        ("lumi-g", "cotainr", [], {"proxies": ("https_proxy",)}, "warning", "while cotainr installs sees the login of a"),
+        (
+            "lumi-g",
+            "cotainr",
+            [],
+            {"proxies": ("https_proxy",)},
+            "warning",
+            "while cotainr installs sees the login of a",
+        ),
         ("local", "apptainer", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
         ("local", "layers", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
         ("mn5", "docker", [SOURCE], {}, "", ""),
@@ -601,6 +608,19 @@ def test_security_04_without_pip_no_login_is_in_sight(bench: Bench) -> None:
 
 
 # --- the image of conda's client -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])
+def test_security_23_the_image_of_micromamba_is_taken_by_its_digest(bench: Bench, site: str, backend: str) -> None:
+    context = context_of(backend=backend)
+    target = resolve(load_recipe(bench.recipe(conda=("python=3.12", "ffmpeg"))), load_site(site), context=context)
+    lines = "\n".join(file.text for file in compile_plan(target).files).splitlines()
+    named = [line for line in lines if "mambaorg" in line]
+    assert named
+    assert all(
+        re.search(r"(?i)^from:? docker\.io/mambaorg/micromamba@sha256:[0-9a-f]{64}( AS mamba)?$", line)
+        for line in named
+    )
 
 
 @pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])

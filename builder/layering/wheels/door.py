@@ -1,7 +1,8 @@
 """A door to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
 
-A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the user's, or was named by a page of one; only this build knows the word in
-the door's address. Index pages: https://packaging.python.org/en/latest/specifications/simple-repository-api/
+A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the
+user's, or was named by a page of one; only this build knows the word in the door's address. Index pages:
+https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
 from __future__ import annotations

@@ -64,7 +64,11 @@ def _who_sees(target: Target, *, installs: bool) -> tuple[str, Place, Level] | N
     if target.backend in ("cotainr", "tykky"):
         return f"all that runs while {target.backend} installs sees", at, "warning"
     if built:
-        return f"'{built[0].text}' is built from source, and its build sees", place_of(target.recipe, built[0]), "warning"
+        return (
+            f"'{built[0].text}' is built from source, and its build sees",
+            place_of(target.recipe, built[0]),
+            "warning",
+        )
     if target.context.proxies and target.recipe.container.run:
         return "the commands of container.run see", at, "warning"
     if installs and target.lock is not None and any(file.kind != "wheel" for file in target.lock.pip):

@@ -189,7 +189,9 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @pytest.mark.parametrize("page", ["html", "json", "moved"])
 def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: Door, page: str) -> None:
-    found = re.search(r"'(http://127\.0\.0\.1:\d+/[\w-]+/0/t/token-0/simple/) https://plain\.example/simple'", tokens.text)
+    found = re.search(
+        r"'(http://127\.0\.0\.1:\d+/[\w-]+/0/t/token-0/simple/) https://plain\.example/simple'", tokens.text
+    )
     assert found is not None, tokens.text
     text = asked(f"{found[1]}{page}/")
     links = re.findall(r"http://127[^\"]*", text)
@@ -201,7 +203,11 @@ def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: Door, pag
 def test_security_04_a_short_token_is_replaced_behind_its_t_alone() -> None:
     door = Door("export UV_INDEX=https://index.example/t/ab/simple\n", environment={})
     try:
-        page = door.page(b"<a href='/dist/ab/x.whl'>x</a><a href='/t/ab/y.whl'>ab</a>", kind="text/html", address="https://index.example/")
+        page = door.page(
+            b"<a href='/dist/ab/x.whl'>x</a><a href='/t/ab/y.whl'>ab</a>",
+            kind="text/html",
+            address="https://index.example/",
+        )
     finally:
         door.close()
     links = re.findall(r"http://127[^\"]*", page.decode())
