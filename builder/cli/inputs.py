@@ -18,7 +18,7 @@ from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.reading.container import IMAGE_FILE, REFERENCE
 from builder.model.safe import check_url, shown
-from builder.model.secrets import INDEXES, PATH_TOKEN, USER
+from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
 from builder.model.target import DEFAULT_INDEX, Context
 
 OPTIONS = {
@@ -164,16 +164,15 @@ def context_of(**chosen: str | bool | None) -> Context:
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
             message = f"'{shown(words[name])}' cannot be the value of --{name}"
             raise ConfigError(Finding(code="option-value", message=message, at=Place(key=f"--{name}"), fix=fix))
-    logins, tokens = (
-        tuple(name for name in INDEXES if form.search(os.environ.get(name, ""))) for form in (USER, PATH_TOKEN)
-    )
+    logins = tuple(name for name in INDEXES if has_login(os.environ.get(name, "")))
+    proxies = tuple(name for name in PROXIES if PROXY_USER.match(os.environ.get(name, "")))
     client = os.environ.get(CLIENT, "")
     if client and not (client.startswith("docker://") and REFERENCE.fullmatch(client)):
         message = f"'{shown(client)}' cannot be the value of {CLIENT}"
         fix = "write docker://HOST/NAME@sha256:DIGEST, an image with /bin/micromamba"
         raise ConfigError(Finding(code="option-value", message=message, at=Place(key=CLIENT), fix=fix))
     plain = Context(
-        locked=locked, logins=logins, tokens=tokens, micromamba=client.removeprefix("docker://"),
+        locked=locked, logins=logins, proxies=proxies, micromamba=client.removeprefix("docker://"),
         tool=f"recipe {__version__}",
     )  # fmt: skip
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text

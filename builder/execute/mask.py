@@ -11,6 +11,7 @@ from builder.model.secrets import HIDDEN, QUERY, without_tokens
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
 # Names that speak of a secret and hold none: an identifier, or where the secret is kept.
 _HARMLESS_NAME = re.compile(r"(_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$", re.IGNORECASE)
+_PROXY_NAME = re.compile(r"_proxy$", re.IGNORECASE)
 # Before the host, which begins behind the last @ where a password holds one; a port is no password.
 _USER = r"[^\s/@:]*:(?!\d{1,5}(?:[/?#]|$))"
 _URL_USER = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*://({_USER}.*|[^\s/@]+)@")
@@ -45,6 +46,8 @@ def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
             # A key may have several lines, and output comes line by line.
             for part in value.splitlines():
                 yield from _forms(part.strip(), shortest=_SHORTEST)
+        if _PROXY_NAME.search(name) and "://" not in value:
+            value = f"http://{value}"  # what reads it adds that too
         for word in [value] if value.count("://") == 1 else value.split():
             for found in _URL_USER.finditer(word):
                 yield from _of_url(found.group(1))

@@ -15,9 +15,10 @@ from builder.model.plan import Plan, Step
 GIB = 1024**3
 # An image packs to 0.31 to 0.50 of its unpacked tree (Apptainer 1.4.5: zstd, gzip and lz4 of 1 GB with torch).
 PACKED = 0.5
-# Of that the backend `layers` wants this much in its cache at least: packages that are there already take nothing, and
-# what surely does not fit is refused. Measured (docs/packing.md, `benchmarks/run.py space`): 0.6 MB with six, 90 MB
-# with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB); TMPDIR 0.3 MB, Apptainer 394 MB.
+# What the backend `layers` takes of its cache. Measured with new caches (docs/packing.md, `benchmarks/run.py space`):
+# 0.6 MB with six, 90 MB with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB, so 0.37 of
+# it); TMPDIR 0.3 MB, Apptainer 394 MB. A cache that has packages already may have these: only what is missing is taken.
+NEW_CACHE = 0.4
 KEPT = 0.1
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
 MOVE_OUTPUT = "choose a larger disk with -o"
@@ -153,8 +154,9 @@ def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: P
     if cache is not None and needed > 0:
         _check_rights(cache)
     at_work = ("the temporary folder", scratch, needed, "choose a folder on a larger disk with --tmpdir")
+    part = KEPT if cache is not None and (cache / "uv").is_dir() else NEW_CACHE
     places = [
-        at_work if cache is None else ("the cache", cache, needed * KEPT, MOVE_CACHE),
+        at_work if cache is None else ("the cache", cache, needed * part, MOVE_CACHE),
         ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
         ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]

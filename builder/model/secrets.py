@@ -29,7 +29,10 @@ INDEXES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
 )  # fmt: skip
 
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy")  # as a build gets them
+
 USER = re.compile(r"://[^/\s]*@")  # in an address that is one
+PROXY_USER = re.compile(r"(?:\S*?://)?[^/\s]*@")  # that of a proxy is one without its scheme too
 
 LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
 QUERY = re.compile(
@@ -69,12 +72,12 @@ def _shape() -> re.Pattern[str]:
 
 def has_token(text: str) -> bool:
     """Whether a text holds what has the shape of a token."""
-    return any(part in text for part in _PARTS) and _shape().search(text) is not None
+    return any(map(text.__contains__, _PARTS)) and _shape().search(text) is not None
 
 
 def without_tokens(text: str) -> str:
     """The text with every token hidden."""
-    return _shape().sub(HIDDEN, text) if any(part in text for part in _PARTS) else text
+    return _shape().sub(HIDDEN, text) if any(map(text.__contains__, _PARTS)) else text
 
 
 def hidden(text: str) -> str:
@@ -93,6 +96,11 @@ def stripped(address: str) -> str:
     address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
     address = PATH_TOKEN.sub("", address)
     return re.split(r"[?#]", address, maxsplit=1)[0] if in_addresses(address) else address
+
+
+def has_login(addresses: str) -> bool:
+    """Whether one of several addresses of indexes holds a user or a token of its path."""
+    return bool(USER.search(addresses) or PATH_TOKEN.search(re.sub(r"(?<!\S)(?:file://)?/\S*", "", addresses)))
 
 
 def looks_random(text: str, *, least: int) -> bool:

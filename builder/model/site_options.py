@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from builder.model.finding import Finding, Place
 from builder.model.safe import VARIABLE, shown
+from builder.model.secrets import in_addresses
 from builder.model.site import Site
 from builder.model.site_texts import PLAIN
 from builder.model.variables import reserved_on_host, words
@@ -135,7 +136,11 @@ def setting_faults(site: Site) -> Iterator[Finding]:
             yield from _name_faults(name, key=key)
             if name in ("SLURM_EXPORT_ENV", "SBATCH_EXPORT"):
                 yield from _export_faults(value, key=key)
-    for name in site.network.proxy:
+    for name, value in site.network.proxy.items():
+        if in_addresses(value if "://" in value else f"http://{value}"):
+            message = f"the address of 'network.proxy.{shown(name)}' has credentials in it, and every plan shows it"
+            fix = f"remove them; set {shown(name)} in the shell that builds"
+            yield Finding(code="site-secret", message=message, at=Place(key=f"network.proxy.{shown(name)}"), fix=fix)
         if not PROXY.fullmatch(name):
             message = f"'{shown(name)}' is no variable of a proxy"
             fix = "write http_proxy, https_proxy, all_proxy, ftp_proxy or no_proxy, in small letters or capitals"

@@ -32,8 +32,8 @@ class Context:
     lock_file: str = ""  # where it was read from, or would be
     locked: bool = False  # nothing is installed without a lock that fits
     micromamba: str = ""  # the image that conda's client is taken from, where it is not ours
-    logins: tuple[str, ...] = ()  # variables of pip and uv that hold the login of an index: their names
-    tokens: tuple[str, ...] = ()  # those that hold it in the path of the address
+    logins: tuple[str, ...] = ()  # variables of pip and uv that hold the login or token of an index: their names
+    proxies: tuple[str, ...] = ()  # those that hold the login of a proxy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +193,26 @@ def test_security_04_a_build_of_sources_sees_no_login(
     assert (
         inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", "import tool_stub; print('there')") == "there\n"
     )
+
+
+@pytest.mark.parametrize("backend", ["apptainer", "layers"])
+def test_security_04_a_build_of_sources_sees_no_token_of_a_path(
+    room: Room, base_sif: Path, index: tuple[Path, str], backend: str
+) -> None:
+    """The token of an address such as anaconda.org's is a login too."""
+    room, folder = Room(room.folder / backend), index[0]
+    write_sources(folder, name="thief", version="1.0", backend=THIEF, requires=("other-stub",))
+    (room.folder / "www" / "t").mkdir(parents=True)
+    (room.folder / "www" / "t" / PASSWORD).symlink_to(folder)
+    env = room.write("thief.yml", "dependencies: [{pip: [thief==1.0]}]\n")
+    with served(room.folder / "www") as address:
+        top = address.partition("//")[2].partition("/")[0]
+        done = build(room, env, base_sif, f"http://{top}/t/{PASSWORD}/", "--backend", backend, "-v")
+    assert PASSWORD not in done.out + done.err
+    code = "import thief, pathlib; print(pathlib.Path(thief.__file__).with_name('seen.txt').read_text())"
+    seen = inside(room.folder / "thief.sif", "/opt/env/bin/python", "-c", code)
+    assert re.search(r"UV_DEFAULT_INDEX=http://127.0.0.1:\d+/[\w-]+/0/t/token-0", seen)
+    assert PASSWORD not in seen
 
 
 def test_security_04_docker_keeps_the_caches_of_recipes_apart(

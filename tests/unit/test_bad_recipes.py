@@ -42,3 +42,37 @@ def test_no_two_cases_expect_the_same_messages() -> None:
         for case in CASES
     ]
     assert len(set(texts)) == len(texts)
+
+
+def test_security_21_names_of_rpm_are_names_and_words_of_package_managers_are_none(tmp_path: Path) -> None:
+    recipe = tmp_path / "x.yml"
+    good = [
+        "libX11-devel",
+        "libgcc_s1",
+        "gcc-c++",
+        "g++",
+        "ImageMagick",
+        "python3.11",
+        "libgl1=1.7.0-1",
+        "curl=8.5.0-r0",
+    ]
+    text = "dependencies: [python=3.12]\ncontainer: {{system: ['{}']}}\n"
+    for name in good:
+        recipe.write_text(text.format(name))
+        assert load_recipe(recipe).container.system == (name,)
+    for name in (
+        "less-",
+        "-less",
+        "+less",
+        "!less",
+        "~less",
+        "@core",
+        "less@edge",
+        "less>1",
+        "less*",
+        "less?",
+        "_less",
+    ):
+        recipe.write_text(text.format(name))
+        with pytest.raises(ConfigError, match="is not the name of a distribution package"):
+            load_recipe(recipe)

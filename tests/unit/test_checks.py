@@ -517,8 +517,17 @@ SOURCE = "tool @ https://example.org/tool-1.0.tar.gz"
         ("mn5", "docker", ["six"], {"logins": ("UV_INDEX",)}, "note", "has no wheel would see"),
         ("lumi-g", "cotainr", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while cotainr installs"),
         ("lumi-g", "tykky", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while tykky installs"),
-        ("local", "apptainer", [SOURCE], {"tokens": ("UV_INDEX",)}, "warning", "is built from source"),
-        ("local", "layers", ["six"], {"tokens": ("UV_INDEX",)}, "note", "has no wheel would see"),
+        ("local", "apptainer", [SOURCE], {"proxies": ("https_proxy",)}, "warning", "is built from source"),
+        ("local", "layers", ["six"], {"proxies": ("https_proxy",)}, "note", "the login of a proxy in 'https_proxy'"),
+        ("mn5", "docker", [SOURCE], {"proxies": ("all_proxy",)}, "warning", "its build sees the login of a proxy"),
+        (
+            "lumi-g",
+            "cotainr",
+            [],
+            {"proxies": ("https_proxy",)},
+            "warning",
+            "while cotainr installs sees the login of a",
+        ),
         ("local", "apptainer", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
         ("local", "layers", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
         ("mn5", "docker", [SOURCE], {}, "", ""),
@@ -537,6 +546,18 @@ def test_security_04_who_sees_the_login_of_an_index_is_said(
     if found:
         assert said in found[0].message
         assert f"'{(*context.values(),)[0][0]}'" in found[0].message
+
+
+def test_security_04_every_command_of_a_recipe_sees_the_login_of_a_proxy(bench: Bench) -> None:
+    context = {"proxies": ("https_proxy",), "logins": ("UV_INDEX",)}
+    for conda, more, said in (
+        ((), "container: {run: ['true']}\n", "the commands of container.run see the login of a proxy in 'https_proxy'"),
+        (("python=3.12", "ffmpeg"), "", "what packages run while they are installed would see the login of a proxy"),
+    ):
+        found = [one for one in bench.found("local", conda=conda, more=more, **context) if one.code == "index-login"]
+        assert [said in one.message for one in found] == [True]
+        assert "UV_INDEX" not in found[0].message  # the door keeps it
+        assert found[0].fix == "use a proxy without a login"
 
 
 def test_security_04_a_lock_says_whether_something_is_built(bench: Bench) -> None:
@@ -562,8 +583,13 @@ def test_security_04_only_the_names_of_variables_are_known(monkeypatch: pytest.M
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:S3CRET@index.example/simple")
     monkeypatch.setenv("UV_INDEX", "https://index.example/t/T0KEN/simple https://other.example/simple")
     monkeypatch.setenv("UV_EXTRA_INDEX_URL", "https://plain.example/a@b/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/home/t/wheels file:///home/t/wheels")
+    monkeypatch.setenv("https_proxy", "me:S3CRET@proxy.example:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://me:S3CRET@proxy.example:3128")
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
     context = context_of()
-    assert (context.logins, context.tokens) == (("PIP_INDEX_URL",), ("UV_INDEX",))
+    assert context.logins == ("PIP_INDEX_URL", "UV_INDEX")
+    assert context.proxies == ("https_proxy", "HTTP_PROXY")
     assert "S3CRET" not in repr(context)
 
 
@@ -582,6 +608,19 @@ def test_security_04_without_pip_no_login_is_in_sight(bench: Bench) -> None:
 
 
 # --- the image of conda's client -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])
+def test_security_23_the_image_of_micromamba_is_taken_by_its_digest(bench: Bench, site: str, backend: str) -> None:
+    context = context_of(backend=backend)
+    target = resolve(load_recipe(bench.recipe(conda=("python=3.12", "ffmpeg"))), load_site(site), context=context)
+    lines = "\n".join(file.text for file in compile_plan(target).files).splitlines()
+    named = [line for line in lines if "mambaorg" in line]
+    assert named
+    assert all(
+        re.search(r"(?i)^from:? docker\.io/mambaorg/micromamba@sha256:[0-9a-f]{64}( AS mamba)?$", line)
+        for line in named
+    )
 
 
 @pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])

@@ -16,6 +16,7 @@ from builder.execute.contents import packages as read
 from builder.execute.contents.image import read_contents
 from builder.execute.contents.rpm import rpm_packages
 from builder.execute.contents.sif import SBOM, added, arch_of, word_of
+from builder.execute.contents.trees import LOOKED_AT, few_enough
 from builder.layering.image.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
 from builder.model.contents import Contents, Package
 from builder.model.finding import ConfigError
@@ -275,3 +276,16 @@ def test_what_is_no_image(tmp_path: Path, text: bytes) -> None:
 def test_an_image_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         read_contents(tmp_path / ("x" * 5000), environment={})
+
+
+def test_security_15_few_paths_of_a_crowded_folder_are_looked_up() -> None:
+    """A look-up in a squashfs reads the whole folder; what is left out is known by its name."""
+    usual = [f"opt/env/lib/python3.12/site-packages/p{at}-1.{at}.dist-info/METADATA" for at in range(2500)]
+    assert few_enough(usual) == (usual, {})
+    crowd = [f"usr/lib/python3/dist-packages/p{at}-1.{at}.dist-info/METADATA" for at in range(60_000)]
+    asked, said = few_enough([*usual, *crowd])
+    assert asked[:2500] == usual
+    assert len(asked[2500:]) * len(crowd) <= LOOKED_AT + len(crowd)
+    assert len(asked) + len(said) == len(usual) + len(crowd)
+    one = said[crowd[-1]].packages[0]
+    assert (one.name, one.version, said[crowd[-1]].unknown) == ("p59999", "1.59999", "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError, Place
+from builder.model.reading.load import load_recipe
 from builder.model.reading.requirements import Option, RequirementsReader, logical_lines, parse_line
 from builder.model.recipe import PipRequirement
 
@@ -198,3 +199,35 @@ def test_the_last_index_url_holds(tmp_path: Path) -> None:
     reader.add_text(lines, at=Place(file="recipe.txt", line=1), base=tmp_path)
     assert reader.options().index_url == "https://c.example.org/s"
     assert reader.options().extra_index_urls == ("https://b.example.org/s",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "root:$6$S3CRET:19000::",
+        "password = S3CRET",
+        "-r S3CRET.txt",
+        "--S3CRET",
+        "x @ https://me:S3CRET@h/x",
+        "S3CRET/x",
+    ],
+)
+@pytest.mark.parametrize("kind", ["-r", "-c"])
+def test_security_20_no_line_of_a_file_outside_the_recipes_folder_is_shown(
+    tmp_path: Path, line: str, kind: str
+) -> None:
+    """Whoever wrote the recipe chose the file, and could read an answer that the user posts."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "secret").write_text(f"# S3CRET\n{line}\n")
+    (home / "link.txt").symlink_to(tmp_path / "secret")
+    for name in ("../secret", str(tmp_path / "secret"), "link.txt"):
+        recipe = home / "requirements.txt"
+        recipe.write_text(f"six\n{kind} {name}\n")
+        with pytest.raises(ConfigError) as caught:
+            load_recipe(recipe)
+        for finding in caught.value.findings:
+            assert "S3CRET" not in repr(finding)
+            assert "not in the recipe's folder" in finding.message
+            assert finding.at is not None
+            assert finding.at.line == 2

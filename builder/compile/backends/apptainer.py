@@ -11,9 +11,14 @@ from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
 SETTLING = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
-# The conda client of the build; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
-# Its digest is unknown here; RECIPE_MICROMAMBA names an image by its own.
-MICROMAMBA = "docker.io/mambaorg/micromamba:2.3.2"
+# The conda client of the build, 2.3.2; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
+# The digest of its image for linux/amd64 as two projects hold it, read 2026-11-23: the conda solver of a CaImAn image
+# ("mambaorg/micromamba:2.3.2@sha256:9558...") and SPICE of the Diaz lab ("the Linux/amd64 ... manifest digest"). That
+# for arm64 is unknown here: there the tag is taken. RECIPE_MICROMAMBA names another image.
+MICROMAMBA = {
+    "x86_64": "docker.io/mambaorg/micromamba@sha256:955819619f303e2aa1dc1ba89beefe7f326a378b3d0782a4a0d28b1cf11b68b6",
+    "aarch64": "docker.io/mambaorg/micromamba:2.3.2",
+}
 
 
 def findings(target: Target) -> tuple[Finding, ...]:
@@ -66,7 +71,8 @@ def bootstrap(reference: str) -> tuple[str, str]:
 
 def micromamba(target: Target) -> str:
     """The image that conda's client is taken from, "" where no conda environment is made."""
-    return (target.context.micromamba or MICROMAMBA) if target.environment.place == "conda" else ""
+    ours = MICROMAMBA[target.site.node.arch]
+    return (target.context.micromamba or ours) if target.environment.place == "conda" else ""
 
 
 def definition(target: Target) -> str:

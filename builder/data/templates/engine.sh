@@ -214,7 +214,7 @@ settle() {
 setting() {
     [ -n "$2" ] || return 0
     local bare
-    bare=$(sed -E 's#://[^/ ,]*@#://#g' <<<"$2")
+    bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2")
     # What is downloaded by others than uv, distribution packages and conda's, has to get through.
     case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"

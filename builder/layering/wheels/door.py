@@ -1,7 +1,8 @@
 """A door to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
 
-What is asked for lies below an index of the user's, or was named by a page of one; only this build knows the word in
-the door's address. Index pages: https://packaging.python.org/en/latest/specifications/simple-repository-api/
+A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the
+user's, or was named by a page of one; only this build knows the word in the door's address. Index pages:
+https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from ..bases.registry import NoRedirect
 
-ADDRESS = re.compile(r"(https?)://([^/\s,]*)@([^/@\s,?#]+)([^\s,]*)")
+ADDRESS = re.compile(r"(https?)://(?:([^/\s,]*)@)?([^/@\s,?#]+)([^\s,]*)")
+TOKEN = re.compile(r"/(t/[^/?#\s]+)")  # model/secrets.py has the same
 EXPORT = "export "
 BASE = re.compile(r"<base\s[^>]*?href\s*=\s*[\"']?([^\"'\s>]+)[^>]*>", re.IGNORECASE)
 HREF = re.compile(r"(\shref\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)", re.IGNORECASE)
@@ -40,6 +42,7 @@ ANSWERED = (
     "ETag",
     "Last-Modified",
 )
+LONG = 8  # a token is replaced wherever it stands; a shorter one only behind its t/
 PAGE = 64 << 20  # bytes: that of the largest project of the public index is below 5 MB
 SECONDS = 60.0
 OWN = "127.0.0.1"
@@ -47,7 +50,7 @@ OWN = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """An index: its server, the path that it lies below, and the login as a header."""
+    """An index: its server, the path that it lies below, and the login as a header, "" where it has none."""
 
     server: str
     path: str
@@ -62,6 +65,7 @@ class Door:
         self.environment = environment
         self.indexes: list[Index] = []
         self.named = set[str]()  # addresses that a page of an index names
+        self.tokens: dict[str, str] = {}  # t/TOKEN of a path, and what stands in its place in the build
         self.word = secrets.token_urlsafe(24)
         handler = type("Asked", (_Asked,), {"door": self})
         self.server = _Server((OWN, 0), handler)
@@ -82,19 +86,38 @@ class Door:
         return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._own, ' '.join(shlex.split(value))))}"
 
     def _own(self, found: re.Match[str]) -> str:
-        """The door's address for one of an index."""
+        """The door's address for one of an index that wants a login."""
         scheme, login, host, path = found.groups()
-        user, _, password = login.partition(":")
+        tokens = TOKEN.findall(path)
+        if login is None and not tokens:
+            return found[0]
+        for token in tokens:
+            self.tokens.setdefault(token, f"t/token-{len(self.tokens)}")
+        path = self._without_tokens(path)
+        user, _, password = (login or "").partition(":")
         word = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
         server = _server(f"{scheme}://{host}")
         index = Index(
             server=server,
             path=urlsplit(path).path.rstrip("/"),
-            login=f"Basic {word}",
+            login=f"Basic {word}" if login else "",
             opener=self._opener(host.partition(":")[0]),
         )
         self.indexes.append(index)
         return f"{self._address(len(self.indexes) - 1)}{path}"
+
+    def _without_tokens(self, text: str) -> str:
+        """A text for the build: each token is replaced by a word, whichever of its characters are quoted."""
+        for token, word in self.tokens.items():
+            text = re.sub(rf"(?<![\w.~-]){_quoted(unquote(token))}(?![\w.~%-])", word, text)
+            secret = unquote(token).removeprefix("t/")
+            if len(secret) >= LONG:
+                text = re.sub(_quoted(secret), word.removeprefix("t/"), text)
+        return text
+
+    def _with_tokens(self, address: str) -> str:
+        words = {word: token for token, word in self.tokens.items()}
+        return re.sub(r"(?<=/)t/token-\d+(?=[/?#]|$)", lambda found: words.get(found[0], found[0]), address)
 
     def _opener(self, host: str) -> urllib.request.OpenerDirector:
         names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
@@ -122,7 +145,8 @@ class Door:
         address = f"{index.server}/{rest}"
         if not self._may(index, address):
             return None
-        request = urllib.request.Request(address, headers={**headers, "Authorization": index.login}, method=method)
+        login = {"Authorization": index.login} if index.login else {}
+        request = urllib.request.Request(self._with_tokens(address), headers={**headers, **login}, method=method)
         try:
             return index.opener.open(request, timeout=SECONDS), address
         except urllib.error.HTTPError as error:
@@ -137,17 +161,17 @@ class Door:
 
     def seen(self, address: str) -> str:
         """An address as code in the build gets it: through the door where an index's server has it."""
-        bare = re.sub(r"//[^/@]*@", "//", address, count=1)
+        bare = self._without_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
         for number, index in enumerate(self.indexes):
             if _server(bare) == index.server:
                 self.named.add(urldefrag(bare).url)
                 parts = urlsplit(bare)
                 return self._address(number) + parts._replace(scheme="", netloc="").geturl()
-        return address
+        return self._without_tokens(address)
 
     def page(self, body: bytes, *, kind: str, address: str) -> bytes:
         """A page of an index whose links lead through the door."""
-        text = body.decode(errors="replace")
+        text = self._without_tokens(body.decode(errors="replace"))
         if "json" in kind:
             found = json.loads(text)
             for file in found.get("files", ()):
@@ -225,6 +249,12 @@ class _Asked(BaseHTTPRequestHandler):
 
     def log_message(self, *_arguments: object) -> None:
         """Say nothing: an address holds the word."""
+
+
+def _quoted(text: str) -> str:
+    """A pattern of a text in an address, where any character may be quoted."""
+    quoted = ((char, "".join(f"%{byte:02x}" for byte in char.encode())) for char in text)
+    return "".join(f"(?:{re.escape(char)}|(?i:{code}))" for char, code in quoted)
 
 
 def _server(address: str) -> str:

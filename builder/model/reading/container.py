@@ -16,8 +16,13 @@ from builder.model.variables import reserved_in_image
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
 IMAGE_FILE = re.compile(r"(?:/|\./|\.\./)[A-Za-z0-9._/+@,=-]+|(?!-)[A-Za-z0-9._/+@,=-]+\.sif")
-# apt-get removes what is named with a "-" behind it (man apt-get, "install").
-SYSTEM = re.compile(r"[a-z0-9](?:[a-z0-9+.-]*[a-z0-9+])?(?:=[A-Za-z0-9](?:[A-Za-z0-9.+:~-]*[A-Za-z0-9.~])?)?")
+# Of one package, by its name: what begins with - + ! ~ or @, or ends with -, is a removal, a group or a tag. Names
+# of rpm have capitals and underscores (libX11, libgcc_s1); Debian's and Alpine's programs know none and say so.
+# Sources: dnf5-specs(7) (NAME-VERSION, globs, @group) and apk-world(5) ([!]name{@tag}{[<>~=]version}), read 2026-11-23;
+# apt-get(8) ("install": NAME-, NAME+, NAME=VERSION). Of zypper(8) no page was found: its + - ! ~ stand before a name.
+SYSTEM = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9+._-]*[A-Za-z0-9+])?(?:=[A-Za-z0-9](?:[A-Za-z0-9.+:_~-]*[A-Za-z0-9.~])?)?"
+)
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 VERSION = re.compile(r"(?:python\s*)?[=<>~!]*\s*[0-9]+(?:\.[0-9*]+)*")

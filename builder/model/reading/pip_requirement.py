@@ -215,3 +215,12 @@ def missing_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, fil
             message = f"'{shown(requirement.text)}' has no hash; {why}"
             at = Place(file=requirement.file or file, line=requirement.line)
             yield from refusal("pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all").findings
+
+
+def unquoted(finding: Finding, *, at: Place) -> Finding:
+    """A fault without the words of a file: one outside the recipe's folder may be any that the user can read."""
+    message = (
+        f"a line of '{shown(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"
+    )
+    fix = "look at the line; where the file is no list of requirements, do not build this recipe"
+    return Finding(code=finding.code, message=message, at=at, fix=fix)

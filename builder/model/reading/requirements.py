@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.model.document import read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
-from builder.model.reading.pip_requirement import NAME, check_exists, check_path, location, parse_requirement
+from builder.model.reading.pip_requirement import NAME, check_exists, check_path, location, parse_requirement, unquoted
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.safe import CONTROL, check_url, is_there, refusal, refuse_secrets, shown
 
@@ -214,6 +214,7 @@ class RequirementsReader:
 
     def add_text(self, text: str, *, at: Place, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
         """Read the lines of a text; `base` is the folder that `-r` and `-c` in it are relative to."""
+        own = at.file == self.file or not inside or inside[-1].is_relative_to(self.folder.resolve())
         for line, part in logical_lines(text, first=at.line or 1):
             self.count += 1
             if self.count > COUNT_LIMIT:
@@ -229,7 +230,7 @@ class RequirementsReader:
                 for option in found:
                     self._apply(option, at=place, base=base, constraint=constraint, inside=inside)
             except ConfigError as error:
-                self.findings.extend(error.findings)
+                self.findings += error.findings if own else [unquoted(one, at=place) for one in error.findings]
 
     def _keep(self, requirement: PipRequirement, *, at: Place, constraint: bool) -> None:
         if requirement.name == "python":

@@ -32,33 +32,52 @@ def build_needs(target: Target) -> Iterator[Finding]:
 
 
 def index_login(target: Target) -> Iterator[Finding]:
-    """Code that is built beside the login of an index, where the backend cannot keep it apart (wheels/door.py can)."""
+    """Code that runs beside the login of an index or a proxy, where the backend cannot keep it apart.
+
+    The door of wheels/door.py keeps that of an index apart; that of a proxy is seen by all that runs in a build.
+    """
     context, environment = target.context, target.environment
+    installs = bool(environment.pip_lines or environment.torch_lines)
     apart = target.backend in ("apptainer", "layers")
-    names = dict.fromkeys(context.tokens if apart else (*context.logins, *context.tokens))
-    if not names or not (environment.pip_lines or environment.torch_lines):
+    logins = context.logins if installs and not apart else ()
+    parts = [
+        f"the login of {what} in {' and '.join(repr(name) for name in names)}"
+        for what, names in (("an index", logins), ("a proxy", context.proxies))
+        if names
+    ]
+    seen = _who_sees(target, installs=installs) if parts else None
+    if seen is None:
         return
-    logins = f"the login of an index in {' and '.join(repr(name) for name in names)}"
-    built, at = _built(target), Place(file=target.recipe.file)
-    level: Level = "warning"
-    if target.backend in ("cotainr", "tykky"):
-        message = f"all that runs while {target.backend} installs sees {logins}"
-    elif built:
-        message, at = (
-            f"'{built[0].text}' is built from source, and its build sees {logins}",
-            place_of(target.recipe, built[0]),
-        )
-    elif target.lock is None:
-        message, level = f"the build of a package that has no wheel would see {logins}", "note"
-    elif any(file.kind != "wheel" for file in target.lock.pip):
-        message = f"what the lock has as sources is built, and its build sees {logins}"
-    else:
-        return
+    who, at, level = seen
     other = next((name for name in ("apptainer", "layers") if name in target.site.build.backends), "")
     fix = "use a token that can do nothing but read this index"
-    if other and not context.tokens:
+    if context.proxies:
+        fix = f"use a proxy without a login{f', and {fix}' if logins else ''}"
+    elif other:
         fix = f"build with --backend {other}, where no build sees it"
-    yield Finding(code="index-login", message=message, at=at, fix=fix, level=level)
+    yield Finding(code="index-login", message=f"{who} {' and '.join(parts)}", at=at, fix=fix, level=level)
+
+
+def _who_sees(target: Target, *, installs: bool) -> tuple[str, Place, Level] | None:
+    """What runs in the build, as the beginning of a sentence, where it comes from, and how sure it is."""
+    built, at = _built(target), Place(file=target.recipe.file)
+    if target.backend in ("cotainr", "tykky"):
+        return f"all that runs while {target.backend} installs sees", at, "warning"
+    if built:
+        return (
+            f"'{built[0].text}' is built from source, and its build sees",
+            place_of(target.recipe, built[0]),
+            "warning",
+        )
+    if target.context.proxies and target.recipe.container.run:
+        return "the commands of container.run see", at, "warning"
+    if installs and target.lock is not None and any(file.kind != "wheel" for file in target.lock.pip):
+        return "what the lock has as sources is built, and its build sees", at, "warning"
+    if installs and target.lock is None:
+        return "the build of a package that has no wheel would see", at, "note"
+    if target.context.proxies and (target.recipe.container.system or target.environment.place == "conda"):
+        return "what packages run while they are installed would see", at, "note"
+    return None
 
 
 def _built(target: Target) -> list[PipRequirement]:

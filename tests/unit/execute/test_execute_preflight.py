@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from builder.execute.executor import kept_image
+from builder.execute.machine import check_machine
 from builder.execute.preflight import check_output, check_space, find_programs
+from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, ToolError
 from builder.model.plan import Plan
 
@@ -22,6 +27,24 @@ def code(call: Callable[[], Any], error: type[BuilderError] = ConfigError) -> st
         call()
     assert all(finding.fix for finding in caught.value.findings)
     return caught.value.findings[0].code
+
+
+def test_here_overrules_what_a_host_name_says(plan_of: PlanOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is a guess; a base image that is missing is a fact."""
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="glogin1.example"))
+    site, plan = load_site("dawn"), plan_of(site="dawn")
+
+    def check(plan: Plan, *, sure: bool) -> None:
+        check_machine(site, plan, steps=plan.steps, here=plan.steps, environment={}, recipe="x.yml", sure=sure)
+
+    with pytest.raises(ToolError) as caught:
+        check(plan, sure=False)
+    finding = caught.value.findings[0]
+    assert "it is one of 'mn5-gpp', by its name" in finding.message
+    assert finding.fix.endswith("; if this is a machine of 'dawn' all the same, give --here")
+    check(plan, sure=True)
+    there = replace(plan, base="/no/such/base.sif")
+    assert code(lambda: check(there, sure=True)) == "no-base"
 
 
 def test_an_output_is_not_overwritten_without_force(plan_of: PlanOf, tmp_path: Path) -> None:
@@ -116,6 +139,24 @@ def test_fault_04_layers_need_room_in_their_cache_and_none_for_temporary_files(p
         ("no-space", "the plan folder", "choose a larger disk with -o"),
         ("no-space", "the folder of the output", "choose a larger disk with -o"),
     ]
+
+
+def test_fault_04_a_new_cache_is_asked_for_the_measured_peak(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch for CPUs: 3.3 GiB foreseen, 1306 MB taken of a new cache. One that has packages may have these."""
+    steps, cache, free = plan_of({"a": {"text": "", "space_gib": 3.3}}).steps, tmp_path / "cache", 1306e6
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=free if path == tmp_path else 1e15))
+    place = {"scratch": Path("/"), "folder": Path("/"), "output": Path("/x.sif"), "cache": cache}
+    with pytest.raises(ToolError, match=r"the cache '.*' has 1.2 GiB free, and the build needs 1.3 GiB"):
+        check_space(steps, **place)
+    free = 1.4 * 1024**3
+    check_space(steps, **place)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=0.4 * 1024**3))
+    (cache / "uv").mkdir(parents=True)
+    with pytest.raises(ToolError) as caught:
+        check_space(steps, **place)
+    assert not [finding for finding in caught.value.findings if finding.message.startswith("the cache")]
 
 
 def test_fault_05_a_cache_that_may_not_be_written(

@@ -59,6 +59,45 @@ class Private(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+TOKEN = "S3CRET-t0ken"
+BELOW = "/t/S3CRET-t0ken/simple/"
+OTHERS = f'<a href="../../../../t/{TOKEN}/f/a.whl">a</a><a href="/t/S3CRET%2Dt0ken/f/a.whl">b</a><p>{TOKEN}</p>'
+OTHERS += f'<a href="https://elsewhere.example/t/{TOKEN}/c">c</a>'
+TOKENS = {
+    f"{BELOW}html/": ("text/html", OTHERS),
+    f"{BELOW}json/": ("application/json", json.dumps({"files": [{"url": f"/t/{TOKEN}/f/a.whl"}], "note": TOKEN})),
+    f"/t/{TOKEN}/f/a.whl": ("application/octet-stream", "a"),
+}
+
+
+class Tokens(BaseHTTPRequestHandler):
+    """An index whose addresses hold a token."""
+
+    def do_GET(self) -> None:
+        assert "Authorization" not in self.headers
+        kind, text = TOKENS.get(self.path, ("", ""))
+        self.send_response(302 if self.path == f"{BELOW}moved/" else 200 if text else 404)
+        if self.path == f"{BELOW}moved/":
+            self.send_header("Location", f"{BELOW}html/")
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def tokens() -> Iterator[Door]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Tokens) as server:
+        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}{BELOW}"
+        found = Door(f"export UV_INDEX={address}\\ https://plain.example/simple\n", environment={})
+        yield found
+        found.close()
+        server.shutdown()
+
+
 @pytest.fixture
 def door() -> Iterator[Door]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
@@ -146,3 +185,30 @@ def test_security_04_no_redirect_carries_the_login_away(door: Door) -> None:
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_arguments: object, **_options: object) -> None:
         return None
+
+
+@pytest.mark.parametrize("page", ["html", "json", "moved"])
+def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: Door, page: str) -> None:
+    found = re.search(
+        r"'(http://127\.0\.0\.1:\d+/[\w-]+/0/t/token-0/simple/) https://plain\.example/simple'", tokens.text
+    )
+    assert found is not None, tokens.text
+    text = asked(f"{found[1]}{page}/")
+    links = re.findall(r"http://127[^\"]*", text)
+    assert links
+    assert {asked(link) for link in links} == {"a"}
+    assert "S3CRET" not in tokens.text + text
+
+
+def test_security_04_a_short_token_is_replaced_behind_its_t_alone() -> None:
+    door = Door("export UV_INDEX=https://index.example/t/ab/simple\n", environment={})
+    try:
+        page = door.page(
+            b"<a href='/dist/ab/x.whl'>x</a><a href='/t/ab/y.whl'>ab</a>",
+            kind="text/html",
+            address="https://index.example/",
+        )
+    finally:
+        door.close()
+    links = re.findall(r"http://127[^\"]*", page.decode())
+    assert [link.partition("/0/")[2] for link in links] == ["dist/ab/x.whl", "t/token-0/y.whl"]
