@@ -33,9 +33,9 @@ def write_locks(index: Path, locked: Iterable[Locked], *, tool: str) -> None:
     except OSError as error:
         at = Place(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
-        raise ToolError(
-            Finding(code="lock-write", message=message, at=at, fix="check the rights and the space")
-        ) from None
+        odd = isinstance(error, tree.TreeError)
+        fix = "look where it leads, remove it, and lock again" if odd else "check the rights and the space"
+        raise ToolError(Finding(code="lock-write", message=message, at=at, fix=fix)) from None
 
 
 def _kept(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
