@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -13,6 +15,7 @@ import builder
 from builder.cli.documents import document
 from builder.cli.outcome import Outcome
 from builder.model.finding import Finding, errors
+from builder.model.safe import one_line
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
@@ -86,8 +89,8 @@ def _artifact(file: str) -> dict[str, str]:
     path = Path(file).absolute()
     top = _repository(path.parent)
     if top is not None:
-        return {"uri": quote(path.relative_to(top).as_posix()), "uriBaseId": "%SRCROOT%"}
-    return {"uri": path.as_uri()} if Path(file).is_absolute() else {"uri": quote(Path(file).as_posix())}
+        return {"uri": quote(os.fsencode(path.relative_to(top))), "uriBaseId": "%SRCROOT%"}
+    return {"uri": path.as_uri()} if Path(file).is_absolute() else {"uri": quote(os.fsencode(Path(file)))}
 
 
 def _repository(folder: Path) -> Path | None:
@@ -115,10 +118,15 @@ def _escaped(text: str, *, value: bool = False) -> str:
 def summary(outcomes: Sequence[Outcome]) -> str:
     """A table in Markdown, for a job's summary page."""
     rows = [
-        f"| {outcome.file} | {outcome.site} | {outcome.word} | {outcome.torch or '-'} |".replace("\n", " ")
+        f"| {' | '.join(map(_cell, (outcome.file, outcome.site, outcome.word, outcome.torch or '-')))} |"
         for outcome in outcomes
     ]
     return "\n".join(["| file | site | outcome | torch |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def _cell(text: str) -> str:
+    """A text in a table of Markdown: no cell, line, link or element of its own."""
+    return re.sub(r"([\\`\[\]<>|&!])", r"\\\1", one_line(text))
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -34,11 +35,11 @@ def command(example: str, output: Path | None, listed: bool) -> None:
         raise ConfigError(Finding(code="init-unknown", message=f"there is no example '{example}'", fix=fix))
     source = found[example]
     target = output or Path(source.name)
-    if target.exists():
+    if os.path.lexists(target):
         fix = "choose another name with -o"
         raise ConfigError(Finding(code="init-exists", message=f"'{target}' exists already", fix=fix))
     shutil.copyfile(source, target)
     for extra in RECIPES.glob(f"{source.stem}-*.*style"):
-        if not (target.parent / extra.name).exists():
+        if not os.path.lexists(target.parent / extra.name):
             shutil.copyfile(extra, target.parent / extra.name)
     emit(str(target))

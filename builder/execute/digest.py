@@ -6,6 +6,7 @@ import threading
 from io import FileIO
 from pathlib import Path
 
+from builder.layering.bounded import open_regular
 from builder.layering.digest import sha256_of, sha256_of_open, sha256_of_part
 
 __all__ = ["Digest", "sha256_of", "sha256_of_part"]
@@ -20,7 +21,7 @@ class Digest:
         self._thread: threading.Thread | None = None
         try:
             # Opened at once: its name is about to change.
-            file = None if image.is_dir() else image.open("rb", buffering=0)
+            file = None if image.is_dir() else FileIO(open_regular(image))
         except OSError as error:
             self._error = error
             return

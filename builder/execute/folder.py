@@ -28,9 +28,10 @@ from builder.execute.names import (
 )
 from builder.execute.options import Signals
 from builder.execute.tree import remove_tree, removed_afterwards
-from builder.execute.trust import check_folder
+from builder.execute.trust import check_folder, read_below
 from builder.execute.written import check_unedited, look, note_written, read_written
 from builder.layering import copies, tree
+from builder.layering.bounded import LIMIT
 from builder.layering.marks import is_dead, new_mark
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plain_path import is_plain
@@ -276,8 +277,8 @@ def _staging_of(folder: Path) -> str:
 
 
 def _old_paths(folder: Path) -> list[str]:
-    with suppress(ConfigError, OSError, UnicodeDecodeError):
-        old = _paths(from_json((folder / PLAN_FILE).read_text(encoding="utf-8")))
+    with suppress(ConfigError, OSError, ValueError):
+        old = _paths(from_json(read_below(folder, PLAN_FILE, limit=LIMIT)))
         return [path for path in old if _path_fault(path) is None]
     return []  # a plan of another version: its files stay
 

@@ -32,11 +32,16 @@ class SpecialError(OSError):
 
 def open_file(path: Path) -> BinaryIO:
     """A regular file, open to be read; raises OSError for anything else, at once also for a pipe."""
+    return os.fdopen(open_regular(path), "rb")
+
+
+def open_regular(path: Path) -> int:
+    """The same as a descriptor."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise SpecialError(errno.EINVAL, "it is not a regular file", str(path))
-    return os.fdopen(descriptor, "rb")
+    return descriptor
 
 
 def read_file(path: Path, *, limit: int) -> bytes:

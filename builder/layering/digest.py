@@ -1,4 +1,4 @@
-"""SHA-256 of a file: the only place that makes it."""
+"""SHA-256 of a file: the only place that makes it. A pipe, which would keep who reads it waiting, is an error."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
+from .bounded import open_regular
+
 BLOCK = 1 << 20
 
 
 def sha256_of(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
     """SHA-256 of a file, or of what it will be after `changes` (offset, bytes); raises OSError."""
-    with path.open("rb", buffering=0) as file:
+    with FileIO(open_regular(path)) as file:
         return sha256_of_open(file, changes=changes)
 
 
 def sha256_of_part(path: Path, offset: int, size: int) -> str:
     """SHA-256 of a part of a file; raises OSError."""
     digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
-    with path.open("rb", buffering=0) as file:
+    with FileIO(open_regular(path)) as file:
         file.seek(offset)
         while size > 0 and (count := file.readinto(block[: min(size, BLOCK)])):
             digest.update(block[:count])

@@ -32,6 +32,7 @@ ACROSS = {
     ("execute/doctor.py", "builder.layering.programs"),
     ("execute/doctor_places.py", "builder.layering.cache"),
     ("execute/doctor_places.py", "builder.layering.failure"),
+    ("execute/locking/provided.py", "builder.layering.wheels.stubs"),
     ("execute/locking/uv.py", "builder.layering.failure"),
     ("execute/contents/sif.py", "builder.layering.image.placed"),
     ("execute/contents/sif.py", "builder.layering.image.sif"),

@@ -33,7 +33,6 @@ ALLOWED = {
     ("layering/wheels/kept.py", "copyfile"),  # a file of the cache to a new folder of the build's own
     ("execute/jobs/again.py", "copy2"),  # plan.json to a new folder of the program's own
     ("execute/image/again.py", "copyfile"),  # the log of a second build, out of a folder that it made
-    ("execute/locking/write.py", "rmtree"),  # the lock beside the user's own recipe
     ("cli/init.py", "copyfile"),  # examples of the package to the user's place
     ("execute/contents/trees.py", "walk"),  # reads only, and opens what a walk without links has named
     ("smoke/rank_run.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp

@@ -217,3 +217,38 @@ def test_a_faulty_file_is_in_every_shape(
         assert "| a,b.yml |  | refused: " in page.read_text()
     else:
         assert json.loads(out)
+
+
+@pytest.mark.parametrize("name", ["x\udcff.yml", "a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])
+@pytest.mark.parametrize("text", ["dependencies: [a b]\n", "dependencies: [python=3.12]\n"])
+def test_security_18_a_file_of_any_name_is_in_every_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    """A name is bytes, and need be no text: neither an error nor a line or a cell of its own."""
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+    Path(name).write_text(text, encoding="utf-8")
+    for shape in ("json", "sarif", "github"):
+        code = run(["check", "local", name, "--format", shape])
+        out = capsys.readouterr().out
+        assert code == (2 if "a b" in text else 0)
+        assert "\x1b" not in out
+        assert shape != "github" or all(
+            line.startswith(("::error file=", "::notice file=")) for line in out.split("\n")[:-1]
+        )
+    rows = page.read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 3
+    assert len(re.findall(r"(?<!\\)\|", rows[2])) == 5
+    assert not re.search(r"(?<!\\)<", rows[2])
+
+
+@pytest.mark.parametrize("name", sorted({path.name for path in RECIPES.iterdir() if path.stem.startswith("plots")}))
+def test_security_12_an_example_is_written_through_no_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A folder of somebody else's may hold links of these names to where nothing is yet."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).symlink_to(tmp_path / "elsewhere")
+    run(["init", "plots"])
+    assert not (tmp_path / "elsewhere").exists()

@@ -18,6 +18,7 @@ from builder.model.lock_files import read_conda
 from builder.model.plan import Copy, Plan
 from builder.model.pylock import read_pylock
 from builder.model.reading.load import load_recipe
+from builder.model.reading.own_files import Left
 from builder.model.secrets import in_command, in_value, stripped
 
 # Every one has CRET in it; what may stand in a password, as it is and as an address writes it.
@@ -317,6 +318,45 @@ def test_security_13_recipeignore_says_what_else(sources: Path, tmp_path: Path) 
     (sources / ".recipeignore").write_text("# ours\n*.py\n!train.py\n!.env\n/data/\n.recipeignore\n", encoding="utf-8")
     expected = ({*PLAIN_FILES} - {"sub/netrc.py", "data/idx.key"}) | {".env"}
     assert copied(sources, tmp_path / "plan") == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "fits"),
+    [
+        ("*.log", "a/b.log", True),
+        ("/a.log", "b/a.log", False),
+        ("data/", "x/data", True),
+        ("a/**", "a/b/c", True),
+        ("a/**", "a", False),
+        ("**/x", "x", True),
+        ("a/**/b", "q/a/b", True),
+        ("/a/**/b", "q/a/x/b", False),
+        ("[!a]b", "ab", False),
+        ("a*c", "a/c", False),
+        ("*a" * 20 + "b", "a" * 200, False),
+        ("**/a/" * 20 + "b", "a/" * 120 + "a", False),
+        ("[a" * 30_000, "x", False),
+    ],
+)
+def test_security_22_a_pattern_of_recipeignore_takes_no_time(
+    pattern: str, name: str, fits: bool, tmp_path: Path
+) -> None:
+    """Of a pattern with twenty stars there are more ways through a long name than any time is enough for."""
+    (tmp_path / ".recipeignore").write_text(f"{pattern}\n", encoding="utf-8")
+    (tmp_path / name).mkdir(parents=True, exist_ok=True)
+    assert Left(tmp_path).why(tmp_path / name, top=tmp_path) == ("asked" if fits else "")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["/proc/self/environ", "/proc/self", "/sys/kernel", "/dev/shm", "link", "../../../" * 9 + "proc/self/environ"],
+)
+def test_security_13_what_the_kernel_shows_of_this_process_is_no_file(sources: Path, source: str) -> None:
+    """`/proc/self/environ` has every password of the shell; it is an ordinary file, as far as the system says."""
+    (sources / "link").symlink_to("/proc/self/environ")
+    (found,) = findings(sources, f"dependencies: [numpy]\ncontainer: {{files: {{{source}: /opt/x}}}}\n")
+    assert (found.code, found.level) == ("file-source", "error")
+    assert "recipeignore" not in found.fix
 
 
 @pytest.mark.parametrize("name", [*SECRET_FILES, ".git", ".ssh", "link"])

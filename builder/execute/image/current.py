@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from builder.execute.digest import sha256_of
 from builder.execute.image.origin import identity, plan_digest, plan_in, sources_of
 from builder.execute.names import PLAN_FILE, REPORT_FILE
+from builder.execute.trust import read_below
+from builder.layering.bounded import LIMIT, parse_json
 from builder.model.plan import Plan
 from builder.model.plan_json import to_json
 
@@ -21,11 +22,11 @@ def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Pat
     folder must hold the same plan byte for byte: its scripts are the image's.
     """
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["status"] != "passed" or report["image"] != str(output.resolve()):
             return None
         smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
-        if not (smoked or no_smoke) or (folder / PLAN_FILE).read_text(encoding="utf-8") != to_json(plan):
+        if not (smoked or no_smoke) or read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
             return None
         if report["plan"] != plan_digest(plan) or report["sources"] != sources_of(
             plan, recipe_folder=recipe_folder, folder=folder
@@ -53,7 +54,7 @@ def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> 
     if said != plan_digest(plan):
         return "it was built from another plan"
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        report = json.loads((folder / REPORT_FILE).read_text(encoding="utf-8"))
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["plan"] == said:
             if report["sources"] != sources_of(plan, recipe_folder=recipe_folder, folder=folder):
                 return "a file that went into it, or its base image, has changed since"

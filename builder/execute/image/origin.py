@@ -14,6 +14,8 @@ from pathlib import Path
 from builder.compile.sbom import PLAN_PROPERTY
 from builder.execute.names import OLD_FILE, PLAN_FILE, README_FILE, SOURCES_FILE
 from builder.execute.tree import write_whole
+from builder.execute.trust import read_below
+from builder.layering import bounded
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step
 from builder.model.plan_json import from_json, to_json
@@ -84,7 +86,7 @@ def note_sources(folder: Path, sources: str) -> None:
 
 def origin_in(folder: Path, plan: Plan) -> Origin:
     """What is made in a plan folder that holds this plan."""
-    return Origin(plan=plan_digest(plan), sources=_text(folder / SOURCES_FILE).strip())
+    return Origin(plan=plan_digest(plan), sources=_text(folder, SOURCES_FILE).strip())
 
 
 def origin_of(plan: Plan, steps: Sequence[Step], *, folder: Path) -> Origin:
@@ -99,14 +101,14 @@ def origin_of(plan: Plan, steps: Sequence[Step], *, folder: Path) -> Origin:
 def plan_of(folder: Path) -> str:
     """The digest of the plan that a folder holds, "" where it holds none that can be read."""
     with suppress(ConfigError):
-        return plan_digest(from_json(_text(folder / PLAN_FILE)))
+        return plan_digest(from_json(_text(folder, PLAN_FILE)))
     return ""
 
 
 def note_old(folder: Path, new: Plan, *, sources: str) -> None:
     """Before another plan takes the folder: note which products in it are not of the new one. Raises OSError."""
     try:
-        old = from_json(_text(folder / PLAN_FILE))
+        old = from_json(_text(folder, PLAN_FILE))
         if origin_in(folder, old) == Origin(plan=plan_digest(new), sources=sources):
             return
         names = {name for plan in (old, new) for step in plan.steps if step.kind != "smoke" for name in step.produces}
@@ -119,7 +121,7 @@ def note_old(folder: Path, new: Plan, *, sources: str) -> None:
 def _is_old(folder: Path, name: str) -> bool:
     """Whether a product was made by a plan that the folder held before."""
     with suppress(ValueError, AttributeError):
-        noted = json.loads(_text(folder / OLD_FILE) or "{}").get(name)
+        noted = bounded.parse_json((_text(folder, OLD_FILE) or "{}").encode()).get(name)
         return noted is not None and noted == identity(folder / name)
     return True  # a note that cannot be read: nothing is known
 
@@ -136,8 +138,8 @@ def plan_in(image: Path) -> str:
     return ""
 
 
-def _text(path: Path) -> str:
+def _text(folder: Path, name: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return read_below(folder, name, limit=bounded.LIMIT).decode()
+    except (OSError, ValueError):
         return ""

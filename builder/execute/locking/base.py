@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from builder.execute.digest import sha256_of
 from builder.execute.locking.provided import plain
 from builder.execute.locking.registry import base_digest
 from builder.execute.locking.session import Session
+from builder.layering.bounded import parse_json
 from builder.model.lock import BaseLock
 from builder.model.site import BaseImage
 from builder.resolve.asked import FAMILY
@@ -70,7 +70,7 @@ def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[
     lines = answer.text.splitlines() if answer.exit_code == 0 else []
     line = next((line for line in lines if line.startswith("recipe:{")), "")
     try:
-        found = json.loads(line.removeprefix("recipe:"))
+        found = parse_json(line.removeprefix("recipe:"))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

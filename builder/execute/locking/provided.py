@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from builder.layering.wheels.stubs import is_distribution
 from builder.model.lock import CondaPackage
 from builder.resolve.names import python_name
 
 
 def plain(provided: Mapping[str, str]) -> dict[str, str]:
-    """Names and versions in normal form; a version that Python does not know is left out."""
+    """Names and versions in normal form; what is no name, or no version that Python knows, is left out."""
     found = {}
     for name, version in provided.items():
+        if not is_distribution(name, version):
+            continue
         try:
             found[str(canonicalize_name(name))] = str(Version(version))
         except InvalidVersion:

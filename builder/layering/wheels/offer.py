@@ -25,13 +25,13 @@ from ..failure import LayeringError, say
 from ..programs import ask
 from ..uv import find_uv
 from .resolve import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
+from .stubs import is_distribution
 
 if TYPE_CHECKING:
     from .door import Door
 
 MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
-MINOR, VERSION = re.compile(r"3\.\d{1,2}"), re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
-NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
+MINOR = re.compile(r"3\.\d{1,2}")
 GLIBC = re.compile(r"2\.\d{1,2}")
 ASKING = {"torch", "packages"}  # parts of install.sh
 SHOWN = "settings"  # what the container sees while something is built: indexes by the door's addresses
@@ -99,7 +99,7 @@ class Offer:
         provided = {
             normal(str(name)): str(version)
             for name, version in asked["provided"].items()
-            if NAME.fullmatch(str(name)) and VERSION.fullmatch(str(version))
+            if is_distribution(str(name), str(version))
         }
         uv = find_uv()
         if uv is None:

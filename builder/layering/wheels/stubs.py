@@ -6,16 +6,27 @@ same name and version, given as a constraint by its address, is one: what does n
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,100}[A-Za-z0-9])?")
+VERSION = re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
+
+
+def is_distribution(name: str, version: str) -> bool:
+    """Say whether these can be a package's: an image says what it likes, and both become a file and a line here."""
+    return bool(NAME.fullmatch(name) and VERSION.fullmatch(version))
+
 
 def write_stubs(folder: Path, provided: Mapping[str, str]) -> list[str]:
-    """Write an empty wheel for each package and return the constraints that name them."""
+    """Write an empty wheel for each package and return the constraints that name them; others are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     for name, version in sorted(provided.items()):
+        if not is_distribution(name, version):
+            continue
         stem = name.replace("-", "_")
         path = folder / f"{stem}-{version}-py3-none-any.whl"
         info = f"{stem}-{version}.dist-info"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value, describe
-from builder.model.reading.own_files import IGNORE, source_fault
+from builder.model.reading.own_files import IGNORE, is_machines, source_fault
 from builder.model.recipe import Container
 from builder.model.safe import CONTROL, PATH, VARIABLE, is_there, shown
 from builder.model.variables import reserved_in_image
@@ -206,6 +206,9 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
         return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
     if not is_there(folder / source):
         return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
+    if is_machines(folder / source):
+        message = f"'{shown(source)}' is a part of this machine and its processes, and no file"
+        return message, "copy what is needed of it"
     fault = source_fault(source, folder=folder)
     if fault:
         return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} beside the recipe"

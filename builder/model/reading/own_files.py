@@ -1,14 +1,13 @@
 """Which of a recipe's own files go into an image: not those that hold keys and passwords, and not what it leaves out.
 
 `.recipeignore` beside the recipe has one pattern a line, as .gitignore has: `*.log`, `data/`, `/notes.txt`, `!a.log`.
-A `!` line also brings back what is left out by itself. https://git-scm.com/docs/gitignore#_pattern_format
+A `!` line also brings back what is left out by itself; longer lines than any name has are passed over. https://git-scm.com/docs/gitignore#_pattern_format
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from builder.model.finding import Finding, Place
@@ -16,6 +15,7 @@ from builder.model.safe import shown
 
 IGNORE = ".recipeignore"
 LARGEST = 64 * 1024  # bytes of that file
+LONGEST = 1000  # characters of a pattern: a name has 255
 MANY = 100_000  # files and folders that are looked at for a warning
 # Where programs keep keys, passwords and tokens; of a `.git` the addresses of its remotes.
 SECRET = (
@@ -25,6 +25,7 @@ SECRET = (
     ".apptainer/remote.yaml", ".pypirc", ".npmrc", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token", ".s3cfg", ".boto",
     ".kaggle", "kaggle.json", ".huggingface/token", "huggingface/token", "*.ppk", "*.p12", "*.pfx", "*.kdbx",
 )  # fmt: skip
+MACHINE = ("/dev", "/proc", "/sys")
 KEYS = (".pem", ".key")  # certificates and much else are called so too: the file itself tells
 PRIVATE = b"PRIVATE KEY-----"
 
@@ -39,7 +40,7 @@ class Left:
             with path.open(encoding="utf-8", errors="replace") as file:
                 text = file.read(LARGEST)
         lines = [line.rstrip() for line in text.splitlines()]
-        self.own = tuple(line for line in lines if line and not line.startswith("#"))
+        self.own = tuple(line for line in lines if 0 < len(line) <= LONGEST and not line.startswith("#"))
 
     def why(self, path: Path, *, top: Path) -> str:
         """Why a file or folder below `top` is left out: `secret`, `asked`, or "" where it is not."""
@@ -63,22 +64,21 @@ def _matches(patterns: tuple[str, ...], name: str, is_folder: bool) -> bool:
 def _fits(pattern: str, name: str, is_folder: bool) -> bool:
     if pattern.endswith("/"):
         return is_folder and _fits(pattern.rstrip("/"), name, is_folder)
-    return _expression(pattern).fullmatch(name) is not None
-
-
-@cache
-def _expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of .gitignore; one with a slash at its begin stands for the copied folder itself."""
-    body = pattern.lstrip("/")
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", body)
-    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    text = "".join(
-        words.get(part) or (part.replace("[!", "[^") if part.startswith("[") else re.escape(part)) for part in parts
-    )
-    try:
-        return re.compile(text if pattern.startswith("/") else f"(?:.*/)?{text}")
-    except re.error:
-        return re.compile(re.escape(body))
+    # One with a slash at its begin stands for the copied folder itself.
+    words, parts = pattern.strip("/").split("/"), name.split("/")
+    if "**" not in words:
+        fits = len(parts) == len(words) if pattern.startswith("/") else len(parts) >= len(words)
+        return fits and all(map(fnmatchcase, parts[-len(words) :], words))
+    # How many parts of the name the words may have taken so far: no two ways to the same number are tried.
+    taken = {0} if pattern.startswith("/") else set(range(len(parts)))
+    for word in words:
+        if word == "**":
+            taken = set(range(min(taken), len(parts) + (word is not words[-1])))
+        else:
+            taken = {at + 1 for at in taken if at < len(parts) and fnmatchcase(parts[at], word)}
+        if not taken:
+            return False
+    return words[-1] == "**" or len(parts) in taken
 
 
 def _is_key(path: Path) -> bool:
@@ -90,6 +90,11 @@ def _is_key(path: Path) -> bool:
             return PRIVATE in file.read(4096)
     except OSError:
         return False
+
+
+def is_machines(path: Path) -> bool:
+    """Whether a path leads to what the kernel shows of this machine: `/proc/self/environ` has passwords of the user."""
+    return any(path.resolve().is_relative_to(top) for top in MACHINE)
 
 
 def source_fault(source: str, *, folder: Path) -> str:

@@ -6,8 +6,9 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ import pytest
 from builder.execute import folder as folder_module
 from builder.execute.folder import hold_plan, write_plan
 from builder.execute.hold import hold
-from builder.execute.image.current import current_report
+from builder.execute.image.current import current_report, not_this
 from builder.execute.image.origin import Origin, identity, origin_in, origin_of, plan_digest
+from builder.execute.image.origin import plan_of as plan_of_folder
+from builder.execute.names import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 from builder.execute.report_file import write_report
 from builder.layering.digest import sha256_of
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
@@ -68,6 +71,47 @@ def other_than(plan: Plan) -> Plan:
 
 def test_fault_01_an_image_of_this_plan_is_up_to_date(place: Place) -> None:
     assert place.current(place.plan)
+
+
+@pytest.fixture
+def ten_seconds() -> Iterator[None]:
+    """What waits for a pipe is ended, by no error that anybody expects."""
+
+    def ended(*_: object) -> None:
+        raise AssertionError("it waits for a pipe")
+
+    before = signal.signal(signal.SIGALRM, ended)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def put(path: Path, kind: str) -> None:
+    """Put something else in the place of a file of a plan folder."""
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "deep":
+        path.write_text("[" * 200_000)
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "deep", "huge"])
+@pytest.mark.parametrize("name", [REPORT_FILE, SOURCES_FILE, OLD_FILE, PLAN_FILE])
+@pytest.mark.usefixtures("ten_seconds")
+def test_security_15_odd_files_of_a_plan_folder_are_read_within_bounds(place: Place, name: str, kind: str) -> None:
+    """A plan folder that came as an archive is the user's own, and what is in it is a stranger's."""
+    put(place.kit / name, kind)
+    assert place.current(place.plan) == (name in (OLD_FILE, SOURCES_FILE))
+    assert not_this(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ""
+    assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else plan_digest(place.plan))
+    assert origin_of(place.plan, (), folder=place.kit) is not None
+    (place.home / "notes.txt").write_text("new")
+    if name != PLAN_FILE or kind != "pipe":  # a folder without a plan is somebody else's
+        write_plan(other_than(place.plan), place.kit, recipe_folder=place.home, force=True)
 
 
 def test_fault_01_a_plan_that_was_replaced_makes_the_old_report_old(place: Place) -> None:
