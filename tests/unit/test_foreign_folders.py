@@ -76,6 +76,14 @@ def test_security_16_folders_that_are_more_than_a_path(tmp_path: Path, name: str
     assert not (tmp_path / name / "p").exists()
 
 
+@pytest.mark.parametrize("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a\tb", "a\u2028b"])
+def test_security_16_not_every_folder_serves_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
+    code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
+    assert (code, "fix: move the recipe" in said) == (2, True)
+    assert "build with --backend layers" not in said
+    assert not (tmp_path / name / "p").exists()
+
+
 @pytest.mark.parametrize("name", ["plain", "two words", "Überraschung", "it's"])
 def test_security_16_ordinary_folders_serve_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
     code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")

@@ -107,6 +107,13 @@ def test_security_03_what_tests_an_image_publishes_nothing_else(plan_of: PlanOf,
     assert refused(lambda: check_output(other, plan, folder=kit)) == "output-elsewhere"
 
 
+def test_security_03_what_is_published_lies_in_the_plan_folder(plan_of: PlanOf, kit: Path, tmp_path: Path) -> None:
+    """A plan around an image that is there names it by its absolute path: none of its jobs may move that."""
+    ledger = Ledger(site="s", kind="build", output=str(tmp_path / "x.sif"))
+    for image in ("/home/me/.ssh/id", "../y.sif", "a/../../y"):
+        assert refused(lambda image=image: check_output(ledger, plan_of({}, image=image), folder=kit)) == "output-elsewhere"  # type: ignore[misc]
+
+
 @pytest.mark.parametrize("image", ["/home/me/.ssh/id", "../x.sif", "a/../../x", "", "x\nfix: rm", "./x.sif", "a//b"])
 def test_security_03_a_plan_names_only_what_is_in_its_folder(kit: Path, image: str) -> None:
     document = json.loads((kit / "plan.json").read_text())

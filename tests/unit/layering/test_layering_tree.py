@@ -49,6 +49,7 @@ ACTIONS: dict[str, Callable[[Path, str], object]] = {
     "link": lambda top, path: tree.link(top, f"{path}/thesis", "/etc/passwd"),
     "read": lambda top, path: tree.read(top, f"{path}/thesis", limit=100),
     "copy": lambda top, path: copies.copy(top / "sub" / "file", top, f"{path}/thesis"),
+    "copy a folder": lambda top, path: copies.copy(top / "sub", top, f"{path}/thesis"),
     "move": lambda top, path: tree.move(top, "sub/file", top, f"{path}/thesis"),
     "take": lambda top, path: tree.move(top, f"{path}/thesis", top, "taken"),
 }
@@ -92,6 +93,18 @@ def test_security_01_the_top_itself_may_be_no_link(top: Path, mine: Path, tmp_pa
     assert tree.remove(tmp_path / "upper")
     assert (mine / "docs" / "thesis").exists()
     assert top.exists()
+
+
+@pytest.mark.parametrize("name", ["absolute", "relative", "to-file"])
+def test_security_01_a_folder_is_not_merged_into_what_a_link_leads_to(
+    top: Path, mine: Path, tmp_path: Path, name: str
+) -> None:
+    before = snapshot(mine)
+    (tmp_path / "more" / name / "docs").mkdir(parents=True)
+    (tmp_path / "more" / name / "docs" / "thesis").write_text("other")
+    with pytest.raises(TreeError):
+        copies.merge(tmp_path / "more", top)
+    assert snapshot(mine) == before
 
 
 def test_security_17_only_folders_of_the_tree_get_other_modes(top: Path, mine: Path) -> None:
