@@ -95,6 +95,21 @@ def test_security_01_the_top_itself_may_be_no_link(top: Path, mine: Path, tmp_pa
     assert top.exists()
 
 
+@pytest.mark.parametrize("name", ["absolute", "relative", "to-file", "sub/up"])
+def test_security_17_a_link_in_the_place_of_a_closed_folder_is_not_opened_up(top: Path, mine: Path, name: str) -> None:
+    """It may have been put there since the folder was refused."""
+    (mine / "docs" / "thesis").chmod(0o600)
+    (mine / "docs").chmod(0o500)
+    before = snapshot(mine)
+    with (
+        tree.folder(top, str(Path(name).parent)) as at,
+        pytest.raises(OSError, match=r"Not a directory|symbolic links"),
+    ):
+        tree._open_up(Path(name).name, at)
+    assert snapshot(mine) == before
+    (mine / "docs").chmod(0o700)
+
+
 @pytest.mark.parametrize("name", ["absolute", "relative", "to-file"])
 def test_security_01_a_folder_is_not_merged_into_what_a_link_leads_to(
     top: Path, mine: Path, tmp_path: Path, name: str
