@@ -88,7 +88,11 @@ def hidden(text: str) -> str:
         text = PATH_TOKEN.sub(f"/t/{HIDDEN}", text)
     if "=" in text:
         text = QUERY.sub(rf"\1={HIDDEN}", text)
-    return without_tokens(text)
+    text = without_tokens(text)
+    bare = text.replace(f"{HIDDEN}@", "").replace(f"/t/{HIDDEN}", "").replace(f"={HIDDEN}", "=")
+    if in_addresses(bare):  # in a form that no pattern knows: the scheme is told, and nothing behind it
+        return f"{text.partition('://')[0]}://{HIDDEN}"
+    return text
 
 
 def stripped(address: str) -> str:

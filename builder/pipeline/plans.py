@@ -114,7 +114,7 @@ def measured(target: Target) -> Target:
 
 def _check_joined(path: str, recipe: Recipe, *, backend: str) -> None:
     """Refuse a path that could be more than a path in what is generated: folders have any name."""
-    plain = path.isprintable() and path == path.strip() and "{{" not in path
+    plain = path.isprintable() and "{{" not in path
     if IMAGE_FILE.fullmatch(path) or (plain and backend in QUOTED):
         return
     message = f"the path of the base image is '{shown(path)}' in the recipe's folder: '{backend}' cannot read it"

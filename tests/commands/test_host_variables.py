@@ -6,6 +6,7 @@ The engines are stand-ins that note their whole environment; real ones: tests/en
 from __future__ import annotations
 
 import shutil
+import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -127,3 +128,26 @@ def test_security_06_nothing_on_the_host_differs(site: str, backend: str, tmp_pa
             wanted = {name: value for name, value in variables.items() if name not in late}
             assert call.inside(prefix) == {**call.inside(prefix), **wanted}
         assert backend == "cotainr" or (call.words[:2], call.words[3]) == (("-IS", "-c"), variables["PATH"])
+
+
+@pytest.mark.parametrize("backend", ["cotainr", "tykky"])
+def test_security_06_nothing_is_left_of_a_call(backend: str, tmp_path: Path, programs: Path) -> None:
+    """What is set for one call is not there any more for what a script starts after it."""
+    variables = {name: f"x{number}" for number, name in enumerate(names.ALLOWED)}
+    plan = target_plan(recipe_of(tmp_path / "recipe", variables), site="lumi-g", backend=backend)
+    text = next(file.text for file in plan.files if file.path == "run/container.sh")
+    (tmp_path / "container.sh").write_text(text)
+    (tmp_path / "image" / "bin").mkdir(parents=True)
+    (tmp_path / "image" / "bin" / "python3").write_text('#!/bin/sh\nenv >"$STAND_IN_LOG.inside"\n')
+    (tmp_path / "image" / "bin" / "python3").chmod(0o755)
+    script = ". ./container.sh; env | grep -v ^_= >before; in_image python3 || exit; env | grep -v ^_= | diff before -"
+    environment = {
+        "PATH": f"{programs}:/usr/bin:/bin", "STAND_IN_LOG": str(tmp_path / "log"), "HOME": str(tmp_path),
+        "RECIPE_IMAGE": str(tmp_path / "image"),
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-uc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    seen = "".join(path.read_text(errors="replace") for path in tmp_path.glob("log.*"))
+    assert "APPTAINERENV_" in seen

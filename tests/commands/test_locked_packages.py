@@ -14,13 +14,13 @@ CONTENT = b"a package"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
-def copied(folder: Path, row: str) -> subprocess.CompletedProcess[str]:
+def copied(folder: Path, row: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
     """Run locked_packages in a plan folder whose list holds this row."""
     (folder / "image").mkdir()
     (folder / "image" / "conda-local.txt").write_text(row)
     (folder / "engine.sh").write_text(verbatim("engine.sh"))
     (folder / "inputs" / "conda").mkdir(parents=True, exist_ok=True)
-    script = ". ./engine.sh; inputs=$PWD/inputs; locked_packages"
+    script = f". ./engine.sh; inputs=$PWD/inputs; {before} locked_packages"
     return subprocess.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -53,6 +53,20 @@ def test_security_05_the_digest_is_compared_before_anything_is_copied(tmp_path: 
     assert "is not the one that was locked" in done.stderr
     assert done.returncode == 1
     assert not [*(tmp_path / "inputs" / "conda").rglob("*")]
+
+
+def test_security_05_a_package_that_changes_while_it_is_copied_is_refused(tmp_path: Path, package: Path) -> None:
+    changing = 'cp() { command cp "$@"; echo more >>"${!#}"; };'
+    done = copied(tmp_path, f"{DIGEST}\tnoarch/x-1-0.conda\t{package}\n", before=changing)
+    assert "is not the one that was locked" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("source", ["x-1-0.conda", "-x", "../x-1-0.conda", ""])
+def test_security_05_a_source_is_an_absolute_path(tmp_path: Path, package: Path, source: str) -> None:
+    done = copied(tmp_path, f"{DIGEST}\tnoarch/{package.name}\t{source}\n")
+    assert "names no file of this machine" in done.stderr
+    assert done.returncode == 1
 
 
 def test_security_05_a_link_at_the_target_is_replaced(tmp_path: Path, package: Path) -> None:

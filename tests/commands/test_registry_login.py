@@ -294,6 +294,72 @@ def test_security_07_a_program_keeps_the_password(
     assert find("other.example.org", environment) is None
 
 
+@pytest.mark.parametrize(
+    ("host", "realm", "own"),
+    [
+        ("registry.example.org", "https://registry.example.org/token", True),
+        ("registry.example.org", "https://auth.example.org/token", True),
+        ("registry.example.org", "https://x.registry.example.org/token", True),
+        ("registry.example.org", "https://example.org/jwt/auth", True),
+        ("registry.example.org:5050", "https://registry.example.org:5050/token", True),
+        ("registry.example.org:5050", "https://auth.example.org/token", True),
+        ("registry.example.org", "https://registry.example.org:8443/token", False),
+        ("registry.example.org:5050", "https://registry.example.org:5051/token", False),
+        ("registry.example.org", "https://auth.example.org:8443/token", False),
+        ("registry.example.org", "https://evil.example.org/token", False),
+        ("registry.example.org", "https://auth.evil.org/token", False),
+        ("registry.example.org", "https://evilregistry.example.org/token", False),
+        ("registry.example.org", "https://registry.example.org.evil.org/token", False),
+        ("example.org", "https://auth.org/token", False),  # org is nobody's own
+        ("example.co.uk", "https://auth.co.uk/token", False),
+        ("example.com.au", "https://com.au/token", False),
+        ("10.0.0.1", "https://auth.0.0.1/token", False),
+        ("127.0.0.1:5000", "https://127.0.0.1:5000/token", False),  # known by its whole address alone
+        ("localhost:5000", "https://auth.localhost/token", False),
+    ],
+)
+def test_security_07_which_server_of_tokens_belongs_to_a_registry(host: str, realm: str, own: bool) -> None:
+    assert client._belongs(client._split(realm), host=host) is own
+
+
+@pytest.mark.parametrize(
+    "realm", ["https://registry.example.org@evil.org/token", "https://a:b@registry.example.org/t", "https://x:99999/t",
+              "https://x:-1/t", "https://x:0/t", "https://[::1/t"],
+)  # fmt: skip
+def test_security_07_an_address_that_reads_otherwise_than_it_is(realm: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        client._split(realm)
+
+
+def helper(path: Path) -> None:
+    """A program that has a login for whoever asks, and says that it was asked."""
+    path.parent.mkdir(exist_ok=True)
+    answer = json.dumps({"ServerURL": "x", "Username": NAME, "Secret": WORD})
+    path.write_text(f"#!/bin/sh\ntouch '{path}.asked'\necho '{answer}'\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@FINDERS
+@pytest.mark.parametrize("key", ["other.example.org", f"{HOST}.evil.example", f"sub.{HOST}", f"{HOST}:5000", "*", ""])
+def test_security_07_a_program_of_another_registry_is_not_asked(
+    find: Find, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper(tmp_path / "docker-credential-stand-in")
+    (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {key: "stand-in"}}), encoding="utf-8")
+    environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    monkeypatch.setenv("PATH", environment["PATH"])
+    assert find(HOST, environment) is None
+    assert not (tmp_path / "docker-credential-stand-in.asked").exists()
+
+
+def test_security_07_the_name_of_a_program_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    helper(tmp_path / "docker-credential-x" / "evil")
+    (tmp_path / "config.json").write_text(json.dumps({"credsStore": "x/evil"}), encoding="utf-8")
+    assert plan_login(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
+    assert not [*tmp_path.rglob("*.asked")]
+
+
 @FINDERS
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"auths": []}', '{"auths": {"registry.example.org": 1}}', '{"credsStore": "../x"}',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import yaml
 from recipe_program import Done, Room, inside, run
 
 pytestmark = pytest.mark.engines
+ROOT = Path(__file__).parents[2]
 
 # Each leaves a link to the folder of the user at places that are cleaned, or written below, after a step.
 LINES = {
@@ -114,6 +116,37 @@ def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room,
     work = room.folder / "cache" / "layers-1" / "work"
     assert list(work.iterdir()) == []
     assert stat.S_IMODE((mine / "shared").stat().st_mode) == 0o2775
+
+
+# In a mount namespace of the user's own: something is mounted in a folder that a build removes.
+MOUNTED = """
+import sys
+from pathlib import Path
+from builder.layering import tree
+top = Path(sys.argv[1])
+print([entry.path for entry in tree.walk(top)])
+print(tree.remove(top), tree.remove(Path(top.name), below=top.parent), top.is_dir())
+"""
+
+
+@pytest.mark.parametrize(("how", "seen"), [("--bind", True), ("--rbind", True), ("-t tmpfs", False)])
+@pytest.mark.parametrize("name", ["top", "a b\t\n\\c"])
+def test_security_01_what_is_mounted_below_a_folder_is_not_removed(
+    rooms: Callable[[str], Room], name: str, how: str, seen: bool
+) -> None:
+    room = rooms(f"mounted-{len(name)}-{how.strip('-')[:2]}")
+    mine, top = users_folder(room.folder / "mine"), room.folder / name
+    (top / "a" / "b").mkdir(parents=True)
+    before = snapshot(mine)
+    script = f'mount {how} "$1" "$2" && touch "$2/canary" && shift 2 && "$@" && test -e "$0/canary"'
+    words = ["unshare", "--user", "--map-current-user", "--mount", "--keep-caps", "sh", "-c", script, top / "a" / "b"]
+    done = run([*words, mine, top / "a" / "b", sys.executable, "-c", MOUNTED, top], cwd=ROOT).expect(0)
+    (mine / "canary").unlink(missing_ok=True)
+    assert snapshot(mine) == before
+    found, removed = done.out.splitlines()
+    assert ("a/b/docs/thesis.tex" in found, "a/b" in found) == (seen, True)
+    assert ("canary" in found) is seen  # another file system is not entered
+    assert removed == "False False True"
 
 
 def linked_base(room: Room, base: Path, lines: str) -> Path:

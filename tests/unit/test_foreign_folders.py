@@ -6,6 +6,7 @@ import ast
 import contextlib
 import io
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,38 @@ def test_security_16_folders_that_are_more_than_a_path(tmp_path: Path, name: str
     assert not (tmp_path / name / "p").exists()
 
 
+@pytest.mark.parametrize("name", ["a\n\n%post\n    touch CANARY\n", "a\x1bb", "{{ x }}", "a\tb", "a\u2028b"])
+def test_security_16_not_every_folder_serves_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
+    code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
+    assert (code, "fix: move the recipe" in said) == (2, True)
+    assert "build with --backend layers" not in said
+    assert not (tmp_path / name / "p").exists()
+
+
 @pytest.mark.parametrize("name", ["plain", "two words", "Überraschung", "it's"])
 def test_security_16_ordinary_folders_serve_where_a_path_is_quoted(tmp_path: Path, name: str) -> None:
     code, said = plan_in(tmp_path / name, "./b.sif", "--backend", "layers")
     assert (code, "error" in said) == (0, False), said
+
+
+@pytest.mark.parametrize(
+    "name", ["a\n\n%post\n    touch CANARY\n", "{{ x }}CANARY", "a\rRUN touch CANARY", "'; touch CANARY; '"]
+)
+@pytest.mark.parametrize("backend", ["apptainer", "layers", "docker"])
+def test_security_16_the_name_of_a_recipe_adds_nothing(tmp_path: Path, name: str, backend: str) -> None:
+    """A recipe without a name of its own is called after its file."""
+    env = tmp_path / f"{name}.yml"
+    env.write_text("dependencies: [{pip: [six]}]\n")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        words = ["plan", "local", str(env), "--backend", backend, "--base", "docker://debian:12"]
+        assert run([*words, "-o", str(tmp_path / "p")]) == 0
+    assert "\r" not in said.getvalue()
+    texts = {path.name: path.read_text() for path in (tmp_path / "p").rglob("*") if path.is_file()}
+    read = {path: text for path, text in texts.items() if path.endswith((".sh", ".def", "Dockerfile", "labels.txt"))}
+    assert len(read) > 3
+    assert [path for path, text in read.items() if re.search(r"[^\w-]CANARY|CANARY[^\w'\s-]|\r", text)] == []
+    assert [text.count("%post") for path, text in read.items() if path.endswith(".def")] in ([], [1])
 
 
 @pytest.mark.parametrize("links", [("var/log",), ("root",), ("var",), ("opt",), ("etc",), ("tmp",), ("opt/recipe",)])

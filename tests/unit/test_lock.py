@@ -225,6 +225,15 @@ def test_security_05_an_address_that_means_another_path_or_line_is_refused(addre
             read_pylock(f'lock-version = "1.0"\n[[packages]]\n{package}\n', file=Path("pylock.toml"))
 
 
+@pytest.mark.parametrize(
+    "name", ["a%2Fx-1-0.conda", "x-1-0%20b.conda", "x-1-%27$%27.conda", "%2Ex-1-0.conda", "x-1-%00.conda"]
+)
+def test_security_05_a_file_name_is_plain_when_it_is_decoded(name: str) -> None:
+    text = f"packages:\n- conda: file:///c/linux-64/{name}\n  sha256: {'1' * 64}\n"
+    with pytest.raises(ConfigError):
+        read_conda(text, file=Path("pixi.lock"))
+
+
 @pytest.mark.parametrize("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
 def test_security_05_a_platform_that_is_a_path_is_refused(subdir: str) -> None:
     text = f"packages:\n- conda: file:///c/noarch/x-1-0.conda\n  subdir: {subdir}\n  sha256: {'1' * 64}\n"

@@ -19,6 +19,7 @@ from builder.model.plan import Copy, Plan
 from builder.model.pylock import read_pylock
 from builder.model.reading.load import load_recipe
 from builder.model.reading.own_files import Left
+from builder.model.safe import shown
 from builder.model.secrets import in_command, in_value, stripped
 
 # Every one has CRET in it; what may stand in a password, as it is and as an address writes it.
@@ -100,6 +101,22 @@ def findings(folder: Path, text: str, *, name: str = "env.yml") -> tuple[Finding
 def test_security_13_no_secret_in_an_address_passes_or_is_repeated(place: str, tmp_path: Path) -> None:
     passed = [form for form in FORMS if not findings(tmp_path, PLACES[place](form))]
     assert not passed
+
+
+@pytest.mark.parametrize("form", [*FORMS, *SSH])
+@pytest.mark.parametrize("around", ["{}", "--index-url {}", "x @ {}", "{} {}"])
+def test_security_20_no_message_repeats_a_secret(form: str, around: str) -> None:
+    """Wherever a text of somebody is shown, whether its place was looked at for secrets or not."""
+    said = shown(around.format(form, form), limit=1000)
+    assert "CRET" not in said
+    assert "://" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["https://h.example:8080/simple/x.whl", "a: b@c", "docker://h:5000/x/y:1@sha256:" + "0" * 64]
+)
+def test_a_message_shows_what_is_no_secret(text: str) -> None:
+    assert shown(text, limit=1000) == text
 
 
 def test_security_13_the_matrix_is_as_large_as_it_was() -> None:

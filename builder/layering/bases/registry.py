@@ -235,7 +235,7 @@ def _basic(login: Login) -> str:
 def _split(address: str) -> SplitResult:
     """The parts of an address; raises ValueError for one with a login in it, or that cannot be read."""
     parts = urlsplit(address)
-    if parts.username is not None or (parts.port or 1) < 1:
+    if parts.username is not None or parts.port == 0:
         raise ValueError("not a plain address")
     return parts
 

@@ -141,6 +141,18 @@ def test_links_out_of_a_copied_folder_and_devices_are_refused(plan_of: PlanOf, t
     assert [path.name for path in tmp_path.iterdir()] == ["src"]
 
 
+def test_security_02_a_link_that_leads_out_behind_another_link(plan_of: PlanOf, tmp_path: Path) -> None:
+    """Read as text each of them stays inside: where `..` leads behind a link, only the link says."""
+    (tmp_path / "src" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    plan = plan_of({}, copies=(Copy(source="src", path="x"),))
+    (tmp_path / "src" / "a" / "b" / "up").symlink_to("../..")
+    write_plan(plan, tmp_path / "sound", recipe_folder=tmp_path)
+    (tmp_path / "src" / "a" / "b" / "odd").symlink_to("up/../mine")
+    assert code(lambda: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "copy-kind"
+    assert not (tmp_path / "kit").exists()
+
+
 def test_strangers_files_are_left_alone(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()

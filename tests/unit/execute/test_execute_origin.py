@@ -18,9 +18,12 @@ import pytest
 from builder.execute import folder as folder_module
 from builder.execute.folder import hold_plan, write_plan
 from builder.execute.hold import hold
+from builder.execute.image import current
 from builder.execute.image.current import current_report, not_this
 from builder.execute.image.origin import Origin, identity, origin_in, origin_of, plan_digest
 from builder.execute.image.origin import plan_of as plan_of_folder
+from builder.execute.jobs import finish
+from builder.execute.jobs.ledger import Ledger
 from builder.execute.names import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 from builder.execute.report_file import write_report
 from builder.layering.digest import sha256_of
@@ -213,6 +216,36 @@ def test_fault_01_the_folder_is_known_as_of_the_old_plan_after_every_rename(
     with contextlib.suppress(Killed):
         write_plan(other, place.kit, recipe_folder=place.home)
     assert not place.current(other)
+
+
+def test_fault_01_jobs_are_of_the_plan_that_they_were_submitted_with(place: Place) -> None:
+    """Another plan has taken the folder since: what the jobs made is of neither, and so not up to date."""
+    ledger = Ledger(site="x", kind="build", output=str(place.image), origin=origin_in(place.kit, place.plan))
+    assert finish._origin(ledger, place.plan, folder=place.kit) == ledger.origin
+    other = other_than(place.plan)
+    write_plan(other, place.kit, recipe_folder=place.home)
+    assert finish._origin(ledger, other, folder=place.kit) == Origin()
+    place.report(finish._origin(ledger, other, folder=place.kit))
+    assert not place.current(other)
+    assert not place.current(place.plan)
+
+
+def test_fault_01_an_image_that_is_in_the_way_is_told_by_the_plan_that_it_names(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`plan_in` reads the SIF itself: tests/engines/test_origin.py."""
+
+    def said(plan: Plan, *, of: Plan) -> str:
+        monkeypatch.setattr(current, "plan_in", lambda _image: plan_digest(of))
+        return not_this(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+
+    assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"
+    assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test")
+    (place.home / "notes.txt").write_text("later")
+    assert said(place.plan, of=place.plan).startswith("a file that went into it")
+    (place.home / "notes.txt").unlink()
+    (place.kit / "report.json").unlink()
+    assert said(place.plan, of=place.plan).endswith("before it could write its report")
 
 
 def in_a_thread(call: Callable[[], object]) -> BaseException | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builder.execute import trust
 from builder.execute.folder import write_plan
 from builder.execute.jobs.finish import check_output, ledger_of, read_plan
 from builder.execute.jobs.follow import LogTail
@@ -107,6 +108,26 @@ def test_security_03_what_tests_an_image_publishes_nothing_else(plan_of: PlanOf,
     assert refused(lambda: check_output(other, plan, folder=kit)) == "output-elsewhere"
 
 
+def test_security_03_what_is_published_lies_in_the_plan_folder(plan_of: PlanOf, kit: Path, tmp_path: Path) -> None:
+    """A plan around an image that is there names it by its absolute path: none of its jobs may move that."""
+    ledger = Ledger(site="s", kind="build", output=str(tmp_path / "x.sif"))
+    for image in ("/home/me/.ssh/id", "../y.sif", "a/../../y"):
+        assert (
+            refused(lambda image=image: check_output(ledger, plan_of({}, image=image), folder=kit))
+            == "output-elsewhere"
+        )  # type: ignore[misc]
+
+
+def test_security_03_an_output_that_is_a_link_of_another_user_is_refused(
+    kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.sif").symlink_to(tmp_path / "mine")
+    check_output(ledger_of(kit), read_plan(kit), folder=kit)
+    ledger, plan = ledger_of(kit), read_plan(kit)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert refused(lambda: check_output(ledger, plan, folder=kit)) == "output-elsewhere"
+
+
 @pytest.mark.parametrize("image", ["/home/me/.ssh/id", "../x.sif", "a/../../x", "", "x\nfix: rm", "./x.sif", "a//b"])
 def test_security_03_a_plan_names_only_what_is_in_its_folder(kit: Path, image: str) -> None:
     document = json.loads((kit / "plan.json").read_text())
@@ -173,6 +194,29 @@ def test_security_12_what_all_may_write_is_refused(kit: Path, place: str, monkey
     monkeypatch.setattr(WORD, "trusted", True)
     check_folder(kit)
     assert read_ledger(kit) is not None
+
+
+@pytest.mark.parametrize("place", ["jobs/submitted.json", "jobs", "."])
+def test_security_12_what_all_may_write_is_not_believed(kit: Path, place: str) -> None:
+    """Whatever was looked at before: each file is asked when it is read."""
+    assert read_ledger(kit) is not None
+    (kit / place).chmod(0o666 if place.endswith("json") else 0o777)
+    assert refused(lambda: read_ledger(kit)) == "folder-foreign"
+
+
+def test_security_12_that_a_group_may_write_is_said_once(kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(WORD, "say", said.append)
+    monkeypatch.setattr(WORD, "told", set())
+    row = kit.stat()
+    for mode, group in ((0o40775, row.st_uid), (0o40755, row.st_uid + 1), (0o40775, row.st_uid + 1)):
+        noted = os.stat_result((mode, *row[1:5], group, *row[6:]))
+        for _ in range(2):
+            trust._check(noted, kit, what="plan folder")
+            trust._check(noted, kit / "jobs", what="folder")
+    assert [line.partition(":")[2] for line in said] == [
+        f" the group {row.st_uid + 1} may write the plan folder '{kit}': its members decide what is run"
+    ]
 
 
 def test_security_12_a_folder_that_all_may_replace_is_refused(

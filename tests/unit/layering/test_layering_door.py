@@ -30,6 +30,8 @@ PAGES = {
     "/simple/no-json/": ("application/vnd.pypi.simple.v1+json", "[" * 100_000),
     "/api/projects": ("application/json", "{}"),
 }
+PAGES |= dict.fromkeys(("/simple/../api/projects", "/simple/%2e%2e/api/projects"), PAGES["/api/projects"])
+PAGES |= dict.fromkeys(("/simple/..%2fapi/projects", "/simple/..%5Capi/projects"), PAGES["/api/projects"])
 
 
 class Private(BaseHTTPRequestHandler):
@@ -147,7 +149,8 @@ def test_security_04_what_a_page_of_the_index_names_is_passed_on(door: Door, pag
 @pytest.mark.parametrize(
     "path",
     [
-        "0/api/projects", "0/files/b.whl", "0/simple/../api/projects", "0/simple/%2e%2e/api/projects", "1/simple/html/",
+        "0/api/projects", "0/files/b.whl", "0/simple/../api/projects", "0/simple/%2e%2e/api/projects",
+        "0/simple/..%2fapi/projects", "0/simple/..%5Capi/projects", "1/simple/html/",
         "0/simple", "-1/simple/html/", "x", "", "0/simplex/html/",
     ],
 )  # fmt: skip

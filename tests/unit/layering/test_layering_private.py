@@ -240,6 +240,40 @@ def test_security_11_a_temporary_place_that_others_can_write_is_refused(tmp_path
         assert mode(scratch) == 0o700
 
 
+def other_user_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that was made until now is another user's."""
+    other = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: other)
+
+
+def test_security_11_a_place_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that only its owner can write, and one that is sticky: its owner can put anything into it."""
+    for bits in (0o700, 0o755, 0o1777):
+        tmp_path.chmod(bits)
+        with monkeypatch.context() as patch:
+            other_user_stand_in(patch)
+            for check in (
+                lambda: temporary_parent(tmp_path, instead="?"),
+                lambda: temporary_parent(tmp_path / "new", instead="?"),
+                lambda: private_folder(tmp_path, what="cache folder", instead="?"),
+            ):
+                with pytest.raises(PrivateError, match=r"belongs to .*\(?uid \d+\)?"):
+                    check()
+        assert temporary_parent(tmp_path, instead="?") == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_security_11_a_link_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads to a safe place now."""
+    for name, target in (("link", "/tmp"), ("outer", "link"), ("gone", "nowhere")):
+        (tmp_path / name).symlink_to(target)
+    assert temporary_parent(tmp_path / "outer", instead="?") == Path("/tmp").resolve()
+    other_user_stand_in(monkeypatch)
+    for path in (tmp_path / "link", tmp_path / "outer", tmp_path / "gone"):
+        with pytest.raises(PrivateError, match="is a link of"):
+            temporary_parent(path, instead="?")
+
+
 def test_security_11_what_is_missing_of_a_place_is_made_for_its_user_alone(tmp_path: Path, umask: int) -> None:
     del umask
     made = private_parent(tmp_path / "local" / "me" / "tmp", make=True)
@@ -289,3 +323,23 @@ def test_security_14_a_shared_cache_that_more_than_its_owner_can_write_is_refuse
     (tmp_path / "centre" / part).chmod(0o777)
     with pytest.raises(PrivateError, match="can be changed by others"):
         keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
+
+
+@pytest.mark.parametrize("part", [STORE, f"{STORE}/layers", f"{STORE}/layers/a.sqfs", f"{STORE}/layers/a.json"])
+def test_security_14_a_shared_cache_with_links_is_refused(tmp_path: Path, part: str) -> None:
+    """Of whoever they are, what they lead to may be anybody's."""
+    keep(Store(tmp_path / "centre"), "a")
+    place = tmp_path / "centre" / part
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PrivateError, match="is not safe"):
+        keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
+
+
+def test_security_14_a_shared_cache_that_another_can_take_the_place_of_is_refused(tmp_path: Path) -> None:
+    keep(Store(tmp_path / "above" / "centre"), "a")
+    (tmp_path / "above").chmod(0o777)
+    with pytest.raises(PrivateError, match=f"'{tmp_path / 'above'}' can be changed by others"):
+        SharedCache(tmp_path / "above" / "centre")
+    (tmp_path / "above").chmod(0o1777)
+    SharedCache(tmp_path / "above" / "centre")

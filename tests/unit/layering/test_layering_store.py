@@ -192,8 +192,8 @@ def test_fault_02_what_a_kill_has_left_of_a_fact_is_found_and_pruned(tmp_path: P
     store = Store(tmp_path)
     store.remember("facts", "whole", 1)
     left = [store.folder / "known" / ".b.json.12-34", store.folder / "facts" / "old.json"]
-    for path in left:
-        path.write_text('{"format": 3, "glibc": ""}')
+    left[0].write_text((store.folder / "facts" / "whole.json").read_text())  # killed before its rename
+    left[1].write_text('{"format": 3, "glibc": ""}')
     assert sorted(store.broken()) == sorted(left)
     assert prune(store, {}, gib=1.0) == ()
     assert store.broken() == []

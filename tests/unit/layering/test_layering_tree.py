@@ -49,6 +49,7 @@ ACTIONS: dict[str, Callable[[Path, str], object]] = {
     "link": lambda top, path: tree.link(top, f"{path}/thesis", "/etc/passwd"),
     "read": lambda top, path: tree.read(top, f"{path}/thesis", limit=100),
     "copy": lambda top, path: copies.copy(top / "sub" / "file", top, f"{path}/thesis"),
+    "copy a folder": lambda top, path: copies.copy(top / "sub", top, f"{path}/thesis"),
     "move": lambda top, path: tree.move(top, "sub/file", top, f"{path}/thesis"),
     "take": lambda top, path: tree.move(top, f"{path}/thesis", top, "taken"),
 }
@@ -92,6 +93,33 @@ def test_security_01_the_top_itself_may_be_no_link(top: Path, mine: Path, tmp_pa
     assert tree.remove(tmp_path / "upper")
     assert (mine / "docs" / "thesis").exists()
     assert top.exists()
+
+
+@pytest.mark.parametrize("name", ["absolute", "relative", "to-file", "sub/up"])
+def test_security_17_a_link_in_the_place_of_a_closed_folder_is_not_opened_up(top: Path, mine: Path, name: str) -> None:
+    """It may have been put there since the folder was refused."""
+    (mine / "docs" / "thesis").chmod(0o600)
+    (mine / "docs").chmod(0o500)
+    before = snapshot(mine)
+    with (
+        tree.folder(top, str(Path(name).parent)) as at,
+        pytest.raises(OSError, match=r"Not a directory|symbolic links"),
+    ):
+        tree._open_up(Path(name).name, at)
+    assert snapshot(mine) == before
+    (mine / "docs").chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["absolute", "relative", "to-file"])
+def test_security_01_a_folder_is_not_merged_into_what_a_link_leads_to(
+    top: Path, mine: Path, tmp_path: Path, name: str
+) -> None:
+    before = snapshot(mine)
+    (tmp_path / "more" / name / "docs").mkdir(parents=True)
+    (tmp_path / "more" / name / "docs" / "thesis").write_text("other")
+    with pytest.raises(TreeError):
+        copies.merge(tmp_path / "more", top)
+    assert snapshot(mine) == before
 
 
 def test_security_17_only_folders_of_the_tree_get_other_modes(top: Path, mine: Path) -> None:
