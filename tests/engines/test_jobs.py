@@ -194,10 +194,11 @@ def test_nothing_waits_for_a_build_that_failed(bed: Room) -> None:
 
 
 def test_ctrl_c_leaves_the_job_and_status_comes_back_and_cancels(bed: Room, tiny: Built) -> None:
-    process = bed.start("run", "bed", tiny.image, "--submit", "--", "sleep", "300")
+    process = bed.start("run", "bed", tiny.image, "--submit", "--", "sh", "-c", "echo begun; exec sleep 300")
     until_text(bed.folder / "x.run" / "jobs" / "submitted.json", '"job"', process=process)
     job = json.loads((bed.folder / "x.run" / "jobs" / "submitted.json").read_text())["jobs"][0]["job"]
     until_running(job)
+    until_said(bed.folder / "x.run", job, "begun")  # cancelled before, its script may leave no record
     done = stop(process, signal.SIGINT, whole_group=True).expect(130)
     assert f"job {job} in the queue or running" in done.out
     assert "runs on n" in bed.recipe("status", "x.run").expect(7).err

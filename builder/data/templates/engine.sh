@@ -42,7 +42,7 @@ pick_python() {
     local name
     for name in "${pythons[@]}"; do
         python=$(command -v "${name:-none}") || continue
-        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
+        if "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then return 0; fi
     done
     fail "there is no Python 3.10 or newer here: load its module, or set RECIPE_PYTHON"
 }
@@ -82,18 +82,26 @@ remove_work() {
 # layering/private.py does: no one else can write there, or change what the path leads to. A shared one may be sticky (/tmp).
 # Sets $place, the path without links. False where it cannot be made; several processes may do this at once.
 private_folder() {
-    local asked=$1 what=$2 instead=$3 shared=${4:-} at="" rest why="" number owner mode parts=(/) states=() system
-    system=" 0 $EUID $(stat -c %u /) " # in a user namespace root's folders may have another number
+    local asked=$1 what=$2 instead=$3 shared=${4:-} at="" rest why="" number owner mode parts=(/) states=() links=no system
     case "$asked" in /*) ;; *) asked=$PWD/$asked ;; esac
     rest=${asked#/}/
     while [ -n "$rest" ]; do
         at=$at/${rest%%/*} rest=${rest#*/}
-        if [ -L "$at" ] && owner=$(stat -c %u -- "$at"); then
-            case "$system" in *" $owner "*) ;; *) fail "the $what $1 is not safe: $at is a link of uid $owner; $instead" ;; esac
-        fi
+        if [ ! -L "$at" ]; then continue; fi
+        links=yes
+        # In a user namespace root's folders may have another number.
+        mapfile -t states < <(stat -c %u -- / "$at")
+        owner=${states[1]:-}
+        case " 0 $EUID ${states[0]:-0} " in
+            *" ${owner:-0} "*) ;;
+            *) fail "the $what $1 is not safe: $at is a link of uid $owner; $instead" ;;
+        esac
     done
     # What no other user can change from here on; a link that is changed later leads nowhere else.
-    place=$(readlink -m -- "$asked") && [ -n "$place" ] || return 1
+    place=$asked
+    case "$links $asked/" in
+        yes* | *//* | */./* | */../*) place=$(readlink -m -- "$asked") && [ -n "$place" ] || return 1 ;;
+    esac
     at="" rest=${place#/}/
     while [ -n "${rest#/}" ]; do
         at=$at/${rest%%/*} rest=${rest#*/}
@@ -102,6 +110,7 @@ private_folder() {
     done
     mapfile -t states < <(stat -c '%u %a' -- "${parts[@]}")
     [ "${#states[@]}" -eq "${#parts[@]}" ] || return 1
+    system=" 0 $EUID ${states[0]% *} "
     for number in "${!parts[@]}"; do
         at=${parts[number]} owner=${states[number]% *} mode=$((8#${states[number]#* }))
         local sticky=$((mode & 8#1000)) foreign=$((mode & 8#002)) allowed=$system
@@ -213,8 +222,13 @@ settle() {
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
 setting() {
     [ -n "$2" ] || return 0
+<<<<<<< HEAD
     local bare
     bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2")
+=======
+    local bare=$2
+    case "$2" in *://*@*) bare=$(sed -E 's#://[^/ ,]*@#://#g' <<<"$2") ;; esac
+>>>>>>> speed14
     # What is downloaded by others than uv, distribution packages and conda's, has to get through.
     case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"
@@ -336,7 +350,7 @@ inside_build() {
     # An engine shows its own /tmp, where the caches and the work of others may lie.
     build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
     build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
-    if mkdir -p "$cache/uv"; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
+    if [ -d "$cache/uv" ]; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
     cp "$plain" "$inputs/settings"
     if [ "$logins" = yes ]; then mkdir -m 700 "$work/given.private" && mv "$settings" "$work/given.private/settings"; fi
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"
@@ -349,7 +363,7 @@ offer_wheels() {
     mkfifo "$work/alive"
     for name in "${pythons[@]}"; do
         python=$(command -v "${name:-none}") || continue
-        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+        "$python" -S -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
         exec {said}< <(exec "$python" "${layering[@]}" offer image --given "$work/given" <"$work/alive")
         offering=$!
         exec {alive}>"$work/alive"

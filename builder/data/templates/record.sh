@@ -38,8 +38,8 @@ record_job() {
     if [ "$job_code" -lt 0 ] || { [ "$job_code" -eq 127 ] && [ "$job_before" -ne 0 ]; }; then job_code=$job_before; fi
     trap '' TERM INT HUP
     if [ -z "$job_reason" ]; then job_reason=$(cat "$job_folder/.$job_id.reason" 2>/dev/null) || true; fi
-    # Tasks that were told to end near the limit end with 128 + 15.
-    if [ "$job_code" -eq 143 ] && [ -z "$job_reason" ] && near_limit; then job_reason="time limit"; fi
+    if [ "$job_code" -ne 0 ] && [ -z "$job_reason" ]; then ask_reason; fi
+    if [ "$job_reason" = cancelled ]; then own_code; fi
     rm -f "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
     write_record
     end_mask
@@ -138,17 +138,45 @@ job_stopped() {
     job_signalled=yes
     if [ -z "$job_reason" ]; then
         ask_state
-        case "$state $why" in
-            *TimeLimit*) job_reason="time limit" ;;
-            PREEMPTED*) job_reason="preempted" ;;
-            RUNNING*) if in_notice "$left"; then job_reason="time limit"; else job_reason="ended by a signal"; fi ;;
-            *) job_reason="cancelled" ;;
-        esac
+        name_reason
+        job_reason=${job_reason:-ended by a signal}
     fi
     job_code=143
     write_record ending
     if [ "$job_reason" = "time limit" ] && tell_work; then return 0; fi
     kill -TERM -- "-$job_child" 2>/dev/null || kill -TERM "$job_child" 2>/dev/null || true
+}
+
+# name_reason: sets job_reason by the caller's state, why and left; "" where the job goes on and its limit is not near.
+name_reason() {
+    case "$state $why" in
+        *TimeLimit*) job_reason="time limit" ;;
+        PREEMPTED*) job_reason="preempted" ;;
+        RUNNING*) if in_notice "$left"; then job_reason="time limit"; fi ;;
+        *) job_reason="cancelled" ;;
+    esac
+}
+
+# ask_reason: the work has failed, and this script was not told to end. Slurm ends the steps of a job before its script: the
+# launcher may find the job gone first. A record is written before, since nobody says how long this job still lives.
+ask_reason() {
+    local state why left
+    if [ -z "${SLURM_JOB_ID:-}" ]; then return 0; fi
+    write_record ending
+    ask_state 1
+    case "$state $why" in
+        *NodeDown*) ;;
+        # Tasks that were told to end near the limit end with 128 + 15; the job goes on otherwise.
+        RUNNING*) if [ "$job_code" -eq 143 ]; then name_reason; fi ;;
+        *) name_reason ;;
+    esac
+}
+
+# own_code: a cancelled job has ended by SIGTERM where its code is the launcher's own. srun ends with 1 where it cannot make
+# a step, or with the low byte of what the node has answered; Slurm counts three of its errors as races with the end of a
+# job (slurmctld/proc_mgr.c): ESLURMD_CREDENTIAL_REVOKED 4008, ESLURMD_JOB_NOTRUNNING 4027, ESLURM_ALREADY_DONE 2021.
+own_code() {
+    case $job_code in 0 | 1 | 168 | 187 | 229) job_code=143 ;; esac
 }
 
 # heed_stop: for work that looks for the file $RECIPE_STOP and then ends by itself.
@@ -184,13 +212,13 @@ job_state() {
     timeout 10 squeue --noheader --jobs "$SLURM_JOB_ID" --format "%T %L %r" 2>/dev/null || true
 }
 
-# ask_state: sets the caller's state, left and why; asks again where nothing came: a second signal may have cut the first
-# answer short.
+# ask_state [TIMES]: sets the caller's state, left and why; asks again where nothing came: a second signal may have cut the
+# first answer short.
 ask_state() {
-    local tries answer=""
-    for tries in 1 2 3; do
+    local tries most=${1:-3} answer=""
+    for ((tries = 1; tries <= most; tries++)); do
         answer=$(job_state) || true
-        if [ -n "$answer" ] || [ -z "${SLURM_JOB_ID:-}" ]; then break; fi
+        if [ -n "$answer" ] || [ -z "${SLURM_JOB_ID:-}" ] || [ "$tries" -eq "$most" ]; then break; fi
         sleep "0.$tries"
     done
     state="" left="" why=""

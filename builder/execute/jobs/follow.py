@@ -23,6 +23,7 @@ LAG = 15.0  # seconds that a file of another node may take to be seen here
 LOST = 60.0  # seconds until a job that nobody knows counts as lost
 BLOCK = 1024 * 1024
 STOPPED = 128 + 15  # what a shell says of a program that SIGTERM has ended
+LAUNCHER = frozenset((0, 1, 168, 187, 229))  # codes of srun itself where the job is gone: own_code of record.sh
 NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no room for its log
 
 
@@ -166,11 +167,11 @@ class Follower:
         self.log.close()
         word, reason, code = state.word if state else "", record.reason, record.exit_code
         bad = bool(reason) or word in NODE_LOST
-        # Slurm ends the steps of a job before its script: srun may find the job gone, and end with 1, before the script
-        # hears of it.
+        # Slurm ends the steps of a job before its script: srun may find the job gone before the script hears of it, and
+        # the script's own question to Slurm may be left without an answer.
         if code and not reason and word == "CANCELLED":
             reason = "cancelled"
-        if reason == "cancelled" and code <= 1:
+        if reason == "cancelled" and code in LAUNCHER:
             code = STOPPED
         return JobEnd(
             exit_code=code or int(bad),

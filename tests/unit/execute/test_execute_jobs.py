@@ -377,6 +377,9 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     [
         (1, "", "CANCELLED", (143, "cancelled")),  # srun found the job gone before its script was told to end
         (1, "cancelled", "CANCELLED", (143, "cancelled")),  # and after it was told
+        (168, "", "CANCELLED", (143, "cancelled")),  # 4008 % 256: the node has revoked the job's credential
+        (168, "cancelled", "CANCELLED", (143, "cancelled")),
+        (168, "", "FAILED", (168, "")),
         (143, "", "CANCELLED", (143, "cancelled")),
         (0, "cancelled", "CANCELLED", (143, "cancelled")),
         (5, "cancelled", "CANCELLED", (5, "cancelled")),  # a program that knows SIGTERM
