@@ -13,7 +13,7 @@ import click
 
 from builder.cli.batch import Asked, batch_options, shape_options, teller
 from builder.cli.help import Grouped
-from builder.cli.inputs import check_base, choices, context_of, load_inputs, locked_option, trust_option, verbosity
+from builder.cli.inputs import choices, context_of, load_inputs, locked_option, trust_option, verbosity
 from builder.cli.login import here_option
 from builder.cli.one_build import ImageBuild, Wanted, carry_out, planned, preflight
 from builder.cli.show import echo, emit, judged, show_findings, use_color
@@ -108,7 +108,6 @@ def command(
         return
     site, recipe = load_inputs(named.sites[0], named.files[0])
     build = planned(site, recipe, context=context, shape=shape, output=output)
-    check_base(build.plan, asked=context, recipe=recipe)
     if not quiet:
         show_findings(visible(build.plan, verbose=bool(verbose) or dry_run))
     if dry_run:

@@ -213,16 +213,6 @@ def _base_path(word: str) -> str:
     raise ConfigError(Finding(code="base-missing", message=message, at=Place(key="--base"), fix=fix))
 
 
-def check_base(plan: Plan, *, asked: Context, recipe: Recipe) -> None:
-    """Raise ConfigError before any step where a base image that the user named is a path that does not exist."""
-    path = Path(plan.base)
-    if not path.is_absolute() or path.exists() or not (asked.base or recipe.container.base):
-        return
-    at = Place(key="--base") if asked.base else Place(file=shown(recipe.file), key="container.base")
-    message = f"the base image '{shown(plan.base, limit=400)}' does not exist"
-    raise ConfigError(Finding(code="base-missing", message=message, at=at, fix=near_path(path)))
-
-
 def locks_of(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
     """The context with the lock that lies beside the recipe; `use` False: as if there were none."""
     index = index_path(Path(recipe.folder) / Path(recipe.file).name)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builder.cli.batch import Asked, check_account, check_scheduler
 from builder.cli.inputs import make_plan
@@ -22,13 +23,16 @@ from builder.execute.options import Options
 from builder.execute.preflight import check_output_folder
 from builder.execute.progress import Progress, QuietProgress
 from builder.execute.report_file import read_report
-from builder.model.finding import ConfigError, Finding
+from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.report import Report
-from builder.model.safe import is_there
+from builder.model.safe import is_there, shown
 from builder.model.site import Site
 from builder.model.target import Context
+
+if TYPE_CHECKING:
+    from builder.cli.submission import Submission
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,7 @@ class ImageBuild:
     home: Path
     file: str  # the recipe, as a command names it
     makes: bool = False  # the folder of the image is made where it is missing
+    base_at: Place  # what names a base image of the user's own
 
     @property
     def folder(self) -> Path:
@@ -72,9 +77,11 @@ def planned(
     """
     plan = make_plan(site, recipe, context=context, nodes=shape[0], devices=shape[1])
     image = output or (folder or Path()) / plan.image
+    base_at = Place(key="--base") if context.base else Place(file=shown(recipe.file), key="container.base")
     return ImageBuild(
-        plan=plan, site=site, image=image, home=Path(recipe.folder), file=recipe.file, makes=folder is not None
-    )
+        plan=plan, site=site, image=image, home=Path(recipe.folder), file=recipe.file, makes=folder is not None,
+        base_at=base_at,
+    )  # fmt: skip
 
 
 def carry_out(
@@ -106,12 +113,9 @@ def _carry_out(
     if not new and not wanted.options.verify:
         return True
     if wanted.asked.submit:
-        from builder.cli.submission import Submission, to_verdict
+        from builder.cli.submission import to_verdict
 
-        what = Submission(
-            plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
-            options=wanted.options, built=not new,
-        )  # fmt: skip
+        what = _submission(build, wanted=wanted, built=not new)
         return to_verdict(what, asked=wanted.asked, progress=progress, show=show, tell=tell)
     if not new:
         _verify(build, wanted=wanted, progress=progress, show=show)
@@ -120,6 +124,15 @@ def _carry_out(
     show(report)
     raise_for(report)
     return True
+
+
+def _submission(build: ImageBuild, *, wanted: Wanted, built: bool = False) -> Submission:
+    from builder.cli.submission import Submission
+
+    return Submission(
+        plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
+        options=wanted.options, built=built,
+    )  # fmt: skip
 
 
 def _verify(build: ImageBuild, *, wanted: Wanted, progress: Progress, show: Callable[[Report], None]) -> None:
@@ -174,8 +187,8 @@ def check_offline(plan: Plan, options: Options) -> None:
 def preflight(build: ImageBuild, *, wanted: Wanted, held: ExitStack | None = None) -> str:
     """Look for all that speaks against a build before anything is written; writes nothing, and raises what stops it.
 
-    Says what is there already where there is nothing to do, else "". A dry run looks; a build keeps a plan folder that
-    exists `held` from then on.
+    Says what is there already where there is nothing to do, else "". A dry run looks, and asks Slurm whether it would
+    take the jobs; a build keeps a plan folder that exists `held` from then on.
     """
     check_place(build, wanted=wanted)
     plan, options, image = build.plan, wanted.options, build.image
@@ -198,14 +211,21 @@ def preflight(build: ImageBuild, *, wanted: Wanted, held: ExitStack | None = Non
     why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
     steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes, why=why)
     check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
-    here = steps
+    here, jobs = steps, steps[:0]
     if wanted.asked.submit:
         from builder.execute.jobs.split import split_steps
 
-        here, _ = split_steps(plan, steps, folder=folder, environment=options.environment)
-    check_machine(build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.file)
+        here, jobs = split_steps(plan, steps, folder=folder, environment=options.environment)
+    check_machine(
+        build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.file,
+        base_at=build.base_at,
+    )  # fmt: skip
     if here:
         able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
+    if jobs and held is None:  # a build asks when its folder is written
+        from builder.cli.submission import try_jobs
+
+        try_jobs(_submission(build, wanted=wanted), jobs, asked=wanted.asked)
     return ""
 
 

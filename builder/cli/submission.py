@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from builder.cli.batch import Asked
+from builder.execute.asking import which
 from builder.execute.executor import Work, chosen, lead, raise_for
 from builder.execute.hold import hold
 from builder.execute.image.again import again_steps
@@ -53,20 +55,10 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
     with signals.caught(), hold(folder), ExitStack() as unsent:
         here, steps = ((), ()) if what.built else _chosen(what, folder=folder, output=output)
         tried = again_steps(what.plan) if what.built else steps
-        names = [step.name for step in tried]
         command = keep_command(what.command, folder) if what.command else ""
         given = {"RECIPE_COMMAND": str(folder / command)} if command else {}
         unsent.callback(forget_command, command, folder)
-        wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
-        batch = Batch(
-            kind=what.kind,
-            output=output,
-            site_options=what.site.scheduler.submit,
-            wishes=wishes,
-            environment=environment,
-            variables={**what.variables, **given},
-            command=command,
-        )
+        batch = _batch(what, tried, asked=asked, output=output, variables={**what.variables, **given}, command=command)
         # Before anything is built here: a job that is refused is known at once.
         check_jobs(what.plan, tried, batch=batch, folder=folder, slurm=slurm)
         done = Lead()
@@ -85,6 +77,48 @@ def submit_plan(what: Submission, *, asked: Asked, progress: Progress) -> Ledger
         )  # fmt: skip
         unsent.pop_all()  # a job reads the command now
         return ledger
+
+
+def try_jobs(what: Submission, steps: Steps, *, asked: Asked) -> None:
+    """Ask Slurm, where it is here, whether it would take the jobs of steps that nobody has written yet.
+
+    Raises what `check_jobs` does. sbatch reads the scripts, which lie in a temporary folder for so long.
+    """
+    slurm = Slurm(what.options.environment)
+    batch = _batch(what, steps, asked=asked, output=what.output)
+    if which("sbatch", env=what.options.environment) is None:
+        return
+    scripts = {step.batch for step in steps}
+    with TemporaryDirectory(prefix="recipe-") as name:
+        for file in what.plan.files:
+            if file.path in scripts:
+                path = Path(name) / file.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(file.text, encoding="utf-8")
+        check_jobs(what.plan, steps, batch=batch, folder=Path(name), slurm=slurm)
+
+
+def _batch(
+    what: Submission,
+    steps: Steps,
+    *,
+    asked: Asked,
+    output: Path,
+    variables: Mapping[str, str] | None = None,
+    command: str = "",
+) -> Batch:
+    """How the jobs are submitted; raises ConfigError for a wish that is none."""
+    names = [step.name for step in steps]
+    wishes = read_wishes(asked.of_jobs, steps=names, account=asked.account, dependency=asked.dependency)
+    return Batch(
+        kind=what.kind,
+        output=output,
+        site_options=what.site.scheduler.submit,
+        wishes=wishes,
+        environment=what.options.environment,
+        variables=variables or {},
+        command=command,
+    )
 
 
 def _chosen(what: Submission, *, folder: Path, output: Path) -> tuple[Steps, Steps]:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from builder.execute.asking import which
 from builder.model.catalog import bundled_hostnames
+from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
+from builder.model.safe import shown
 from builder.model.site import Site
 
 # Where engine.sh looks for the module command in a shell that is no login shell.
@@ -28,12 +30,14 @@ def check_machine(
     here: Sequence[Step],
     environment: Mapping[str, str],
     recipe: str,
+    base_at: Place,
     root: Path = Path("/"),
 ) -> None:
     """Raise ToolError where this is no machine of the site: its base image is not here, or what loads its modules.
 
     Of the `steps` those `here` are no jobs. A base image of the user's own that does not exist is a ConfigError.
-    `recipe` is the file as a command names it, `root` where the system's files lie.
+    `recipe` is the file as a command names it, `base_at` what names that base image, `root` where
+    the system's files lie.
     """
     other = "" if any(step.where == "workstation" for step in here) else machine_of(site, host=os.uname().nodename)
     if other:
@@ -41,9 +45,9 @@ def check_machine(
     makes = any(step.kind == "build" for step in steps)
     if makes and plan.base.startswith("/") and not Path(plan.base).exists():
         if plan.base not in [image.reference for image in site.base_images]:
-            message = f"the base image '{plan.base}' does not exist"
-            fix = "check the path of --base, or of `container.base` in the recipe"
-            raise ConfigError(Finding(code="no-base", message=message, at=Place(file=plan.base), fix=fix))
+            message = f"the base image '{shown(plan.base, limit=400)}' does not exist"
+            fix = near_path(Path(plan.base))
+            raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and not has_modules(environment, root=root):

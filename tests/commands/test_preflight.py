@@ -202,3 +202,51 @@ def test_changes_by_hand_are_kept(place: Path, words: tuple[str, ...]) -> None:
         assert script.read_text().endswith("echo mine\n")
     assert recipe("plan", "local", "env.yml", "-o", str(kit), "--force").code == 0
     assert not script.read_text().endswith("echo mine\n")
+
+
+# What sbatch writes of a job that it does not take (Slurm 24.05), and of one that it would.
+REFUSES = 'echo "sbatch: error: invalid partition specified: nowhere" >&2; exit 1'
+TAKES = 'echo "sbatch: Job 1 to start at 2026-11-23T00:00:00 using 1 processors on nodes n1 in partition small" >&2'
+SUBMIT = ("lumi-g", "env.yml", "--base", "docker://ubuntu:24.04", "--submit", "--account", "project_1")
+
+
+def sbatch_stand_in(place: Path, answer: str) -> Path:
+    """An sbatch that notes its words and whether the script that it is to read is there."""
+    have(place, "sbatch")
+    asked = place.parent / "asked"
+    script = f'echo "$@" >>{asked}\nfor last; do :; done\n[ -f "$last" ] && echo there >>{asked}\n{answer}\n'
+    (place.parent / "bin" / "sbatch").write_text(f"#!/bin/sh\n{script}")
+    return asked
+
+
+def test_a_dry_run_asks_slurm_and_the_build_says_the_same(place: Path) -> None:
+    asked = sbatch_stand_in(place, REFUSES)
+    dry = recipe("build", *SUBMIT, "--partition", "nowhere", "-n")
+    assert (dry.code, "there is no partition 'nowhere' here" in dry.err) == (2, True)
+    assert left(place) == ["env.yml", "rocm.yml"]
+    lines = asked.read_text().splitlines()
+    assert {line.split()[0] for line in lines[::2]} == {"--test-only"}
+    assert set(lines[1::2]) == {"there"}
+    assert "--partition=nowhere" in lines[0]
+    real = recipe("build", *SUBMIT, "--partition", "nowhere")
+    assert (real.code, errors(real.err)) == (dry.code, errors(dry.err))
+    several = recipe("build", "lumi-g", "env.yml", "rocm.yml", *SUBMIT[2:], "--partition", "nowhere", "-o", "out", "-n")
+    assert (several.code, several.err.count("there is no partition 'nowhere' here") > 1) == (2, True)
+    assert not (place / "out").exists()
+
+
+def test_a_dry_run_of_jobs_that_slurm_would_take(place: Path) -> None:
+    asked = sbatch_stand_in(place, TAKES)
+    assert recipe("build", *SUBMIT, "-n").code == 0
+    assert all("--test-only" in line for line in asked.read_text().splitlines()[::2])
+    assert recipe("build", *SUBMIT, "-n", "--mem", "lots").code == 2
+    assert left(place) == ["env.yml", "rocm.yml"]
+
+
+def test_a_base_image_that_does_not_exist_is_said_by_what_names_it(place: Path) -> None:
+    (place / "recipe.yml").write_text("name: own\ndependencies: [numpy]\ncontainer: {base: ./gone.sif}\n")
+    (place / "base.sif").write_text("")
+    done = both("local", "recipe.yml", place=place)
+    assert (done.code, "  at:  recipe.yml: container.base" in done.err) == (2, True)
+    done = both("local", "env.yml", "--base", str(place / "bsae.sif"), place=place)
+    assert (done.code, "  at:  --base" in done.err, "did you mean" in done.err) == (2, True, True)
