@@ -122,7 +122,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _colors(words: list[str]) -> Iterator[None]:
-    """--no-color of the command, before a `--`, is NO_COLOR: for its faults and for the programs that it starts, too."""
+    """--no-color of the command, before a `--`, is NO_COLOR: for its faults, and for the programs that it starts."""
     own = words[: words.index("--")] if "--" in words else words
     before = os.environ.get("NO_COLOR")
     if "--no-color" in own:

@@ -1,7 +1,7 @@
 """`recipe check --format sarif` as a process, held by a validator: the schema of SARIF 2.1.0 with its formats.
 
-sarif-2.1.0.json is the schema as @microsoft/sarif-multitool-linux 5.7.0 (npm, MIT) brings it, which takes it from OASIS;
-that program is 104 MB and wants Node. GitHub's own rules on top are in tests/unit/test_outputs.py.
+sarif-2.1.0.json is the schema of OASIS as @microsoft/sarif-multitool-linux 5.7.0 (npm, MIT) brings it; that program is
+104 MB and wants Node. GitHub's own rules on top are in tests/unit/test_outputs.py.
 """
 
 from __future__ import annotations

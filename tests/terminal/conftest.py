@@ -116,7 +116,8 @@ def seat(installed: Path, tmp_path: Path) -> Iterator[Seat]:
     home.mkdir()
     env = {
         "HOME": str(home), "PATH": str(installed), "TERM": "xterm-256color", "LANG": "C.UTF-8", "USER": "alice",
-        "TMPDIR": str(tmp_path), "UV_HTTP_RETRIES": "0", **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
+        "TMPDIR": str(tmp_path), "UV_HTTP_RETRIES": "0",
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
     }  # fmt: skip
     yield Seat(work=work, env=env)
     for path in work.rglob("*"):
