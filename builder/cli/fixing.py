@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from builder.cli.moving import CONTAINER, ITEMS, indent_items, into_container, without_tabs
 from builder.cli.show import echo, emit
 from builder.execute.tree import write_whole
-from builder.model.document import read_text
+from builder.model.document import parse_yaml, read_text
 from builder.model.finding import ConfigError, Edit, Finding
 from builder.model.secrets import hidden
 
@@ -23,7 +24,7 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
     for file in files:
         before = read_text(file, what="recipe", name=str(file))
         after, made = corrected(before, [edit for edit in every if edit.file == str(file)])
-        if not made:
+        if not made or not _is_yaml(after, file=file):
             continue
         changed += made
         lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}")
@@ -40,6 +41,9 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
 
 def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
     """The text with every edit that is exact, and how many were; comments and the order of lines stay."""
+    if any(edit.old == "\t" for edit in edits):  # nothing else of such a file was read
+        spaced = without_tabs(text)
+        return (text, 0) if spaced is None else (spaced, len(_lines(text)) - _same(spaced, text))
     lines, made = _lines(text), 0
     moved: list[str] = []
     gone: set[int] = set()
@@ -47,19 +51,42 @@ def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
         number = (edit.line or 0) - 1
         if not 0 <= number < len(lines) or number in gone:
             continue
-        if edit.below or not edit.new:
+        if edit.below == CONTAINER:
+            continue
+        if edit.below == ITEMS:
+            made += indent_items(lines, number)
+        elif edit.below or not edit.new:
             item = lines[number].split(" #")[0].strip()
             if item in (f"- {edit.old}", f'- "{edit.old}"', f"- '{edit.old}'", edit.old):
                 gone.add(number)
                 made += 1
                 moved += [lines[number].strip()] if edit.below else []
             continue
-        line = _replaced(lines[number], edit)
-        if line is not None:
+        elif (line := _replaced(lines[number], edit)) is not None:
             lines[number], made = line, made + 1
     if moved and not _move(lines, moved, gone):
         return text, 0
-    return "".join(line for number, line in enumerate(lines) if number not in gone), made
+    count, behind = into_container(lines, [edit for edit in edits if edit.below == CONTAINER], gone)
+    after = "".join(line for number, line in enumerate(lines) if number not in gone)
+    if behind and not after.endswith("\n"):
+        after += "\r\n" if after.endswith("\r") or "\r\n" in after else "\n"
+    return after + behind, made + count
+
+
+def _same(one: str, other: str) -> int:
+    """How many lines are the same."""
+    return sum(a == b for a, b in zip(_lines(one), _lines(other), strict=True))
+
+
+def _is_yaml(text: str, *, file: Path) -> bool:
+    """Whether what would be written can be read again; a requirements file is no YAML."""
+    if file.suffix.lower() not in (".yml", ".yaml"):
+        return True
+    try:
+        parse_yaml(text, file=str(file), faults=[])
+    except ConfigError:
+        return False
+    return True
 
 
 def _replaced(line: str, edit: Edit) -> str | None:

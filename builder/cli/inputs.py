@@ -89,14 +89,8 @@ def trust_option(command: F) -> F:
 def verbosity(command: F) -> F:
     """Options that change what is shown."""
     for option in (
-        click.option(
-            "--no-color",
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_without_color,
-            help="No colours (NO_COLOR is respected).",
-        ),
+        # What it does is done in main.py, before the command line is read.
+        click.option("--no-color", is_flag=True, expose_value=False, help="No colours (NO_COLOR is respected)."),
         click.option("-q", "--quiet", is_flag=True, callback=_quietly, help="Errors only, and what was asked for."),
         click.option("-v", "--verbose", count=True, help="Show the lines of the programs that run, too."),
     ):
@@ -119,11 +113,6 @@ def _quietly(context: click.Context, _: click.Parameter, wanted: bool) -> bool:
     if wanted:
         context.meta[QUIET] = True
     return wanted
-
-
-def _without_color(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        context.color = False
 
 
 def sites_folder() -> Path:

@@ -6,7 +6,10 @@ A command's module is imported when the command is called: `recipe --help` reads
 from __future__ import annotations
 
 import gc
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -112,6 +115,27 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in one form."""
+    words = sys.argv[1:] if arguments is None else arguments
+    with _colors(words):
+        return _run(words)
+
+
+@contextmanager
+def _colors(words: list[str]) -> Iterator[None]:
+    """--no-color of the command, before a `--`, is NO_COLOR: for its faults, and for the programs that it starts."""
+    own = words[: words.index("--")] if "--" in words else words
+    before = os.environ.get("NO_COLOR")
+    if "--no-color" in own:
+        os.environ["NO_COLOR"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("NO_COLOR", None)
+        if before is not None:
+            os.environ["NO_COLOR"] = before
+
+
+def _run(arguments: list[str]) -> int:
     try:
         code = cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -120,7 +144,7 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort as stop:
         return _interrupted(stop.__cause__)  # click's answer to a KeyboardInterrupt
     except click.ClickException as error:
-        return _usage(error, arguments=sys.argv[1:] if arguments is None else arguments)
+        return _usage(error, arguments=arguments)
     except BrokenPipeError:
         # The reader of a pipe (`recipe sites | head`) has seen enough.
         sys.stdout = None

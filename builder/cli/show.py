@@ -32,10 +32,8 @@ _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
 
 
 def use_color(*, err: bool = True) -> bool:
-    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org) or --no-color."""
-    context = click.get_current_context(silent=True)
-    allowed = not os.environ.get("NO_COLOR") and (context is None or context.color is not False)
-    return allowed and (sys.stderr if err else sys.stdout).isatty()
+    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org), which --no-color sets."""
+    return not os.environ.get("NO_COLOR") and (sys.stderr if err else sys.stdout).isatty()
 
 
 def screen_width(*, err: bool = False) -> int | None:

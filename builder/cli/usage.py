@@ -33,8 +33,8 @@ def usage_finding(error: click.ClickException, *, arguments: Sequence[str], comm
 def _instead(error: click.ClickException, *, context: click.Context | None, path: str) -> str:
     """What to write, "" where only the help can say it."""
     if isinstance(error, click.NoSuchOption):
-        if path == "recipe" and error.option_name in EVERYWHERE:
-            return f"write it after the command: `recipe COMMAND {error.option_name}`"
+        if context is not None and isinstance(context.command, click.Group) and error.option_name in EVERYWHERE:
+            return f"write it after the command: `{path} COMMAND {error.option_name}`"
         near = nearest(error.option_name, known=error.possibilities or ())
         return f"did you mean '{near}'?" if near else ""
     if isinstance(error, click.MissingParameter) and context is not None:

@@ -194,11 +194,14 @@ class Decoder:
     def _string(self, value: Value, *, key: str) -> str | None:
         if isinstance(value, Text) and value.kind in ("text", "date"):
             return value.raw
+        edit = None
         if isinstance(value, Text) and value.kind != "null":
+            edit = (value.raw, f'"{value.raw}"')
             fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{shown(value.raw)}"'
         else:
             fix = "write a text"
-        self.fault("wrong-type", f"expected text, found {describe(value)}", line=value.line, key=key, fix=fix)
+        message = f"expected text, found {describe(value)}"
+        self.fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
         return None
 
     def _boolean(self, value: Value, *, key: str) -> bool | None:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union
 import yaml
 
 from builder.layering.bounded import BoundsError, read_file
-from builder.model.finding import ConfigError, Finding, Place, nearest
+from builder.model.finding import ConfigError, Finding, Place, edit_at, nearest
 from builder.model.safe import shown
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -194,7 +194,8 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
     at = Place(file=file, line=number)
     indent = written[: len(written) - len(written.lstrip())]
     if "\t" in indent or "'\\t'" in str(error.problem):
-        return Finding(code="yaml-tab", message="a tab is used for indentation", at=at, fix="use spaces in its place")
+        message, fix = "a tab is used for indentation", "use spaces in its place"
+        return Finding(code="yaml-tab", message=message, at=at, fix=fix, edit=edit_at(at, "\t", "  "))
     if "expected a single document" in str(error.context):
         message = "the file holds more than one YAML document"
         return Finding(code="yaml-documents", message=message, at=at, fix="remove the second '---' and what follows it")

@@ -27,7 +27,8 @@ class Place:
 class Edit:
     """The fix of a finding as an exact change of a line: `old`, which stands there once, becomes `new`.
 
-    With `below` the whole item goes from its line to the list of that name; an `old` without `new` takes the line away.
+    With `below` the whole item goes from its line to the list of that name (`container`: the key with its value to that
+    section; `items`: those after the line go below it); an `old` without `new` takes the line away.
     """
 
     file: str

@@ -43,7 +43,8 @@ def record_after(folder: Path, *, srun: str, squeue: str) -> tuple[int, dict[str
     (folder / "record.sh").write_text(verbatim("record.sh"))
     (folder / "job.sh").write_text(JOB)
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
-    ended = subprocess.run(["bash", "job.sh"], cwd=folder, env=environment, capture_output=True, check=False, timeout=60)
+    call = ["bash", "job.sh"]
+    ended = subprocess.run(call, cwd=folder, env=environment, capture_output=True, check=False, timeout=60)
     asked = folder / "asked.json"
     record = dict(json.loads((folder / "jobs" / "7.json").read_text()))
     return ended.returncode, record, asked.read_text() if asked.exists() else ""

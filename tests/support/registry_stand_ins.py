@@ -46,6 +46,8 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     cert, key = folder / "ca.pem", folder / "ca.key"
     names = "subjectAltName=IP:127.0.0.1,DNS:localhost"
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    # uv takes no certificate of a server that may sign others.
+    argv += ["-addext", "basicConstraints=critical,CA:FALSE"]
     argv += ["-subj", "/CN=loopback", "-addext", names, "-keyout", str(key), "-out", str(cert)]
     subprocess.run(argv, check=True, capture_output=True)
     return cert, key

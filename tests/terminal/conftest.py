@@ -88,6 +88,15 @@ class Seat:
         assert program, f"there is no '{words[0]}'"
         return show([program, *words[1:]], cwd=self.work, env=env, columns=columns, color=color)
 
+    def install(self, programs: Mapping[str, str]) -> None:
+        """Put stand-ins for programs, scripts of /bin/sh, first on PATH."""
+        folder = self.work.parent / "programs"
+        folder.mkdir(exist_ok=True)
+        for name, script in programs.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+        self.env["PATH"] = f"{folder}:{self.env['PATH'].removeprefix(f'{folder}:')}"
+
     def write(self, files: Mapping[str, str | bytes]) -> None:
         """Write files, folders where a name ends in a slash."""
         for name, text in files.items():
@@ -107,7 +116,8 @@ def seat(installed: Path, tmp_path: Path) -> Iterator[Seat]:
     home.mkdir()
     env = {
         "HOME": str(home), "PATH": str(installed), "TERM": "xterm-256color", "LANG": "C.UTF-8", "USER": "alice",
-        "TMPDIR": str(tmp_path), **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
+        "TMPDIR": str(tmp_path), "UV_HTTP_RETRIES": "0",
+        **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), NOWHERE),
     }  # fmt: skip
     yield Seat(work=work, env=env)
     for path in work.rglob("*"):

@@ -19,7 +19,6 @@ SECONDS = 60  # a command that is silent for so long hangs
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 CURSOR = re.compile(r"\x1b\[(?:\?25[hl]|2K|\d*A)")  # of the live lines, on a terminal only
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f]")
-SHORT = 24  # columns of words beside one that is longer than the terminal, a path or an address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,14 +103,10 @@ def faults(shown: Shown) -> list[str]:
     if odd:
         found.append(f"the control character {odd[0]!r}")
     if shown.columns and not set(MACHINE) & set(shown.words):
-        wide = [line for line in shown.lines if len(line) > shown.columns and _rest(line) > SHORT]
+        # One word, such as a path or an address, is whole on a line of its own; all else is broken between words.
+        wide = [line for line in shown.lines if len(line) > shown.columns and len(line.split()) > 1]
         found += [f"wider than {shown.columns} columns: {line}" for line in wide]
     return found
-
-
-def _rest(line: str) -> int:
-    """The columns of a line without its longest word."""
-    return len(line) - max(map(len, line.split()), default=0)
 
 
 def broken(narrow: Shown, wide: Shown) -> list[str]:

@@ -5,12 +5,34 @@ from __future__ import annotations
 import click
 import pytest
 from conftest import Seat
-from screen import broken, faults
+from mistakes import PLACED, SIF
+from screen import COLORS, broken, faults
 
 from builder.cli.main import COMMANDS, cli
 
 # No argument is needed: what the code may be without one. `doctor` says 4 where the machine lacks an engine.
 ALONE = {"sites": (0,), "doctor": (0, 4), "init": (0,), "cache ls": (0,), "cache verify": (0,), "cache prune": (0,)}
+# What follows each command, the right exit codes without engine, batch system and network, and whether it has colours.
+TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
+    "build": ("local env.yml", (4,), True),
+    "plan": ("local env.yml --print 1-build-image.sh", (0,), False),
+    "check": ("lumi-g x.txt", (3,), True),
+    "lock": ("local env.yml", (5,), True),
+    "fetch": ("local env.yml", (4,), True),
+    "smoke": ("local x.sif", (4,), True),
+    "report": ("env.yml", (2,), True),
+    "run": ("local x.sif -- ls", (4,), True),
+    "convert": ("local env.yml", (2,), True),
+    "status": ("", (2,), True),
+    "diff": ("env.yml b.txt", (2,), True),
+    "inspect": ("env.yml", (2,), True),
+    "sites": ("", (0,), False),
+    "cache ls": ("", (0,), False),
+    "cache verify": ("", (0,), True),
+    "cache prune": ("", (0,), False),
+    "doctor": ("local --offline", (4,), True),
+    "init": ("mnist -o new.yml", (0,), False),
+}
 
 
 def commands() -> list[str]:
@@ -43,6 +65,26 @@ def test_without_arguments(command: str, seat: Seat) -> None:
     assert faults(narrow) + faults(pipe) == []
     if command != "init":
         assert broken(narrow, pipe) == []
+
+
+def test_every_command_is_typed() -> None:
+    assert {*TYPED} == {*commands()} - {"cache"}
+
+
+@pytest.mark.parametrize("command", TYPED)
+def test_options_of_what_is_shown(command: str, seat: Seat) -> None:
+    """-v, -q and --no-color are taken by each command; the last one holds for its faults and its usage too."""
+    more, codes, colored = TYPED[command]
+    seat.write({**PLACED, "x.txt": "torch==2.8.0+cu126\n", "x.sif": SIF})
+    found = {}
+    for option in ("", "-v", "-q", "--no-color", "--no-color --nonsense"):
+        found[option] = shown = seat.type(f"recipe {command} {option} {more}")
+        right = (2,) if "nonsense" in option else codes
+        assert (shown.code in right, faults(shown)) == (True, []), (option, shown.code, shown.lines)
+        (seat.work / "new.yml").unlink(missing_ok=True)
+    assert bool(COLORS.search(found[""].raw)) == colored
+    assert not COLORS.search(found["--no-color"].raw + found["--no-color --nonsense"].raw)
+    assert len(found["-q"].lines) <= len(found["-v"].lines)
 
 
 @pytest.mark.parametrize("flag", ["--version", "--help", "-h", ""])

@@ -105,3 +105,100 @@ def test_line_ends_and_a_missing_last_one_are_kept() -> None:
     assert corrected("a\r\nb\r\n", [edit]) == ("a\r\nc\r\n", 1)
     assert corrected("a\nb", [edit]) == ("a\nc", 1)
     assert corrected("a\n", [edit]) == ("a\n", 0)
+
+
+MOVED = """\
+name: demo
+# what the node has
+system:  # of the distribution
+  - ffmpeg
+
+  - libgl1
+dependencies:
+  - python=3.12
+run:
+- |
+  echo one
+    echo two
+container:   # ours
+    gpu: [cpu]
+
+# the end
+"""
+IN_PLACE = """\
+name: demo
+# what the node has
+dependencies:
+  - python=3.12
+container:   # ours
+    gpu: [cpu]
+    system:  # of the distribution
+      - ffmpeg
+
+      - libgl1
+    run:
+    - |
+      echo one
+        echo two
+
+# the end
+"""
+
+
+def fixed(env: Path, text: str) -> str:
+    """The file after --fix, which check takes then."""
+    env.write_text(text)
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    assert run(["check", "local", str(env)]) == 0
+    assert [path.name for path in env.absolute().parent.iterdir()] == ["environment.yml"]
+    return env.read_text()
+
+
+def refused(env: Path, text: str) -> None:
+    """No fix is exact: the file stays as it is."""
+    env.write_text(text)
+    assert run(["check", "--fix", "local", str(env)]) == 2
+    assert env.read_text() == text
+
+
+def test_keys_move_into_the_container_with_their_values_and_comments(env: Path) -> None:
+    assert fixed(env, MOVED) == IN_PLACE
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_a_container_is_made_where_there_is_none(env: Path, end: str) -> None:
+    found = fixed(env, f"name: demo\ngpu: [cpu]\ndependencies: [python=3.12]\nsystem: [ffmpeg]{end}")
+    assert found.startswith("name: demo\ndependencies: [python=3.12]\n")
+    assert found.strip().endswith("container:\n  gpu: [cpu]\n  system: [ffmpeg]")
+
+
+def test_a_container_in_one_line_or_with_that_key_is_left_for_the_user(env: Path) -> None:
+    refused(env, "name: demo\nsystem: [ffmpeg]\ndependencies: [python=3.12]\ncontainer: {gpu: [cpu]}\n")
+    text = "name: demo\nsystem: [ffmpeg]\ndependencies: [python=3.12]\ncontainer:\n  system: [libgl1]\n"
+    refused(env, text)
+
+
+def test_items_after_an_empty_pip_go_below_it(env: Path) -> None:
+    text = (
+        "name: demo\ndependencies:\n  - python=3.12\n  - pip:  # these\n  - numpy==2.2.6  # one\n\n  # two\n  - six\n"
+    )
+    assert fixed(env, text).endswith("  - pip:  # these\n    - numpy==2.2.6  # one\n\n    # two\n    - six\n")
+    refused(env, "name: demo\ndependencies:\n  - pip:\n  - numpy==2.2.6\n  - python=3.12\n")
+    refused(env, "name: demo\ndependencies:\n  - pip:\n  - conda-forge::numpy\n")
+
+
+def test_tabs_become_spaces_where_nothing_else_indents(env: Path) -> None:
+    text = "name: demo\r\ndependencies:\r\n\t- python=3.12\r\n\t- pip:\r\n\t\t- numpy==2.2.6\t# one\r\n"
+    env.write_bytes(text.encode())
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    assert env.read_bytes() == text.replace("\t\t", "    ").replace("\t-", "  -").encode()
+    refused(env, "name: demo\ndependencies:\n  - pip:\n\t- numpy==2.2.6\n")
+
+
+def test_values_get_their_quotes(env: Path) -> None:
+    text = "name: demo\ndependencies: [python=3.12]\ncontainer:\n  system: [ffmpeg]\n  run: [yes]  # it\n"
+    assert fixed(env, text).endswith('  run: ["yes"]  # it\n')
+
+
+def test_what_would_be_no_yaml_is_not_written(env: Path) -> None:
+    refused(env, "name: demo\nsystem: [ffmpeg,\nlibgl1]\ndependencies: [python=3.12]\n")

@@ -222,13 +222,10 @@ settle() {
 # setting NAME VALUE: a variable for the build inside the image, never stored in it.
 setting() {
     [ -n "$2" ] || return 0
-<<<<<<< HEAD
-    local bare
-    bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2")
-=======
     local bare=$2
-    case "$2" in *://*@*) bare=$(sed -E 's#://[^/ ,]*@#://#g' <<<"$2") ;; esac
->>>>>>> speed14
+    case "$2" in
+        *://*) bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2") ;;
+    esac
     # What is downloaded by others than uv, distribution packages and conda's, has to get through.
     case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
     printf 'export %s=%q\n' "$1" "$2" >>"$work/settings"

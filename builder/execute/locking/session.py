@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.causes.packages import PACKAGES
 from builder.execute.mask import Mask
 from builder.execute.process import Ended, run
 from builder.model.finding import Finding, StepError
@@ -40,7 +41,10 @@ def said(ended: Ended) -> str:
 
 
 def unreachable(what: str, reason: str) -> StepError:
-    """Make the error for a server that could not be asked."""
+    """Make the error for a server that could not be asked, or whose certificate is not trusted here."""
     message = f"{what} could not be reached: {reason}"
     fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"
+    tls = next(cause for cause in PACKAGES if cause.code == "tls")
+    if tls.pattern.search(reason):
+        message, fix = f"{what} could not be read: {tls.message}: {reason}", tls.fix
     return StepError(Finding(code="lock-network", message=message, fix=fix))

@@ -121,7 +121,11 @@ class Environment:
                 edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
             elif name.raw in ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python"):
-                fix, edit = f"write it below 'container:'; {fix}", None
+                message, fix = f"unknown key '{name.raw}'", f"write it below 'container:'; {fix}"
+                at = Place(file=self.file, line=name.line, key=name.raw)
+                exact = None if name.raw == "python" else edit_at(at, name.raw, below="container")
+                self._note(refusal("unknown-key", message, at=at, fix=fix, edit=exact))
+                continue
             key = shown(name.raw)
             self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
@@ -229,7 +233,9 @@ class Environment:
             first = name.line
             if not last and isinstance(value, Text) and value.kind == "null":
                 message = "the 'pip:' list is empty, and the items after it are read as conda packages"
-                self._note(refusal("pip-flat", message, at=at, fix="indent the items for pip by two more spaces"))
+                edit = edit_at(Place(file=at.file, line=name.line), "pip", below="items")
+                fix = "indent the items for pip by two more spaces"
+                self._note(refusal("pip-flat", message, at=at, fix=fix, edit=edit))
             self._pip_list(value)
         return first
 

@@ -1,0 +1,118 @@
+"""The lines `next:` after a build, and the documents of `recipe status` and `recipe doctor`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from builder.cli.one_build import planned
+
+from builder.cli.build import next_lines
+from builder.cli.documents import emit_document
+from builder.cli.init import RECIPES
+from builder.cli.main import cli, run
+from builder.cli.status import content
+from builder.execute.jobs.finish import JobView
+from builder.execute.jobs.record import JobRecord
+from builder.execute.jobs.slurm import JobState
+from builder.execute.reading import Reading
+from builder.model.catalog import load_site
+from builder.model.reading.load import load_recipe
+from builder.model.target import Context
+
+
+def lines_of(site: str, output: str) -> list[str]:
+    recipe = load_recipe(RECIPES / "mnist-local.yml")
+    build = planned(load_site(site), recipe, context=Context(base="docker://ubuntu:24.04"), output=Path(output))
+    return next_lines(build)
+
+
+@pytest.mark.parametrize(
+    ("site", "found"),
+    [
+        ("local", ["recipe run local x.sif -- python3 train.py", "recipe report x.sif", "recipe inspect x.sif"]),
+        (
+            "lumi-c",
+            [
+                "recipe run lumi-c x.sif -- python3 train.py",
+                "recipe report x.sif",
+                "recipe run lumi-c x.sif --submit --nodes 2 --account=NAME -- python3 train.py",
+            ],
+        ),
+    ],
+)
+def test_three_lines_say_what_comes_next(site: str, found: list[str]) -> None:
+    assert lines_of(site, "x.sif") == [f"next: {line}" for line in found]
+
+
+@pytest.mark.parametrize("site", ["local", "lumi-c", "mn5-gpp"])
+def test_each_next_line_is_a_command_that_is_understood(site: str) -> None:
+    """Its words are read by the command's own parser; a name with a blank stays one word."""
+    for line in lines_of(site, "my images/x.sif"):
+        program, command, *words = shlex.split(line.removeprefix("next: "))
+        assert program == "recipe"
+        found = cli.get_command(click.Context(cli), command)
+        assert found is not None
+        context = found.make_context(command, list(words))  # it takes words out of the list
+        assert "my images/x.sif" in words
+        assert context.command is found
+
+
+def printed(capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
+    emit_document(content(Path("/x.plan"), kind="build", **more))
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_document_of_status(capsys: pytest.CaptureFixture[str]) -> None:
+    record = JobRecord(job="12", exit_code=0, reason="", started=1.0, ended=3.0)
+    state = JobState(stage="waiting", word="PENDING", reason="(Priority)")
+    views = (
+        JobView(step="build-image", job="12", state=None, record=record, log="a-12.log"),
+        JobView(step="smoke", job="13", state=state, record=None, log=""),
+        JobView(step="verify", job="14", state=None, record=None, log=""),
+    )
+    found = printed(capsys, views=views)
+    assert list(found) == ["schema", "folder", "kind", "verdict", "image", "jobs"]
+    assert (found["schema"], found["folder"], found["kind"]) == (1, "/x.plan", "build")
+    assert (found["verdict"], found["image"]) == (None, None)
+    keys = ("step", "job", "state", "over", "exit_code", "log")
+    assert found["jobs"] == [
+        dict(zip(keys, values, strict=True))
+        for values in (
+            ("build-image", "12", "ended after 2.0 s", True, 0, "a-12.log"),
+            ("smoke", "13", "waits (Priority)", False, None, None),
+            ("verify", "14", "Slurm does not answer", False, None, None),
+        )
+    ]
+
+
+READINGS = [
+    Reading(name="apptainer", state="ok", says="apptainer version 1.4.5", group="engines"),
+    Reading(name="mksquashfs", state="bad", says="missing", fix="install squashfs-tools", group="engines"),
+    Reading(name="gpu", state="none", says=""),
+]
+
+
+@pytest.mark.parametrize(("words", "site"), [((), None), (("lumi-g",), "lumi-g")])
+def test_the_document_of_doctor(
+    words: tuple[str, ...], site: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was looked at is given: what looks is in tests/commands and tests/engines."""
+    monkeypatch.setattr("builder.cli.doctor.examine", lambda *_, **__: iter(READINGS))
+    monkeypatch.setattr("builder.cli.doctor.where_to_build", lambda *_, **__: [])
+    assert run(["doctor", *words, "--format", "json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["schema", "site", "readings"]
+    assert (found["schema"], found["site"]) == (1, site)
+    assert found["readings"] == [
+        {"name": "apptainer", "state": "ok", "says": "apptainer version 1.4.5", "fix": None, "group": "engines"},
+        {"name": "mksquashfs", "state": "bad", "says": "missing", "fix": "install squashfs-tools", "group": "engines"},
+        {"name": "gpu", "state": "none", "says": None, "fix": None, "group": "machine"},
+    ]
+    monkeypatch.setattr("builder.cli.doctor.examine", lambda *_, **__: iter(READINGS[::2]))
+    assert run(["doctor", *words]) == 0
