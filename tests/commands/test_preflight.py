@@ -243,7 +243,7 @@ def test_a_dry_run_of_jobs_that_slurm_would_take(place: Path) -> None:
     assert left(place) == ["env.yml", "rocm.yml"]
 
 
-def test_a_base_image_that_does_not_exist_is_said_by_what_names_it(place: Path) -> None:
+def test_a_missing_base_image_is_reported_where_it_is_named(place: Path) -> None:
     (place / "recipe.yml").write_text("name: own\ndependencies: [numpy]\ncontainer: {base: ./gone.sif}\n")
     (place / "base.sif").write_text("")
     done = both("local", "recipe.yml", place=place)

@@ -119,7 +119,7 @@ def test_fault_01_another_archive_under_the_name_is_no_reason_to_do_nothing(conv
     assert "nothing to do" in converted.convert().expect(0).err
 
 
-def test_fault_01_a_conversion_that_was_refused_leaves_the_old_image_known_as_old(converted: Converted) -> None:
+def test_fault_01_a_refused_conversion_leaves_the_image_known_as_old(converted: Converted) -> None:
     converted.old()
     converted.save("new")
     less = without("apptainer", at=converted.room.folder / "less")

@@ -70,7 +70,7 @@ def test_what_is_no_mistake(
     assert re.search(said, shown.text, re.DOTALL), (number, shown.text)
 
 
-def test_109_and_110_servers_that_cannot_be_reached_or_are_not_trusted(seat: Seat) -> None:
+def test_109_and_110_servers_unreachable_or_untrusted(seat: Seat) -> None:
     """An index behind a proxy that is not there; then the proxy is mended, and the certificate is named."""
     pair = certificate(seat.work.parent)
     with serving(tls=pair) as server:

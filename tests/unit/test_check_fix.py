@@ -161,7 +161,7 @@ def refused(env: Path, text: str) -> None:
     assert env.read_text() == text
 
 
-def test_keys_move_into_the_container_with_their_values_and_comments(env: Path) -> None:
+def test_keys_move_into_the_container_with_their_comments(env: Path) -> None:
     assert fixed(env, MOVED) == IN_PLACE
 
 
@@ -172,7 +172,7 @@ def test_a_container_is_made_where_there_is_none(env: Path, end: str) -> None:
     assert found.strip().endswith("container:\n  gpu: [cpu]\n  system: [ffmpeg]")
 
 
-def test_a_container_in_one_line_or_with_that_key_is_left_for_the_user(env: Path) -> None:
+def test_a_container_in_one_line_or_with_that_key_is_left(env: Path) -> None:
     refused(env, "name: demo\nsystem: [ffmpeg]\ndependencies: [python=3.12]\ncontainer: {gpu: [cpu]}\n")
     text = "name: demo\nsystem: [ffmpeg]\ndependencies: [python=3.12]\ncontainer:\n  system: [libgl1]\n"
     refused(env, text)

@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 import pytest
-from builder.cli.one_build import planned
 
-from builder.cli.build import next_lines
 from builder.cli.documents import emit_document
 from builder.cli.init import RECIPES
 from builder.cli.main import cli, run
 from builder.cli.status import content
+from builder.cli.terminal import next_lines
 from builder.execute.jobs.finish import JobView
 from builder.execute.jobs.record import JobRecord
 from builder.execute.jobs.slurm import JobState
@@ -23,12 +22,15 @@ from builder.execute.reading import Reading
 from builder.model.catalog import load_site
 from builder.model.reading.load import load_recipe
 from builder.model.target import Context
+from builder.pipeline.plans import make_plan
+from builder.pipeline.request import Build
 
 
 def lines_of(site: str, output: str) -> list[str]:
     recipe = load_recipe(RECIPES / "mnist-local.yml")
-    build = planned(load_site(site), recipe, context=Context(base="docker://ubuntu:24.04"), output=Path(output))
-    return next_lines(build)
+    context, found = Context(base="docker://ubuntu:24.04"), load_site(site)
+    plan = make_plan(found, recipe, context=context)
+    return next_lines(Build(plan=plan, site=found, recipe=recipe, context=context, image=Path(output)))
 
 
 @pytest.mark.parametrize(

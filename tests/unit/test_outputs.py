@@ -243,7 +243,9 @@ def test_security_18_a_file_of_any_name_is_in_every_shape(
     assert not re.search(r"(?<!\\)<", rows[2])
 
 
-@pytest.mark.parametrize("name", sorted({path.name for path in RECIPES.iterdir() if path.stem.startswith("plots")}))
+@pytest.mark.parametrize(
+    "name", sorted({path.name for path in EXAMPLE_FOLDER.iterdir() if path.stem.startswith("plots")})
+)
 def test_security_12_an_example_is_written_through_no_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -142,7 +142,7 @@ def test_security_11_a_temporary_place_of_another_user_is_refused(
     assert list(mine.iterdir()) == []
 
 
-def test_security_11_what_is_missing_is_made_private_and_what_is_mine_is_used(me: User, shared: Path) -> None:
+def test_security_11_missing_folders_are_private_and_own_ones_used(me: User, shared: Path) -> None:
     for _ in range(2):
         code, text = bash(me, f"temporary_folder {shared}/local/me/tmp {shared}/local/me/cache")
         assert (code, f"work={shared}/local/me/tmp/recipe-" in text) == (0, True), text

@@ -194,7 +194,7 @@ def test_fault_01_a_step_left_out_has_the_product_of_the_plan_before(place: Plac
 
 
 @pytest.mark.parametrize("stop", range(1, 12))
-def test_fault_01_the_folder_is_known_as_of_the_old_plan_after_every_rename(
+def test_fault_01_every_rename_leaves_the_folder_known_as_old(
     place: Place, stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that ends between two renames leaves no folder in which the other plan is up to date."""
@@ -230,9 +230,7 @@ def test_fault_01_jobs_are_of_the_plan_that_they_were_submitted_with(place: Plac
     assert not place.current(place.plan)
 
 
-def test_fault_01_an_image_that_is_in_the_way_is_told_by_the_plan_that_it_names(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """`plan_in` reads the SIF itself: tests/engines/test_origin.py."""
 
     def said(plan: Plan, *, of: Plan) -> str:

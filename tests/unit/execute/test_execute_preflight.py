@@ -16,7 +16,7 @@ from builder.execute.executor import kept_image
 from builder.execute.machine import check_machine
 from builder.execute.preflight import check_output, check_space, find_programs
 from builder.model.catalog import load_site
-from builder.model.finding import BuilderError, ConfigError, ToolError
+from builder.model.finding import BuilderError, ConfigError, Place, ToolError
 from builder.model.plan import Plan
 
 PlanOf = Callable[..., Plan]
@@ -35,7 +35,10 @@ def test_here_overrules_what_a_host_name_says(plan_of: PlanOf, monkeypatch: pyte
     site, plan = load_site("dawn"), plan_of(site="dawn")
 
     def check(plan: Plan, *, sure: bool) -> None:
-        check_machine(site, plan, steps=plan.steps, here=plan.steps, environment={}, recipe="x.yml", sure=sure)
+        check_machine(
+            site, plan, steps=plan.steps, here=plan.steps, environment={}, recipe="x.yml",
+            base_at=Place(key="--base"), sure=sure,
+        )  # fmt: skip
 
     with pytest.raises(ToolError) as caught:
         check(plan, sure=False)
@@ -44,7 +47,7 @@ def test_here_overrules_what_a_host_name_says(plan_of: PlanOf, monkeypatch: pyte
     assert finding.fix.endswith("; if this is a machine of 'dawn' all the same, give --here")
     check(plan, sure=True)
     there = replace(plan, base="/no/such/base.sif")
-    assert code(lambda: check(there, sure=True)) == "no-base"
+    assert code(lambda: check(there, sure=True)) == "base-missing"
 
 
 def test_an_output_is_not_overwritten_without_force(plan_of: PlanOf, tmp_path: Path) -> None:

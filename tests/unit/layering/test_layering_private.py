@@ -98,7 +98,7 @@ def test_a_link_of_ones_own_leads_to_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bits", [0o777, 0o707, 0o703])
-def test_security_14_a_cache_that_others_can_put_another_in_place_of_is_refused(tmp_path: Path, bits: int) -> None:
+def test_security_14_a_cache_that_others_can_replace_is_refused(tmp_path: Path, bits: int) -> None:
     cache = tmp_path / "open" / "cache"
     cache.mkdir(0o700, parents=True)
     cache.parent.chmod(bits)
@@ -157,7 +157,7 @@ def test_security_14_without_locks_an_altered_layer_is_made_again(
     assert [store.intact(entry) for entry in Store(tmp_path).entries()] == [True]
 
 
-def test_security_14_what_another_node_uses_stays_where_locks_are_each_nodes_own(
+def test_security_14_what_another_node_uses_stays_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock_of_each_node_stand_in(monkeypatch)
@@ -318,7 +318,7 @@ def test_a_shared_cache_is_copied_from_and_never_written(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers"])
-def test_security_14_a_shared_cache_that_more_than_its_owner_can_write_is_refused(tmp_path: Path, part: str) -> None:
+def test_security_14_a_shared_cache_that_others_write_is_refused(tmp_path: Path, part: str) -> None:
     keep(Store(tmp_path / "centre"), "a")
     (tmp_path / "centre" / part).chmod(0o777)
     with pytest.raises(PrivateError, match="can be changed by others"):
@@ -336,7 +336,7 @@ def test_security_14_a_shared_cache_with_links_is_refused(tmp_path: Path, part: 
         keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
 
 
-def test_security_14_a_shared_cache_that_another_can_take_the_place_of_is_refused(tmp_path: Path) -> None:
+def test_security_14_a_shared_cache_that_others_replace_is_refused(tmp_path: Path) -> None:
     keep(Store(tmp_path / "above" / "centre"), "a")
     (tmp_path / "above").chmod(0o777)
     with pytest.raises(PrivateError, match=f"'{tmp_path / 'above'}' can be changed by others"):
