@@ -15,6 +15,10 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
 CONSTRAINT = re.compile(r"(==|!=|>=|<=|~=|=|>|<)?((?:[0-9]+!)?[A-Za-z0-9*][A-Za-z0-9_.+*-]*)")
 BUILD = re.compile(r"[A-Za-z0-9_.+*]+")
+PYTHON = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.?\*)?|\*")  # its versions are numbers, unlike others'
+THREADED = re.compile(r"([0-9]+\.[0-9]+(?:\.[0-9]+)*)t")
+FREE_THREADED = ("python-freethreading", "cpython-freethreading")
+COMMA = re.compile(r"=?=?[0-9]+(?:,[0-9]+)+")
 PLAIN = re.compile(r"[A-Za-z0-9_.+*!<>=~,|:/@#%?&\[\]\"' -]*")
 ARCHIVE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*)-([^-/]+)-([^-/]+)\.(?:conda|tar\.bz2)")
 FIELD = re.compile(r"\s*([a-z_0-9]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^,'\"\s]+)\s*(?:,|$)")
@@ -160,6 +164,10 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
     """Check a constraint and give every part of it an operator."""
     if not version:
         return ""
+    if COMMA.fullmatch(version):
+        message = f"'{shown(version)}' in '{shown(whole)}' has a comma between its numbers: no version is all of them"
+        right = version.replace(",", ".")
+        raise refusal("conda-version", message, at=at, fix=f"write '{right}'", edit=edit_at(at, version, right))
     parts = []
     for part in re.split(r"([,|])", version):
         if part in (",", "|"):
@@ -180,6 +188,27 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
             operator = plain
         parts.append("*" if number == "*" else operator + number)
     return "" if parts == ["*"] else "".join(parts)
+
+
+def check_python(spec: CondaSpec, *, at: Place) -> None:
+    """Raise ConfigError for a Python whose version is none that Python has, before another would take its place."""
+    if spec.name in FREE_THREADED or (spec.name == "python" and re.search(r"cp[0-9]+t$", spec.build)):
+        message = f"'{shown(spec.text)}' is the free-threaded Python, which no site is built with"
+        raise refusal("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
+    for part in filter(None, re.split(r"[,|]", spec.version)) if spec.name == "python" else ():
+        number = part.lstrip("=<>!~")
+        if PYTHON.fullmatch(number):
+            continue
+        message = f"'{shown(number)}' in '{shown(spec.text)}' is not a version of Python"
+        fix, edit = "write it as in 'python=3.12'", None
+        if threaded := THREADED.fullmatch(number):
+            message = f"'{shown(spec.text)}' asks for the free-threaded Python, which no site is built with"
+            fix, edit = f"write 'python={threaded[1]}'", edit_at(at, number, threaded[1])
+        elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
+            right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
+            if PYTHON.fullmatch(right):
+                fix, edit = f"write '{right}': there is a letter among its numbers", edit_at(at, number, right)
+        raise refusal("conda-version", message, at=at, fix=fix, edit=edit)
 
 
 def _fields(bracket: str, *, whole: str, at: Place) -> dict[str, str]:
