@@ -32,9 +32,10 @@ _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
 
 
 def use_color(*, err: bool = True) -> bool:
-    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org) or --no-color."""
+    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org), TERM=dumb or --no-color."""
     context = click.get_current_context(silent=True)
-    allowed = not os.environ.get("NO_COLOR") and (context is None or context.color is not False)
+    able = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    allowed = able and (context is None or context.color is not False)
     return allowed and (sys.stderr if err else sys.stdout).isatty()
 
 

@@ -170,9 +170,7 @@ def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     return tuple(sorted(newest_first, key=lambda token: Version(cuda_of(token)) > native))
 
 
-def _local_refusal(
-    asked: AskedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin
-) -> Finding | None:
+def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin) -> Finding | None:
     """A build that the user pinned himself must be the site's vendor's and must exist and fit the driver."""
     vendor = vendor_of(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name

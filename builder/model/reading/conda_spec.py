@@ -6,6 +6,7 @@ Source: conda's documentation "Package match specifications" and `conda/models/m
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.recipe import CondaSpec
@@ -15,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
 CONSTRAINT = re.compile(r"(==|!=|>=|<=|~=|=|>|<)?((?:[0-9]+!)?[A-Za-z0-9*][A-Za-z0-9_.+*-]*)")
 BUILD = re.compile(r"[A-Za-z0-9_.+*]+")
-PYTHON = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.?\*)?|\*")  # its versions are numbers, unlike others'
+PYTHON = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.?\*)?|\*")  # of Python: numbers
 THREADED = re.compile(r"([0-9]+\.[0-9]+(?:\.[0-9]+)*)t")
 FREE_THREADED = ("python-freethreading", "cpython-freethreading")
 COMMA = re.compile(r"=?=?[0-9]+(?:,[0-9]+)+")
@@ -142,7 +143,7 @@ def _split_build(rest: str, *, whole: str, at: Place) -> tuple[str, str]:
         items = [shown(item) for item in whole.split(" - ")]
         message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
         fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
-        raise refusal("conda-words", message, at=at, fix=fix)
+        raise refusal("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{shown(whole)}' is not one package with one version"
         raise refusal("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")

@@ -117,7 +117,8 @@ def other_system(target: Target) -> Iterator[Finding]:
 def _known() -> frozenset[str]:
     table = name_table()
     names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
-    names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch, *(row.name for row in package_table().packages)}
+    names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch}
+    names |= {row.name for row in package_table().packages}
     return frozenset(str(canonicalize_name(name)) for name in names)
 
 
