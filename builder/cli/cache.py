@@ -11,7 +11,17 @@ import click
 from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import plain_verbosity
 from builder.cli.show import echo, judged, painted
-from builder.execute.cache import Cached, contents, downloads, lockless, open_cache, prune, prune_downloads, verify
+from builder.execute.cache import (
+    Cached,
+    contents,
+    downloads,
+    lockless,
+    nothing_kept,
+    open_cache,
+    prune,
+    prune_downloads,
+    verify,
+)
 from builder.model.safe import one_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -27,7 +37,7 @@ def command() -> None:
 @plain_verbosity
 def ls(shape: str) -> None:
     """List what is in the cache, what was used longest ago first."""
-    rows = contents(open_cache(os.environ))
+    rows = () if nothing_kept(os.environ) else contents(open_cache(os.environ))
     if shape == "json":
         fetched_bytes = {name: size for name, size in downloads(os.environ).items() if size > SMALL}
         total = sum(row.size for row in rows)
@@ -48,6 +58,9 @@ def ls(shape: str) -> None:
 @plain_verbosity
 def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
+    if nothing_kept(os.environ):
+        echo("there is no cache yet", err=True)
+        return 0
     store = open_cache(os.environ)
     altered, stray = verify(store)
     for row in altered:
@@ -62,11 +75,19 @@ def check() -> int:
 
 
 @command.command("prune")
-@click.option("--gib", type=click.FloatRange(min=0), help="How much may stay; default: RECIPE_CACHE_GIB, else 40.")
+@click.option(
+    "--gib",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    help="How much may stay; default: RECIPE_CACHE_GIB, else 40.",
+)
 @click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded, and compiled of it, too.")
 @plain_verbosity
 def shrink(gib: float | None, fetched: bool) -> None:
     """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
+    if nothing_kept(os.environ):
+        echo("there is no cache yet", err=True)
+        return
     store = open_cache(os.environ)
     gone = prune(store, os.environ, gib=gib)
     for row in gone:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -67,13 +68,15 @@ def command(
     _check_codes(ignored)
     context = context_of(**chosen)
     outcomes, faults = [], []
+    whole = () if asked else _readable(named.sites)
     for path in named.files:
         try:
             recipe = load_recipe(path)
         except ConfigError as error:
             faults.append(Outcome(site="", file=str(path), findings=error.findings))
             continue
-        found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in named.sites)
+        sites = named.sites if asked else whole
+        found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in sites)
         outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
     if fix or only_diff:
         _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
@@ -83,6 +86,18 @@ def command(
         raise click.exceptions.Exit(2)
     if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
         raise click.exceptions.Exit(3)
+
+
+def _readable(names: Sequence[str]) -> tuple[str, ...]:
+    """The sites that can be read, where all are meant; the fault of another's file is a warning."""
+    found = []
+    for name in names:
+        try:
+            load_site(name, folder=sites_folder())
+            found.append(name)
+        except ConfigError as error:
+            show_findings([replace(finding, level="warning") for finding in error.findings])
+    return tuple(found)
 
 
 def _fix(files: Sequence[Path], outcomes: Sequence[Outcome], *, write: bool) -> None:

@@ -38,6 +38,9 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     The site is that of the image's label, or the one that this machine belongs to. `more` is how the rest of the
     command line is written, where one is needed.
     """
+    if "" in words[:2]:
+        message = f"a site or the {what} is expected, and the word is empty"
+        raise ConfigError(Finding(code="usage", message=message, fix="check the variable that should hold it"))
     known = list(site_files(sites_folder()))
     first = words[0] if words else ""
     if words and not _is_site(first, known=known) and _is_there(first, what=what):

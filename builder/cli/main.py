@@ -9,7 +9,8 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -26,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fetch": ("builder.cli.fetch", "Download all that a build needs, for `build --offline`."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),
     "report": ("builder.cli.report", "Show what was measured of an image, or compare several."),
-    "run": ("builder.cli.run", "Run a command of yours in an image, as the site runs it."),
+    "run": ("builder.cli.run", "Run your own command in an image, as the site runs it."),
     "convert": ("builder.cli.convert", "Convert a docker-archive to a SIF image."),
     "status": ("builder.cli.status", "Show submitted jobs, and judge the ones that have ended."),
     "diff": ("builder.cli.diff", "Compare two images, two locks, or an image and its lock."),
@@ -70,6 +71,7 @@ class Commands(click.Group):
             from builder.cli.help import with_examples
 
             command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+            _refuse_nothing(command)
         finally:
             gc.freeze()
             gc.enable()
@@ -90,6 +92,19 @@ class Commands(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _refuse_nothing(command: click.Command) -> None:
+    """A path that is '' (an unset variable in quotes) names nothing; pathlib would take the current folder."""
+
+    def refuse(convert: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            raise click.BadParameter("a path is expected, and it is empty", ctx=ctx, param=param)
+        return convert(value, param, ctx)
+
+    for param in command.params:
+        if isinstance(param.type, click.Path) and "convert" not in vars(param.type):
+            param.type.convert = partial(refuse, param.type.convert)  # type: ignore[method-assign]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -115,6 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in one form."""
+    _open_streams()
     words = sys.argv[1:] if arguments is None else arguments
     with _colors(words):
         return _run(words)
@@ -153,6 +169,15 @@ def _run(arguments: list[str]) -> int:
         return _failure(error)
     except KeyboardInterrupt as stop:
         return _interrupted(stop)
+
+
+def _open_streams() -> None:
+    """A stream that the shell closed (`>&-`) leads nowhere: it has no file otherwise, and the next one would be it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
 
 
 def _interrupted(stop: BaseException | None) -> int:

@@ -32,8 +32,9 @@ _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
 
 
 def use_color(*, err: bool = True) -> bool:
-    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org), which --no-color sets."""
-    return not os.environ.get("NO_COLOR") and (sys.stderr if err else sys.stdout).isatty()
+    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org; --no-color sets it) or TERM=dumb."""
+    allowed = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    return allowed and (sys.stderr if err else sys.stdout).isatty()
 
 
 def screen_width(*, err: bool = False) -> int | None:

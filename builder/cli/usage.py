@@ -23,6 +23,7 @@ def usage_finding(error: click.ClickException, *, arguments: Sequence[str], comm
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
+    message = re.sub(r"is not a valid (?:float|integer)( range)?$", "is not a number", message)
     message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
     instead = _instead(error, context=context, path=path)
     joint = " " if instead.endswith("?") else "; "

@@ -57,6 +57,9 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
 
     Where no site is named they are all, or the one that this machine belongs to.
     """
+    if "" in words:
+        message, fix = "a site or a file is expected, and the word is empty", "check the variable that should hold it"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
     known = list(site_files(sites_folder()))
     kinds = _kinds(words, known=known)
     faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _fault(word, kind, known=known))]

@@ -7,6 +7,7 @@ from typing import Literal
 
 from builder.model.finding import Finding, Place
 from builder.model.plan import Copy, File, Step
+from builder.model.site import BackendName
 from builder.model.target import Target
 
 
@@ -21,10 +22,18 @@ class Build:
     copies: tuple[Copy, ...] = ()
 
 
+def other_ways(target: Target, *able: BackendName) -> str:
+    """The options that choose another backend of the site, of those that are able; "" where it has none."""
+    names = [name for name in target.site.build.backends if name in able and name != target.backend]
+    return " or ".join(f"--backend {name}" for name in names)
+
+
 def unserved(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -> tuple[Finding, ...]:
     """One error for each key of the container section that a backend has no way to serve."""
     container = target.recipe.container
     found = []
+    ways = other_ways(target, "layers", "apptainer", "docker")
+    fix = f"build with {ways}, or leave it out" if ways else fix
     for key in keys:
         if getattr(container, key):
             at = Place(
@@ -42,7 +51,8 @@ def constraints_unserved(target: Target, *, backend: str) -> tuple[Finding, ...]
         return ()
     at = Place(file=own[0].file or target.recipe.file, line=own[0].line)
     message = f"{backend}, the backend for '{target.site.name}', has no way to hold packages to constraints (-c)"
-    fix = "write the versions as requirements, or use another backend or site"
+    ways = other_ways(target, "layers", "apptainer", "docker")
+    fix = f"write the versions as requirements, or {f'build with {ways}' if ways else 'use another site'}"
     return (Finding(code=f"{backend}-constraints", message=message, at=at, fix=fix),)
 
 

@@ -18,6 +18,7 @@ from builder.layering.store import STORE, Entry, Store
 from builder.layering.tree import FOLDER, walk
 from builder.model.finding import Finding, Place, ToolError
 from builder.model.plan import Plan
+from builder.model.safe import is_there
 
 COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder
@@ -47,10 +48,17 @@ def open_cache(environment: Mapping[str, str]) -> Store:
         return Store(cache_folder(environment))
 
 
+def nothing_kept(environment: Mapping[str, str]) -> bool:
+    """Whether there is no cache of layers yet; makes nothing, raises ToolError where its place is not known."""
+    with _usable():
+        return not is_there(cache_folder(environment) / STORE)
+
+
 def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
     """The cache that layers are made in, None where a plan has none; makes nothing, raises ToolError."""
     if plan.backend == "layers":
         with _usable():
+            limit_bytes(environment)
             folder = cache_folder(environment)
             return cache_part(folder) if folder.exists() else folder
     if plan.backend == "apptainer":
@@ -71,6 +79,7 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path 
         return
     store = open_cache(environment)
     with _usable():
+        limit_bytes(environment)  # it is asked for when the image is made
         shared_cache(environment)
     try:
         yield store.folder.parent
@@ -135,7 +144,8 @@ def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) ->
     store.sweep()
     for path in store.broken_facts():
         path.unlink(missing_ok=True)
-    limit = limit_bytes(environment) if gib is None else int(gib * 2**30)
+    with _usable():
+        limit = limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
     return tuple(_cached(entry) for entry in store.prune(limit))
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from builder.execute.reading import Reading
+from builder.layering.bases.reference import parts_of
 from builder.model.site import Site
 from builder.resolve.packages import TORCH_HOST
 
 SECONDS = 3.0  # for all answers together
 CONDA = "https://conda.anaconda.org/"
-DOCKER_HUB = "registry-1.docker.io"
 GROUP = "network"
 FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
 
@@ -57,10 +57,8 @@ def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, s
         "torch index": torch.replace("{token}", "cpu") or f"https{TORCH_HOST}/",
     }
     for image in site.base_images if site else ():
-        scheme, _, rest = image.reference.partition("://")
-        if scheme in ("docker", "oras"):
-            host = rest.split("/")[0]
-            host = host if "." in host or ":" in host else DOCKER_HUB
+        if image.reference.startswith(("docker://", "oras://")):
+            host = parts_of(image.reference)[0]
             found.setdefault(f"registry {host}", f"https://{host}/v2/")
     return {name: url for name, url in found.items() if url.startswith(("https://", "http://"))}
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from builder.model.finding import ConfigError, Finding
+
 PLAN_FILE = "plan.json"
 REPORT_FILE = "report.json"
 LOGS = "logs"
@@ -27,5 +29,8 @@ AGAIN = "again"  # the folder of a second build as jobs, and what the names of i
 
 
 def plan_folder(image: Path) -> Path:
-    """The plan folder of an image: beside it, named after it."""
+    """The plan folder of an image: beside it, named after it; raises ConfigError for a path without a name."""
+    if image.name in ("", ".."):
+        message, fix = f"'{image}' is a folder, and the image is a file", "name a file in it, as in -o NAME.sif"
+        raise ConfigError(Finding(code="output-kind", message=message, fix=fix))
     return image.with_name(f"{image.name.removesuffix('.sif')}.plan")

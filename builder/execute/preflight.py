@@ -23,6 +23,9 @@ KEPT = 0.1
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
 MOVE_OUTPUT = "choose a larger disk with -o"
 
+# What environment files, site files, locks, reports and programs are called: no image that a build may replace.
+NO_IMAGES = (".yml", ".yaml", ".txt", ".toml", ".json", ".lock", ".cfg", ".ini", ".md", ".html", ".py", ".sh", ".csv")
+
 HOW_TO_GET = {
     "apptainer": "load its module, or install Apptainer (apptainer.org)",
     "singularity": "load its module, or install Apptainer (apptainer.org)",
@@ -54,14 +57,19 @@ def check_output(
     check_output_folder(output, makes=makes)
     if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
         return
+    if plan.image_kind == "sif" and output.is_dir():
+        fix = f"name a file, as in -o {output / plan.image}"
+        raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
+    if output.suffix.lower() in NO_IMAGES or _same(Path(plan.base), output):
+        what = "the base image of this build" if output.suffix.lower() not in NO_IMAGES else "no image by its name"
+        message = f"the output '{output}' exists and is {what}: it is never replaced"
+        raise _refused("output-kind", message, fix="give another output with -o")
     if not force:
         fix = "give --force to replace it, or another output with -o"
         known = why()
         message = f"the output '{output}' exists" + (f": {known}" if known else "")
         raise _refused("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
-    if plan.image_kind == "sif" and output.is_dir():
-        raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
     if plan.image_kind == "folder" and not (output.is_dir() and _is_wrapper(output)):
         raise _refused("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -33,7 +34,12 @@ def sync(path: Path) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Where what takes a place is written first, beside it: the same for one process, and not to be foreseen."""
+    """Where what takes a place is written first, beside it: the same for one process, and not to be foreseen.
+
+    Raises OSError for a path that ends in no name, which is a folder's.
+    """
+    if path.name in ("", ".."):
+        raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
     return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_word(os.getpid())}")
 
 

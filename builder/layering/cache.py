@@ -42,9 +42,13 @@ def cache_part(folder: Path) -> Path:
 
 
 def limit_bytes(environment: Mapping[str, str]) -> int:
-    """RECIPE_CACHE_GIB, else 40 GiB."""
+    """RECIPE_CACHE_GIB, else 40 GiB; raises LayeringError for what is no number of GiB."""
+    said = environment.get("RECIPE_CACHE_GIB") or ""
     try:
-        gib = float(environment.get("RECIPE_CACHE_GIB") or LIMIT_GIB)
+        gib = float(said) if said else LIMIT_GIB
     except ValueError:
-        gib = LIMIT_GIB
-    return int(max(gib, 0.0) * 2**30)
+        gib = -1.0
+    if not 0.0 <= gib < 2.0**40:  # not for NaN and infinity either
+        message = f"RECIPE_CACHE_GIB is '{said}', which is no number of GiB"
+        raise LayeringError(message, fix="set it to a number, as in RECIPE_CACHE_GIB=40")
+    return int(gib * 2**30)

@@ -6,6 +6,7 @@ its line; duplicate keys, alias bombs, tabs and encodings are refused here, once
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,10 @@ DEPTH_LIMIT = 50
 DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
 USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
+
+ELSEWHERE = re.compile(r"(?:https?|ftp|s3|ssh|git|github|gitlab|docker):|git@")  # an address, not a path
+CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)  # what git leaves where a merge stopped
+HARD_SPACE = re.compile(r"^[ \t]*\u00a0|- \u00a0|:\u00a0", re.MULTILINE)
 
 Kind = Literal["text", "number", "bool", "null", "date"]
 TAGS: Mapping[str, Kind] = {
@@ -108,6 +113,10 @@ def read_text(
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
         data = read_file(path, limit=limit)
     except FileNotFoundError:
+        if name == "-" or ELSEWHERE.match(name):
+            here = "standard input is not read" if name == "-" else "files are read from this machine only"
+            fix = f"save the {what} first, and name that file"
+            raise fault("file-missing", f"'{shown(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
@@ -126,6 +135,8 @@ def near_path(path: Path) -> str:
         there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
     except (OSError, ValueError):
         return "check the path"
+    if path.is_symlink():
+        return "it is a link to nothing: make what it leads to, or remove it"
     near = nearest(path.name, known=there, cutoff=0.75)
     return f"did you mean '{shown(str(path.parent / near))}'?" if near else "check the path"
 
@@ -149,6 +160,13 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
         message = f"the {what} holds a NUL byte: it is not text"
         fix = "check that it is the right file"
         raise ConfigError(Finding(code="file-binary", message=message, at=Place(file=name), fix=fix))
+    for form, message, fix in (
+        (CONFLICT, "a mark of a merge that git could not finish stands here", "choose one side, and remove the marks"),
+        (HARD_SPACE, "a no-break space stands here, as copied from a web page", "write a space in its place"),
+    ):
+        if found := form.search(text):
+            at = Place(file=name, line=text.count("\n", 0, found.start()) + 1)
+            raise ConfigError(Finding(code="file-character", message=message, at=at, fix=fix))
     return text
 
 
@@ -198,7 +216,9 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
         return Finding(code="yaml-tab", message=message, at=at, fix=fix, edit=edit_at(at, "\t", "  "))
     if "expected a single document" in str(error.context):
         message = "the file holds more than one YAML document"
-        return Finding(code="yaml-documents", message=message, at=at, fix="remove the second '---' and what follows it")
+        marks = sum(line.rstrip() == "---" for line in lines)
+        fix = f"remove the {'second ' if marks > 1 else ''}'---' and what follows it"
+        return Finding(code="yaml-documents", message=message, at=at, fix=fix)
     if "undefined alias" in str(error.problem):
         message = str(error.problem).replace("found ", "").replace('"', "'")
         return Finding(

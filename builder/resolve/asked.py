@@ -65,6 +65,16 @@ class AskedTorch:
         return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
 
 
+def is_empty(specifier: SpecifierSet) -> bool:
+    """Whether no version at all can fit: what it must be above is not below what it must be below."""
+    bounds = [(one.operator, Version(one.version)) for one in specifier if one.operator in (">", ">=", "<", "<=")]
+    lowest = max((found for found in bounds if found[0].startswith(">")), key=lambda one: one[1], default=None)
+    highest = min((found for found in bounds if found[0].startswith("<")), key=lambda one: one[1], default=None)
+    if lowest is None or highest is None:
+        return False
+    return lowest[1] > highest[1] or (lowest[1] == highest[1] and (lowest[0], highest[0]) != (">=", "<="))
+
+
 @lru_cache(maxsize=4096)
 def _fits(specifier: str, version: str) -> bool:
     """The same few are asked of every image of a family; as text, which is compared at once."""
@@ -147,6 +157,25 @@ def for_linux(recipe: Recipe) -> tuple[Recipe, tuple[Package, ...]]:
     dropped = tuple(line.text for line in recipe.pip if not _applies(line))
     why = "its marker is for another system or processor"
     return replace(recipe, pip=kept), tuple(Package(asked=text, became="-", why=why) for text in dropped)
+
+
+def for_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[Package, ...]]:
+    """Leave out the requirements whose markers are for another Python than X.Y, and tell which.
+
+    One that also asks for the patch release, where that decides, is left to the installer.
+    """
+    kept = tuple(line for line in recipe.pip if minor is None or _serves(line, minor))
+    dropped = tuple(line.text for line in recipe.pip if line not in kept)
+    why = f"its marker is for another Python than {minor}"
+    return replace(recipe, pip=kept), tuple(Package(asked=text, became="-", why=why) for text in dropped)
+
+
+def _serves(line: PipRequirement, minor: str) -> bool:
+    if not line.marker:
+        return True
+    marker, world = Marker(line.marker), {**LINUX, "extra": "", "python_version": minor}
+    patches = (f"{minor}.{patch}" for patch in (0, 99))
+    return any(marker.evaluate({**world, "python_full_version": one, "implementation_version": one}) for one in patches)
 
 
 def _applies(line: PipRequirement) -> bool:

@@ -32,6 +32,8 @@ class NameTable:
     torch_choosers: tuple[str, ...]
     bring_torch: tuple[str, ...]
     cuda_libraries: tuple[str, ...]
+    not_on_index: Mapping[str, str]
+    other_on_index: Mapping[str, str]
 
 
 @cache

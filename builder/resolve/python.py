@@ -15,7 +15,10 @@ PATCHES = (*range(31), 99)
 
 @dataclass(frozen=True, kw_only=True)
 class PythonPin:
-    """`minor` is X.Y where the request fixes it, `range` what else it says; `spec` is the dependency, if any."""
+    """`minor` is X.Y where the request fixes it, `range` what else it says; `spec` is the dependency, if any.
+
+    A range is of PEP 440, or several of them with `|` between: one of them is enough.
+    """
 
     minor: str | None = None
     range: str = ""
@@ -25,8 +28,8 @@ class PythonPin:
         """Whether a Python X.Y can serve the request."""
         if self.minor is not None:
             return self.minor == minor
-        wanted = SpecifierSet(self.range)
-        return not self.range or any(wanted.contains(f"{minor}.{patch}") for patch in PATCHES)
+        wanted = [SpecifierSet(part) for part in self.range.split("|")]
+        return any(one.contains(f"{minor}.{patch}") for one in wanted for patch in PATCHES)
 
     @property
     def text(self) -> str:
@@ -37,7 +40,9 @@ class PythonPin:
         """The conda dependency for one of the Pythons that the request allows."""
         if self.spec is not None and self.minor is not None:
             return self.spec.text
-        return f"python{self.spec.version},{minor}.*" if self.spec and self.range else f"python={minor}"
+        if self.spec is None or not self.range:
+            return f"python={minor}"
+        return "python" + "|".join(f"{part},{minor}.*" for part in self.spec.version.split("|"))
 
 
 def python_pin(recipe: Recipe) -> PythonPin:
@@ -45,9 +50,12 @@ def python_pin(recipe: Recipe) -> PythonPin:
     spec = next((spec for spec in recipe.conda if spec.name == "python"), None)
     if spec is None:
         return PythonPin()
-    specifier = conda_to_specifier(spec.version) or ""
+    parts = [conda_to_specifier(part) for part in spec.version.split("|")]
+    if len(parts) > 1:
+        return PythonPin(range="" if "" in parts else "|".join(filter(None, parts)), spec=spec)
+    specifier = parts[0] or ""
     number = specifier.removeprefix("==").split(",")[0]
-    parts = number.split(".")
-    if specifier.startswith("==") and len(parts) >= 2 and parts[1] != "*":
-        return PythonPin(minor=".".join(parts[:2]), spec=spec)
+    numbers = number.split(".")
+    if specifier.startswith("==") and len(numbers) >= 2 and numbers[1] != "*":
+        return PythonPin(minor=".".join(numbers[:2]), spec=spec)
     return PythonPin(range=specifier, spec=spec)

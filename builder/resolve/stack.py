@@ -15,7 +15,7 @@ from builder.model.stack.images import image_table
 from builder.model.stack.packages import package_table
 from builder.model.stack.torch import TorchRelease, torch_table
 from builder.model.target import DEFAULT_INDEX, Torch
-from builder.resolve.asked import COMPANIONS, FAMILY, AskedTorch
+from builder.resolve.asked import COMPANIONS, FAMILY, AskedTorch, is_empty
 from builder.resolve.python import PythonPin
 
 IPEX = "intel-extension-for-pytorch"
@@ -40,12 +40,14 @@ def choose_torch(
         return Finding(code="torch-unclear", message=message, at=unclear.place, fix=fix)
     releases = suiting(asked, packages=packages)
     if not releases:
-        oldest, newest = torch_table().releases[0].torch, torch_table().releases[-1].torch
-        message = f"'{first.text if first else 'torch'}' fits no torch that the tables know"
-        fix = f"choose one from {oldest} to {newest}"
+        text = first.text if first else "torch"
+        message = f"'{text}' fits no torch that the tables know"
+        if first is not None and is_empty(first.specifier):
+            message = f"'{text}' contradicts itself: no version is above the one and below the other"
+        fix = f"choose one from {_range(site, python=python)}"
         return Finding(code="torch-unknown", message=message, at=first.place if first else None, fix=fix)
     pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
-    refusals = (_local_refusal(item, site=site, releases=releases) for item in pinning)
+    refusals = (_local_refusal(item, site=site, releases=releases, python=python) for item in pinning)
     refusal = next((item for item in refusals if item is not None), None)
     if refusal:
         return refusal
@@ -168,7 +170,7 @@ def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     return tuple(sorted(newest_first, key=lambda token: Version(cuda_of(token)) > native))
 
 
-def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease]) -> Finding | None:
+def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin) -> Finding | None:
     """A build that the user pinned himself must be the site's vendor's and must exist and fit the driver."""
     vendor = vendor_of(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
@@ -189,7 +191,7 @@ def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease
         served = f": its driver is {site.gpu.driver}"
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
     if not any(tokens(row, site=site) for row in releases):
-        fix = f"use torch {_range(site)}, without a build"
+        fix = f"use torch {_range(site, python=python)}, without a build"
     return Finding(code="torch-driver", message=message, at=asked.place, fix=fix, edit=edit)
 
 
@@ -218,10 +220,19 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
     message = f"'{text}' cannot run there: {reason}"
-    return Finding(code="torch-build", message=message, at=place, fix=f"use torch {_range(site)}")
+    return Finding(code="torch-build", message=message, at=place, fix=f"use torch {_range(site, python=python)}")
 
 
-def _range(site: Site) -> str:
-    """The releases that a site can run, in words."""
-    usable = [row.torch for row in torch_table().releases if tokens(row, site=site)]
-    return f"{usable[0]} to {usable[-1]}" if usable else "of another site: none of the known ones serves this one"
+def _range(site: Site, *, python: PythonPin) -> str:
+    """The releases that a site can run with a Python, in words."""
+    usable = [row for row in torch_table().releases if tokens(row, site=site)]
+    fitting = [row for row in usable if any(map(python.allows, row.pythons))]
+    if not usable:
+        return "of another site: none of the known ones serves this one"
+    if not fitting:
+        return f"{_ends(usable)}, with another Python than {python.text}"
+    return _ends(fitting)
+
+
+def _ends(rows: list[TorchRelease]) -> str:
+    return rows[0].torch if len(rows) == 1 else f"{rows[0].torch} to {rows[-1].torch}"

@@ -9,7 +9,7 @@ from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 from builder.model.target import Context, Target, Torch
 from builder.model.target import Place as Where
-from builder.resolve.asked import asked_family, brings_torch, for_linux
+from builder.resolve.asked import asked_family, brings_torch, for_linux, for_python
 from builder.resolve.base import choose_base
 from builder.resolve.checks import findings_of
 from builder.resolve.checks.site import driver_doubts
@@ -44,6 +44,10 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         findings += [torch, *driver_doubts(site)]
         torch = None
     python = _python(recipe, base=base, where=where, torch=torch)
+    reduced, other_python = for_python(recipe, python)
+    if other_python:  # what is left may ask for another torch, or for none
+        target = resolve(reduced, site, context=context)
+        return replace(target, packages=(*target.packages, *left_out, *other_python))
     if errors(findings):
         raise UnsupportedError(*findings)
     packed = Packer(recipe, site=site, where=where, base=base, torch=torch).pack(python=python)

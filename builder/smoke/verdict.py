@@ -18,7 +18,7 @@ def judge(result: object, expected: Optional[Mapping[str, Any]] = None) -> List[
     A field that is missing or of the wrong type is a failed check, never an exception.
     """
     if not isinstance(result, dict):
-        return [Check("result", False, type(result).__name__, "an object")]
+        return [Check("result", False, "nothing" if result is None else type(result).__name__, "an object")]
     facts = Facts(result, expected)
     schema = result.get("schema")
     if schema is True or schema != SCHEMA:

@@ -167,7 +167,7 @@ WORDS = [
 ]  # fmt: skip
 
 FILES = [
-    file("31", "  - python=3.12\n    - numpy\n", 2, "the line after 'python=3.12' is indented further", r"begin '(- numpy)' in the column of '- python=3\.12'", where=at("4"), cure=edit("    - numpy", r"  \1")),
+    file("31", "  - python=3.12\n    - numpy\n", 2, "the line after 'python=3.12' is indented further", r"begin '(- numpy)' in the column of '- python=3\.12'", where=at("5"), cure=edit("    - numpy", r"  \1")),
     file("32", "  - python=3.12\n  - pip:\n  - numpy==2.2.6\n", 2, "the 'pip:' list is empty", "indent the items for pip by two more spaces", where=at("5"), cure=edit("  - numpy", "    - numpy")),
     file("33", "\t- python=3.12\n", 2, "a tab is used for indentation", "use spaces in its place", where=at("4"), cure=edit("\t", "  ")),
     file("37", "  - python=3.12\n  - pip:\n    - torch=2.8.0\n", 2, "'torch=2.8.0' has a single '='", r"pip compares with two: '(torch==2\.8\.0)'", where=at("6"), cure=edit("torch=2.8.0")),
@@ -181,7 +181,7 @@ FILES = [
     file("43", "  - python=3.12\ncontainer:\n  gpu: [nvdia, cpu]\n", 2, "found the text 'nvdia'", KNOWN, where=at("6"), cure=edit("nvdia")),
     file("44", "  - python=3.12\n", 2, "'My Env/2' cannot be the name", "use letters, digits and _.+- only", where=at("1"), text="name: My Env/2\ndependencies: [python=3.12]\n", cure=edit("My Env/2", "My_Env-2")),
     file("45", "", 2, "'name' stands twice, first in line 1.*'numpy' is asked for twice: 'numpy=1' in line 4", "keep one of them", where=at("5"), text="name: x\nname: y\ndependencies:\n  - numpy=1\n  - numpy=2\n", cure=write({"x.yml": "name: x\nchannels: [conda-forge]\ndependencies:\n  - numpy=1\n"})),
-    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' fits no torch", r"choose one from (2\.0\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99", "2.8.0")),
+    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' fits no torch", r"choose one from (2\.2\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99")),
     file("47", "  - python=3.6\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.6", r"use Python 3\.9, .*(3\.12)", where=at("5"), cure=edit("3.6")),
     file("48", "  - python=3.1\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.1", r"did you mean Python (3\.10)\?", where=at("5"), cure=edit("3.1\n", "\\1\n")),
     file("49", "", 2, "the recipe is empty", r"write packages below '(dependencies:)', e\.g\. '- python=3\.12'", where=r"at: +x\.yml", text="", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),
@@ -192,7 +192,7 @@ FILES = [
     file("53", "", 2, "'other.txt' does not exist", "check the path", where=r"at: +x\.txt:1", name="x.txt", text="-r other.txt\n", cure=write({"other.txt": "numpy==2.2.6\n"})),
     file("55", "", 2, "a quote is opened here and not closed: name: 'x", "close it with ' at the end of the line", where=at("1"), text="name: 'x\ndependencies:\n  - python=3.12\n", cure=edit("'x", "'x'")),
     file("55b", '  - "python=3.12\n  - numpy=2\n', 2, "a quote is opened here and not closed", 'close it with " at the end of the line', where=at("4"), cure=edit('"python=3.12', '"python=3.12"')),
-    file("56", "  - python=3.12\n---\nname: y\n", 2, "more than one YAML document", "remove the second '---' and what follows", where=at("5"), cure=edit("---\nname: y\n", "")),
+    file("56", "  - python=3.12\n---\nname: y\n", 2, "more than one YAML document", "remove the '---' and what follows", where=at("5"), cure=edit("---\nname: y\n", "")),
     file("57", "  -python=3.12\n", 2, "found the text '-python=3.12'", "write one package a line, each after '- '", where=at("4"), cure=edit("-python", "- python")),
     file("58", "", 2, "'torch=2.8' has a single '='.*'numpy >== 2' is not a requirement.*unknown pip option '--foo'.*'a b c'", r"with two: '(torch==2\.8)'", where=r"at: +x\.txt:4", name="x.txt", text="torch=2.8\nnumpy >== 2\n--foo\na b c\n", cure=write({"x.txt": "torch==2.8\n"})),
     file("59", "", 3, r"'torch==2\.8\.0\+cu126' is built for NVIDIA GPUs", r"write (torch==2\.8\.0):", where=r"at: +x\.txt:1", name="x.txt", text="torch==2.8.0+cu126\n", line="recipe check lumi-g x.txt", cure=edit("torch==2.8.0+cu126", file="x.txt")),
@@ -270,7 +270,19 @@ WORK = [
     Mistake(number="129", line="recipe check ./own.yaml env.yml", code=2, what="expected one of slurm, none, found the text 'pbs'", where=r"at: +own\.yaml:3: scheduler\.kind", fix=r"write (kind: none), and submit the scripts of a plan yourself", files={"own.yaml": "name: own\nextends: local\nscheduler: {kind: pbs}\n"}, cure=edit("kind: pbs", file="own.yaml")),
 ]  # fmt: skip
 
-MISTAKES = [*WORDS, *FILES, *WORK]
+STRANGERS = [
+    file("130", "  - python=three\n", 2, "'three' in 'python=three' is not a version of Python", r"'(python=3\.12)'", where=at("4"), cure=edit("python=three")),
+    file("130b", "  - python=3.11t\n", 2, "the free-threaded Python", r"write '(python=3\.11)'", where=at("4"), cure=edit("python=3.11t")),
+    file("130c", "  - python=3,11\n", 2, "'=3,11' in 'python=3,11' has a comma", r"write '(=3\.11)'", where=at("4"), cure=edit("=3,11")),
+    file("131", "  - python=3.12\n  - pip: [pytorch==2.8.0]\n", 3, r"'pytorch==2\.8\.0' is not what the package index calls it", r"write (torch)", where=at("5"), cure=edit("pytorch")),
+    file("132", "  - python=3.12\ncontainer:\n  gpu: cuda\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia\])", where=at("6"), cure=line("recipe check --fix local x.yml"), then=(0, 2, 3)),
+    Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
+    Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'\\S*env.yml' exists and is no image by its name", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
+    Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and no image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
+    Mistake(number="135", line="recipe check local ''", code=2, what="the word is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
+]  # fmt: skip
+
+MISTAKES = [*WORDS, *FILES, *WORK, *STRANGERS]
 
 # Rows whose line needs an engine: where they are tested with a real one.
 ELSEWHERE = {

@@ -30,6 +30,7 @@ ACROSS = {
     ),
     ("execute/doctor.py", "builder.layering.failure"),
     ("execute/doctor.py", "builder.layering.programs"),
+    ("execute/doctor_network.py", "builder.layering.bases.reference"),
     ("execute/doctor_places.py", "builder.layering.cache"),
     ("execute/doctor_places.py", "builder.layering.failure"),
     ("execute/locking/provided.py", "builder.layering.wheels.stubs"),

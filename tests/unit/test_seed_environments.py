@@ -120,7 +120,7 @@ TABLE: dict[str, list[tuple[str, str, str]]] = {
     "dawn": [
         ("dawn", "2.8.0+xpu base intel-extension-for-pytorch:2.8.10-xpu", "the image holds exactly these five"),
         *[
-            (site, "default-wheel package-vendor", "the extension and its oneCCL are for Intel GPUs")
+            (site, "package-vendor", "the extension and its oneCCL are for Intel GPUs")
             for site in ("lumi-g", "frontier", "mn5")
         ],
         ("local", f"2.8.0+cpu venv {PYTHON}", "torch is right; the extension's XPU build is warned of"),

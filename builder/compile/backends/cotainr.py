@@ -12,7 +12,7 @@ from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
 
-FIX = "use another backend or site for it, or leave it out"
+FIX = "use another site for it, or leave it out"
 
 
 def findings(target: Target) -> tuple[Finding, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from builder.compile.build import Build, size_gib
+from builder.compile.build import Build, other_ways, size_gib
 from builder.compile.content import FOLDER, base_check, base_reference, expected, image_copies, image_files, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
@@ -13,7 +13,6 @@ from builder.model.lock import SUBDIRS
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
-FIX = "use --backend apptainer, which makes one flat image, or another backend of the site"
 SCRIPT = "1-build-image.sh"
 # For a conda client inside an image; here layers.json says what goes into the environment.
 CONDA_FILES = tuple(
@@ -29,14 +28,16 @@ def findings(target: Target) -> tuple[Finding, ...]:
     """
     found: list[Finding] = []
     site = target.site
+    ways = other_ways(target, "apptainer", "docker", "cotainr", "tykky")
+    instead = f"use {ways}" if ways else "use a base image of a registry"
     if "://" in target.base.reference and site.runtime.zstd != "yes":
         return ()
     if site.runtime.layers == "no":
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
-        found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=FIX))
+        found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=instead))
     elif site.runtime.layers == "unknown":
         message = f"nobody has seen {site.runtime.command} on '{site.name}' mount the layers of an image"
-        fix = "if the smoke test there does not find the packages, " + FIX
+        fix = "if the smoke test there does not find the packages, " + instead
         at = Place(key="runtime.layers")
         found.append(Finding(code="layers-unproven", message=message, at=at, fix=fix, level="warning"))
     return tuple(found)

@@ -50,6 +50,7 @@ from builder.model.safe import is_there, shown
 SQUASHFS_MAGIC = b"hsqs"
 COMPRESSIONS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 MANY = 500  # layers
+ROOT = ("usr", "bin", "opt", "var/lib")  # a root file system has one of them, one that can be run of the first two
 RUNNABLE = "give the path of a SIF, a squashfs file or a folder with an image in it"
 KINDS = "a SIF, a squashfs file, a folder with an image in it or a docker-archive"
 
@@ -90,7 +91,7 @@ def read_contents(image: Path, *, environment: Mapping[str, str]) -> Contents:
 def check_image(image: Path) -> None:
     """Raise ConfigError where a path is no image that an engine could run: a file by its first bytes."""
     if image.is_dir():
-        if any((image / name).is_dir() for name in ("bin", "usr")):
+        if any((image / name).is_dir() for name in ROOT[:2]):
             return
     else:
         with open_file(image) as file:
@@ -217,6 +218,9 @@ def _folder(image: Path, *, environment: Mapping[str, str]) -> Seen:
         seen.labels |= below.labels
         seen.unknown += below.unknown
     if not inner:
+        if not any((image / name).is_dir() for name in ROOT):
+            message = f"'{shown(image.name)}' is a folder, and no image: it has none of {', '.join(ROOT)}"
+            raise _fault("image-foreign", message, image, fix=RUNNABLE)
         tree = Folder(root=image, reader=seen.reader)
         tree.list()
         seen.trees.append(tree)

@@ -19,7 +19,7 @@ _MEMORY = re.compile(r"\d+[KMGT]?")
 FORMS: Mapping[str, tuple[re.Pattern[str], str]] = {
     "partition": (_NAME, "write a partition's name, or several with commas"),
     "qos": (_NAME, "write the name of a quality of service"),
-    "time": (_TIME, "write minutes, or HH:MM:SS as in 02:00:00, or D-HH:MM:SS; no part of 60 or more behind a colon"),
+    "time": (_TIME, "write minutes, or HH:MM:SS as in 02:00:00, or D-HH:MM:SS, minutes and seconds below 60"),
     "mem": (_MEMORY, "write a size such as 64G"),
     "dependency": (_DEPENDENCY, "write it as afterok:JOBID"),
 }

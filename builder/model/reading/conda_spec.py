@@ -6,6 +6,7 @@ Source: conda's documentation "Package match specifications" and `conda/models/m
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.recipe import CondaSpec
@@ -15,6 +16,10 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
 CONSTRAINT = re.compile(r"(==|!=|>=|<=|~=|=|>|<)?((?:[0-9]+!)?[A-Za-z0-9*][A-Za-z0-9_.+*-]*)")
 BUILD = re.compile(r"[A-Za-z0-9_.+*]+")
+PYTHON = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.?\*)?|\*")  # of Python: numbers
+THREADED = re.compile(r"([0-9]+\.[0-9]+(?:\.[0-9]+)*)t")
+FREE_THREADED = ("python-freethreading", "cpython-freethreading")
+COMMA = re.compile(r"=?=?[0-9]+(?:,[0-9]+)+")
 PLAIN = re.compile(r"[A-Za-z0-9_.+*!<>=~,|:/@#%?&\[\]\"' -]*")
 ARCHIVE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+-]*)-([^-/]+)-([^-/]+)\.(?:conda|tar\.bz2)")
 FIELD = re.compile(r"\s*([a-z_0-9]+)\s*=\s*(\"[^\"]*\"|'[^']*'|[^,'\"\s]+)\s*(?:,|$)")
@@ -138,7 +143,7 @@ def _split_build(rest: str, *, whole: str, at: Place) -> tuple[str, str]:
         items = [shown(item) for item in whole.split(" - ")]
         message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
         fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
-        raise refusal("conda-words", message, at=at, fix=fix)
+        raise refusal("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{shown(whole)}' is not one package with one version"
         raise refusal("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")
@@ -160,6 +165,10 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
     """Check a constraint and give every part of it an operator."""
     if not version:
         return ""
+    if COMMA.fullmatch(version):
+        message = f"'{shown(version)}' in '{shown(whole)}' has a comma between its numbers: no version is all of them"
+        right = version.replace(",", ".")
+        raise refusal("conda-version", message, at=at, fix=f"write '{right}'", edit=edit_at(at, version, right))
     parts = []
     for part in re.split(r"([,|])", version):
         if part in (",", "|"):
@@ -180,6 +189,27 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
             operator = plain
         parts.append("*" if number == "*" else operator + number)
     return "" if parts == ["*"] else "".join(parts)
+
+
+def check_python(spec: CondaSpec, *, at: Place) -> None:
+    """Raise ConfigError for a Python whose version is none that Python has, before another would take its place."""
+    if spec.name in FREE_THREADED or (spec.name == "python" and re.search(r"cp[0-9]+t$", spec.build)):
+        message = f"'{shown(spec.text)}' is the free-threaded Python, which no site is built with"
+        raise refusal("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
+    for part in filter(None, re.split(r"[,|]", spec.version)) if spec.name == "python" else ():
+        number = part.lstrip("=<>!~")
+        if PYTHON.fullmatch(number):
+            continue
+        message = f"'{shown(number)}' in '{shown(spec.text)}' is not a version of Python"
+        fix, edit = "write it as in 'python=3.12'", None
+        if threaded := THREADED.fullmatch(number):
+            message = f"'{shown(spec.text)}' asks for the free-threaded Python, which no site is built with"
+            fix, edit = f"write 'python={threaded[1]}'", edit_at(at, number, threaded[1])
+        elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
+            right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
+            if PYTHON.fullmatch(right):
+                fix, edit = f"write '{right}': there is a letter among its numbers", edit_at(at, number, right)
+        raise refusal("conda-version", message, at=at, fix=fix, edit=edit)
 
 
 def _fields(bracket: str, *, whole: str, at: Place) -> dict[str, str]:

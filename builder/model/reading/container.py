@@ -88,7 +88,9 @@ def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
         return False
     message = f"'gpu' is a list of vendors (amd, nvidia, intel, cpu), found {describe(words[0])}"
     fix = f"write gpu: [{', '.join(dict.fromkeys(meant))}]"
-    decoder.fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix)
+    right = f"[{', '.join(dict.fromkeys(meant))}]"
+    edit = (f"[{', '.join(plain)}]", right) if isinstance(value, Listing) else (f"gpu: {plain[0]}", f"gpu: {right}")
+    decoder.fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix, edit=edit)
     return True
 
 

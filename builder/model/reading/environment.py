@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.model.decode import Decoder
 from builder.model.document import Listing, Table, Text, Value, describe, parse_yaml, read_text
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
-from builder.model.reading.conda_spec import check_channel, join_conda, parse_conda_spec
+from builder.model.reading.conda_spec import check_channel, check_python, join_conda, parse_conda_spec
 from builder.model.reading.container import as_text, check_variables, read_container
 from builder.model.reading.formats import refuse_other_tables
 from builder.model.reading.own_files import file_warnings
@@ -208,7 +208,9 @@ class Environment:
             message = f"expected a package, found {describe(item)}"
             example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
             raise refusal("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
-        return parse_conda_spec(item.raw, at=at)
+        spec = parse_conda_spec(item.raw, at=at)
+        check_python(spec, at=at)
+        return spec
 
     def _pip(self, item: Table, *, at: Place, first: int, last: bool) -> int:
         """Read `- pip: [...]`, return its line; `last` says that no item follows that could be meant for it."""

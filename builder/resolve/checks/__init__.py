@@ -39,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     packages.torch_index,
     packages.local_requirements,
     spelling.conda_torch,
+    spelling.import_name,
     spelling.near_miss,
     spelling.system_name,
     spelling.other_system,

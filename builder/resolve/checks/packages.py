@@ -29,8 +29,9 @@ def local_requirements(target: Target) -> Iterator[Finding]:
     for line in target.recipe.pip:
         if is_local(line):
             message = f"'{line.text}' is a folder on this machine: it is not in the image while packages are installed"
-            fix = "copy it with container.files and install it with container.run"
-            yield Finding(code="pip-local", message=message, at=place_of(target.recipe, line), fix=fix)
+            yield Finding(
+                code="pip-local", message=message, at=place_of(target.recipe, line), fix=_carried(target.recipe, target)
+            )
     options = target.recipe.pip_options
     for place in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
         if "://" not in place or place.startswith("file:"):
@@ -39,24 +40,38 @@ def local_requirements(target: Target) -> Iterator[Finding]:
             yield Finding(code="pip-local", message=message, at=Place(file=target.recipe.file), fix=fix)
 
 
+def _carried(recipe: Recipe, target: Target) -> str:
+    """How a folder comes into the image: by the container section of a YAML file, which not every backend serves."""
+    able = [name for name in target.site.build.backends if name not in ("cotainr", "tykky")]
+    if not able:
+        return f"give the address of a wheel or its git repository: {target.backend} copies no folders"
+    fix = "copy it with container.files and install it with container.run"
+    if recipe.kind != "conda":
+        fix += " of an environment.yml, which can name this file: - pip: [-r FILE]"
+    return fix if target.backend in able else f"{fix}; and build with --backend {able[0]}"
+
+
 def wrong_vendor(target: Target) -> Iterator[Finding]:
     """A name that serves one vendor's devices only, on a site of another."""
     site = target.site
     for line in target.recipe.pip:
-        for marker in package_table().markers:
-            if not _marks(marker, line) or marker.vendor == site.vendor or _left_out(line, target=target):
-                continue
-            if site.vendor in _on_default_index(line):
-                continue
-            message = (
-                f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {devices(site.vendor)}"
-            )
-            fix = counterpart(line.name, vendor=site.vendor)
-            level: Level = "warning" if site.vendor == "cpu" else "error"
-            yield Finding(
-                code="package-vendor", message=message, at=place_of(target.recipe, line), fix=fix, level=level
-            )
-            break
+        marker = _of_another(line, target=target)
+        if marker is None:
+            continue
+        message = (
+            f"'{line.text}' works on {NAMES[marker.vendor]} devices only, '{site.name}' has {devices(site.vendor)}"
+        )
+        fix = counterpart(line.name, vendor=site.vendor)
+        level: Level = "warning" if site.vendor == "cpu" else "error"
+        yield Finding(code="package-vendor", message=message, at=place_of(target.recipe, line), fix=fix, level=level)
+
+
+def _of_another(line: PipRequirement, *, target: Target) -> VendorMarker | None:
+    """What marks a requirement as one for another vendor's devices; None where nothing does."""
+    vendor = target.site.vendor
+    found = (row for row in package_table().markers if _marks(row, line) and row.vendor != vendor)
+    marker = next(found, None)
+    return None if marker is None or _left_out(line, target=target) or vendor in _on_default_index(line) else marker
 
 
 def _on_default_index(line: PipRequirement) -> tuple[Vendor, ...]:
@@ -120,6 +135,7 @@ def default_wheel(target: Target) -> Iterator[Finding]:
             or row.name in FAMILY
             or row.name in TRITON
             or _replaced(line, target=target)
+            or _of_another(line, target=target)
             or _served(row, line, names=names, target=target)
         ):
             continue
@@ -132,6 +148,9 @@ def default_wheel(target: Target) -> Iterator[Finding]:
             f"'{line.text}' from the default index is built for {built}: on '{site.name}' it would run without the GPU"
         )
         fix = counterpart(line.name, vendor=site.vendor)
+        torch = target.environment.torch
+        if "index rocmX.Y" in fix and torch is not None and "://" in torch.index:
+            fix = f"pin a local version, as in {line.name}==VERSION+{torch.token}, of the index {torch.index}"
         if row.pypi == ("cpu",):
             fix += ", or add 'cpu' to container.gpu if that is meant"
         yield Finding(code="default-wheel", message=message, at=place_of(recipe, line), fix=fix)

@@ -46,6 +46,30 @@ def conda_torch(target: Target) -> Iterator[Finding]:
             )
 
 
+def import_name(target: Target) -> Iterator[Finding]:
+    """A requirement by the name that Python imports, or by conda's name: the index has another package there, or none.
+
+    An index of the user's own may have it.
+    """
+    recipe, table = target.recipe, name_table()
+    options = recipe.pip_options
+    own = bool(options.index_url or options.extra_index_urls or options.find_links or options.no_index)
+    for line in recipe.pip:
+        meant = table.not_on_index.get(line.name) or table.other_on_index.get(line.name)
+        if meant is None or line.url:
+            continue
+        at, written = place_of(recipe, line), re.match(r"[\w.-]*", line.text)
+        message = f"'{line.text}' is not what the package index calls it: the package is '{meant}'"
+        yield Finding(
+            code="name-import",
+            message=message,
+            at=at,
+            fix=f"write {meant}",
+            level="error" if line.name in table.not_on_index and not own else "warning",
+            edit=edit_at(at, written[0] if written else line.name, meant),
+        )
+
+
 def near_miss(target: Target) -> Iterator[Finding]:
     """A name that is one slip away from a well-known one, and is not known itself."""
     recipe = target.recipe
@@ -93,7 +117,8 @@ def other_system(target: Target) -> Iterator[Finding]:
 def _known() -> frozenset[str]:
     table = name_table()
     names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
-    names |= {*table.bring_torch, *(row.name for row in package_table().packages)}
+    names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch}
+    names |= {row.name for row in package_table().packages}
     return frozenset(str(canonicalize_name(name)) for name in names)
 
 

@@ -120,7 +120,7 @@ def test_keys_and_settings() -> None:
     assert cache_folder({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/recipe")
     assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/recipe")
     assert limit_bytes({"RECIPE_CACHE_GIB": "2"}) == 2 * 2**30
-    assert limit_bytes({"RECIPE_CACHE_GIB": "much"}) == limit_bytes({}) == 40 * 2**30
+    assert limit_bytes({"RECIPE_CACHE_GIB": ""}) == limit_bytes({}) == 40 * 2**30
 
 
 def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
