@@ -59,7 +59,7 @@ def ls(shape: str) -> None:
 def check() -> int:
     """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
     if nothing_kept(os.environ):
-        echo("there is no cache yet", err=True)
+        echo(judged("ok    there is no cache yet", err=True), err=True)
         return 0
     store = open_cache(os.environ)
     altered, stray = verify(store)

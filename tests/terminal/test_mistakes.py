@@ -7,8 +7,8 @@ import re
 import pytest
 from conftest import ROOT, Seat
 from mistakes import ACCEPTED, ELSEWHERE, MISTAKES, PLACED, REVIEWED, Mistake
-from registry_stand_ins import certificate, serving
 from screen import broken, faults
+from support.registry_stand_ins import certificate, serving
 
 
 def furnish(seat: Seat, files: dict[str, str | bytes]) -> None:
