@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import bombs
 import pytest
+from support import bombs
 
 from builder.layering.bases.facts import learn
 from builder.layering.failure import LayeringError

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from matrix import recipes, target_plan
+from support.matrix import recipes, target_plan
 
 from builder.compile.render import verbatim
 from builder.compile.scripts import own_caches

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
+from support.faulty import RECIPES, faulty
 
-BAD = Path(__file__).parents[1] / "bad" / "recipes"
 RIGHT = "name: right\ndependencies:\n  - python=3.12\n  - numpy==2.2.6\n"
 REFUSED = "name: refused\ndependencies:\n  - pip:\n    - torch==2.8.0+cu126\n    - numpy\n"
 FORM = "nmae: form\ndependencies:\n  - python: 3.12\ngpu: [amd]\n"
@@ -65,9 +65,11 @@ def test_what_check_writes_is_sarif(
     assert len(log["runs"][0]["results"]) >= results
 
 
-def test_every_faulty_file_of_the_tests_in_one_log(validator: Draft202012Validator) -> None:
-    names = sorted(path.name for path in BAD.iterdir() if path.suffix in (".yml", ".txt"))
-    code, log = check(BAD, *names)
+def test_every_faulty_file_of_the_tests_in_one_log(tmp_path: Path, validator: Draft202012Validator) -> None:
+    cases = [case for case in faulty(*RECIPES) if case.path.endswith((".yml", ".txt"))]
+    names = [str(case.placed(tmp_path) / case.path) for case in cases]
+    code, log = check(tmp_path, *names)
+    assert len(names) > 100
     assert (code, faults(log, validator)) == (2, [])
     assert len(log["runs"][0]["results"]) > len(names) / 2
 

@@ -224,7 +224,7 @@ setting() {
     [ -n "$2" ] || return 0
     local bare=$2
     case "$2" in
-        *://*) bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2") ;;
+        *://*@* | *://*/t/*) bare=$(sed -E -e 's#://[^/ ,]*@#://#g' -e ':again; s#(://[^ ,]*)/t/[^/?\# ,]+#\1#; t again' <<<"$2") ;;
     esac
     # What is downloaded by others than uv, distribution packages and conda's, has to get through.
     case "$1" in *_proxy | *_PROXY) bare=$2 ;; esac
