@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import batch_options, shape_options, take_slurm_options
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.login import here_option
-from builder.cli.show import echo
+from builder.cli.login_node import here_option
+from builder.cli.options import batch_options, shape_options, take_slurm_options
+from builder.cli.output import echo
+from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.cli.words import read_words, words_argument
 from builder.execute.options import Options
 from builder.pipeline.build import build
 from builder.pipeline.request import BuildRequest

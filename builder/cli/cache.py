@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import click
 
-from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import plain_verbosity
-from builder.cli.show import echo, judged, painted
-from builder.execute.cache import (
+from builder.cli.json_documents import emit_document, format_option
+from builder.cli.output import echo, judged, painted
+from builder.execute.layer_cache import (
     Cached,
     contents,
     downloads,
@@ -22,7 +22,7 @@ from builder.execute.cache import (
     prune_downloads,
     verify,
 )
-from builder.model.safe import one_line
+from builder.model.text import one_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 

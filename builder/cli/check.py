@@ -10,19 +10,19 @@ from pathlib import Path
 
 import click
 
+from builder.cli.check_result import Outcome
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
-from builder.cli.outcome import Outcome
-from builder.cli.show import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
-from builder.cli.words import read_words
+from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
+from builder.cli.targets import read_words
 from builder.compile.backends import all_findings
-from builder.compile.content import expected
-from builder.model.catalog import load_site
+from builder.compile.image_files import expected
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors, nearest
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
-from builder.model.safe import one_line
 from builder.model.target import Context
+from builder.model.text import one_line
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
 from builder.pipeline.plans import make_target, with_lock
 
 SHAPES = ["text", "table", "json", "sarif", "github"]
@@ -140,7 +140,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outco
         target = make_target(site, recipe, context=with_lock(context, recipe, site.name))
         findings = all_findings(target)
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
-            from builder.compile.plan import compile_plan
+            from builder.compile.compile import compile_plan
 
             compile_plan(target)
     except UnsupportedError as error:

@@ -10,26 +10,26 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import batch_options, take_slurm_options, teller
 from builder.cli.help import Grouped
-from builder.cli.image_words import read_image_words
+from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
-from builder.cli.login import here_option
-from builder.cli.show import emit, use_color
+from builder.cli.login_node import here_option
+from builder.cli.options import batch_options, take_slurm_options, teller
+from builder.cli.output import emit, use_color
 from builder.cli.terminal import Terminal
-from builder.compile.image_plan import convert_plan, image_target
+from builder.compile.image_plans import convert_plan, image_target
 from builder.execute.executor import execute, raise_for
-from builder.execute.folder import hold_plan
-from builder.execute.image.current import current_report, not_this
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.submit import check_free
-from builder.execute.names import plan_folder
 from builder.execute.options import Options
+from builder.execute.plan_folder import hold_plan
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
+from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Place
 from builder.pipeline.chain import Submission, to_verdict
 from builder.pipeline.prepare import check_here, check_jobs_possible
+from builder.slurm.client import Slurm
+from builder.slurm.submit import check_free
+from builder.system.layout import plan_folder
 
 
 @click.command("convert", cls=Grouped)

@@ -9,16 +9,15 @@ from typing import Union
 
 import click
 
-from builder.cli.documents import emit_document, format_option, json_option
 from builder.cli.inputs import plain_verbosity
-from builder.cli.show import columns, echo
-from builder.execute.contents.image import read_contents
-from builder.model.contents import Contents, Package
-from builder.model.difference import Change, compare, locked, within
+from builder.cli.json_documents import emit_document, format_option, json_option
+from builder.cli.output import columns, echo
+from builder.inspect.image import read_contents
+from builder.model.contents import Change, Contents, Package, compare, locked, within
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.lock import Lock
-from builder.model.lock_files import index_path, read_index, read_lock
-from builder.model.safe import is_there
+from builder.model.text import is_there
+from builder.parse.lock_files import index_path, read_index, read_lock
 
 Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 

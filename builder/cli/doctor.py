@@ -8,12 +8,12 @@ from dataclasses import asdict
 
 import click
 
-from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import plain_verbosity, sites_folder
-from builder.cli.show import columns, echo, painted
+from builder.cli.json_documents import emit_document, format_option
+from builder.cli.output import columns, echo, painted
 from builder.execute.doctor import examine, where_to_build
-from builder.execute.reading import Reading
-from builder.model.catalog import load_site, site_files
+from builder.execute.doctor_readings import Reading
+from builder.parse.site import load_site, site_files
 
 WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
+from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.cli.words import read_words, words_argument
 from builder.execute.options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import BuilderError

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import quote
 
 import builder
-from builder.cli.documents import document
-from builder.cli.outcome import Outcome
+from builder.cli.check_result import Outcome
+from builder.cli.json_documents import document
 from builder.model.finding import Finding, errors
-from builder.model.safe import one_line
+from builder.model.text import one_line
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations

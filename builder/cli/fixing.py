@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder.cli.moving import CONTAINER, ITEMS, indent_items, into_container, without_tabs
-from builder.cli.show import echo, emit
-from builder.execute.tree import write_whole
-from builder.model.document import parse_yaml, read_text
+from builder.cli.output import echo, emit
 from builder.model.finding import ConfigError, Edit, Finding
 from builder.model.secrets import hidden
+from builder.parse.yaml import parse_yaml, read_text
+from builder.system.files import write_whole
 
 _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import plain_verbosity
-from builder.cli.show import echo, emit
+from builder.cli.output import echo, emit
+from builder.model.bundled import data_folder
 from builder.model.finding import ConfigError, Finding, did_you_mean
 
-RECIPES = Path(__file__).parents[1] / "data" / "recipes"
+RECIPES = data_folder("recipes")
 
 
 @click.command("init")

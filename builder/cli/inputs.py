@@ -13,13 +13,13 @@ from typing import TypeVar
 import click
 
 from builder import __version__
-from builder.cli.show import QUIET, echo
-from builder.model.document import near_path
+from builder.cli.output import QUIET, echo
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.reading.container import IMAGE_FILE, REFERENCE
-from builder.model.safe import check_url, shown
 from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
 from builder.model.target import DEFAULT_INDEX, Context
+from builder.model.text import check_url, shown
+from builder.parse.container import IMAGE_FILE, REFERENCE
+from builder.parse.yaml import near_path
 
 OPTIONS = {
     "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "check the account's name"),
@@ -75,7 +75,7 @@ def trust_option(command: F) -> F:
     """The option of commands that believe what lies in a plan folder: the user has looked at it."""
 
     def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
-        from builder.execute.trust import WORD
+        from builder.system.trust import WORD
 
         WORD.trusted = value
         WORD.told.clear()

@@ -12,16 +12,16 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.inputs import plain_verbosity
-from builder.cli.show import columns, echo, painted
-from builder.compile.sbom import sbom as bill
-from builder.execute.contents.claims import Claim, check_claims
-from builder.execute.contents.image import read_contents
-from builder.execute.tree import write_whole
+from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.output import columns, echo, painted
+from builder.inspect.image import read_contents
+from builder.inspect.integrity import Claim, check_claims
+from builder.inspect.sbom import sbom as bill
 from builder.model.contents import Contents, Kind, Package, TorchBuild
 from builder.model.finding import ConfigError, DifferentError, Finding, Place
-from builder.model.safe import one_line
+from builder.model.text import one_line
+from builder.system.files import write_whole
 
 WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 

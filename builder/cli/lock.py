@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from builder.cli.inputs import choices, context_of, sites_folder, verbosity
-from builder.cli.show import echo, emit, show_findings
-from builder.cli.words import read_words
-from builder.model.catalog import load_site
+from builder.cli.output import echo, emit, show_findings
+from builder.cli.targets import read_words
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import Lock
-from builder.model.lock_files import index_path, read_lock
-from builder.model.reading.load import load_recipe
 from builder.model.target import Target
+from builder.parse.lock_files import index_path, read_lock
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
 from builder.pipeline.plans import make_target, with_lock
 
 
@@ -58,11 +58,10 @@ def command(
 
 def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
     """Lock one after the other; nothing is written before all are locked."""
-    from builder.execute.cache import cache_of
-    from builder.execute.locking.session import Session
-    from builder.execute.locking.site import lock_site
-    from builder.execute.locking.write import write_locks
-    from builder.execute.scratch import work_folder
+    from builder.execute.layer_cache import cache_of
+    from builder.lock.session import Session
+    from builder.lock.site import lock_site, write_locks
+    from builder.system.scratch import work_folder
 
     environment = dict(os.environ)
     cache, locked = cache_of(environment), []

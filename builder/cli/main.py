@@ -182,14 +182,14 @@ def _open_streams() -> None:
 
 def _interrupted(stop: BaseException | None) -> int:
     """128 + the signal's number, as shells count; a build has cleaned up by now."""
-    from builder.cli.show import echo
+    from builder.cli.output import echo
 
     echo(getattr(stop, "message", "") or "interrupted: nothing half-made is left", err=True)
     return int(getattr(stop, "exit_code", 130))
 
 
 def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
-    from builder.cli.show import show_findings
+    from builder.cli.output import show_findings
     from builder.cli.usage import usage_finding
 
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
@@ -202,7 +202,7 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
 def _failure(error: Exception) -> int:
     """Print what an exception says in findings and return its exit code; a fault of the program is raised again."""
     from builder.cli.failures import expected
-    from builder.cli.show import show_findings
+    from builder.cli.output import show_findings
 
     known = expected(error)
     if known is None:

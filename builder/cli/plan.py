@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from builder.cli.batch import shape_options
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.show import emit
+from builder.cli.options import shape_options
+from builder.cli.output import emit
+from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.cli.words import read_words, words_argument
-from builder.execute.folder import write_plan
 from builder.execute.options import Options
+from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import make_folder

@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.inputs import plain_verbosity
-from builder.cli.show import columns, echo, show_findings
-from builder.compile.page import tables
-from builder.compile.page.compare import compare, comparison, differences
-from builder.compile.page.page import report_page, word
-from builder.execute.results import read_results
-from builder.execute.tree import write_whole
+from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.output import columns, echo, show_findings
 from builder.model.finding import BuilderError, ConfigError, Finding, Place
 from builder.model.results import Results
+from builder.report import tables
+from builder.report.collect import read_results
+from builder.report.page import report_page, word
+from builder.report.tables import compare, comparison, differences
+from builder.system.files import write_whole
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports side by side; more are not told apart by their colours

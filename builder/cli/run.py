@@ -10,28 +10,28 @@ from typing import Any
 
 import click
 
-from builder.cli.batch import batch_options, shape_options, take_slurm_options
 from builder.cli.help import Grouped
-from builder.cli.image_words import read_image_words
+from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
-from builder.cli.login import here_option
-from builder.cli.show import echo, emit, show_findings
-from builder.compile.image_plan import image_target, run_plan
+from builder.cli.login_node import here_option
+from builder.cli.options import batch_options, shape_options, take_slurm_options
+from builder.cli.output import echo, emit, show_findings
+from builder.compile.image_plans import image_target, run_plan
 from builder.compile.launch import refuse_command
-from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
-from builder.execute.jobs.command import follow_command
-from builder.execute.jobs.submit import header
 from builder.execute.options import Options
+from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.preflight import find_programs
-from builder.execute.process import attach
 from builder.execute.progress import QuietProgress
-from builder.execute.scratch import private_parent
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
 from builder.model.site import Site
 from builder.pipeline.chain import Submission, job_lines, submit_plan
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.pipeline.request import SlurmOptions
+from builder.slurm.status import follow_command
+from builder.slurm.submit import header
+from builder.system.process import attach
+from builder.system.scratch import private_parent
 
 
 @click.command("run", cls=Grouped, context_settings={"ignore_unknown_options": True})

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import plain_verbosity, sites_folder
-from builder.cli.show import columns, echo, show_findings
-from builder.model.catalog import load_site, site_files
+from builder.cli.json_documents import emit_document, format_option
+from builder.cli.output import columns, echo, show_findings
 from builder.model.finding import BuilderError
 from builder.model.site import Site
+from builder.parse.site import load_site, site_files
 
 
 @click.command("sites")

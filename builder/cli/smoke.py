@@ -9,28 +9,28 @@ from typing import Any, get_args
 
 import click
 
-from builder.cli.batch import batch_options, shape_options, take_slurm_options, teller
 from builder.cli.help import Grouped
-from builder.cli.image_words import read_image_words
+from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
-from builder.cli.login import here_option
-from builder.cli.show import echo, judged, use_color
+from builder.cli.login_node import here_option
+from builder.cli.options import batch_options, shape_options, take_slurm_options, teller
+from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal
-from builder.compile.image_plan import image_target, smoke_plan
+from builder.compile.image_plans import image_target, smoke_plan
 from builder.execute.executor import raise_for
-from builder.execute.folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
 from builder.execute.options import Options
+from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import Progress, choose_progress
-from builder.execute.scratch import work_folder
-from builder.execute.smoke import test_image
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
 from builder.pipeline.chain import Submission, to_verdict
 from builder.pipeline.prepare import check_here, check_jobs_possible
+from builder.system.scratch import work_folder
 
 
 @click.command("smoke", cls=Grouped)

@@ -8,24 +8,21 @@ from pathlib import Path
 
 import click
 
-from builder.cli.documents import emit_document, format_option
 from builder.cli.inputs import trust_option, verbosity
-from builder.cli.show import Styled, columns, echo, emit, show_findings, use_color
+from builder.cli.json_documents import emit_document, format_option
+from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
 from builder.cli.terminal import Terminal
 from builder.execute.executor import raise_for
-from builder.execute.jobs.command import follow_command
-from builder.execute.jobs.finish import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
-from builder.execute.jobs.kits import read_kits
-from builder.execute.jobs.refusal import hopeless
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.watch import state_of
-from builder.execute.names import PLAN_FILE, plan_folder
 from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
-from builder.execute.trust import check_folder
 from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 from builder.model.report import Report
-from builder.model.safe import one_line
+from builder.model.text import one_line
+from builder.slurm.client import Slurm, hopeless
+from builder.slurm.collect import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
+from builder.slurm.status import follow_command, read_kits, state_of
+from builder.system.layout import PLAN_FILE, plan_folder
+from builder.system.trust import check_folder
 
 
 @click.command("status")

@@ -6,20 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.cli.documents import emit_document
-from builder.cli.show import columns, echo
+from builder.cli.json_documents import emit_document
+from builder.cli.output import columns, echo
 from builder.cli.status import job_content, painted_state
 from builder.cli.terminal import Terminal
-from builder.execute.jobs.finish import JobView, is_over
-from builder.execute.jobs.kits import NamedKit
-from builder.execute.jobs.ledger import read_ledger
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.watch import Watched, look_at_kits, never_starts, state_of
 from builder.execute.report_file import read_report
-from builder.execute.trust import check_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
 from builder.pipeline.arrays import Outcomes, follow_arrays, judge
 from builder.pipeline.request import Ended, Outcome, failure, outcome_of
+from builder.slurm.client import Slurm
+from builder.slurm.collect import JobView, is_over
+from builder.slurm.state import read_ledger
+from builder.slurm.status import NamedKit, Watched, look_at_kits, never_starts, state_of
+from builder.system.trust import check_folder
 
 
 def status_of_many(

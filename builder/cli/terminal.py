@@ -11,17 +11,16 @@ from typing import Any
 
 import click
 
-from builder.cli.show import columns, echo, emit, judged, painted, show_findings, use_color
+from builder.cli.output import columns, echo, emit, judged, painted, show_findings, use_color
 from builder.execute.judgement import first_causes
-from builder.execute.many.together import Alone, Together, choose_together
-from builder.execute.names import PROOF
+from builder.execute.parallel import Alone, Together, choose_together
 from builder.execute.progress import Progress, choose_progress, duration
 from builder.model.finding import Finding
-from builder.model.plain import listing, number, table, text
 from builder.model.plan import Plan
 from builder.model.report import Report
-from builder.model.safe import one_line
+from builder.model.text import listing, number, one_line, table, text
 from builder.pipeline.request import Build, Ended, Outcome
+from builder.system.layout import PROOF
 
 
 class Terminal:

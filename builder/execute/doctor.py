@@ -11,18 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from builder.execute.asking import Question, which
 from builder.execute.doctor_docker import docker_readings
 from builder.execute.doctor_places import place_readings
-from builder.execute.login import on_login_node
+from builder.execute.doctor_readings import Reading
 from builder.execute.machine import has_modules
-from builder.execute.preflight import HOW_TO_GET
-from builder.execute.reading import Reading
-from builder.layering.failure import LayeringError
-from builder.layering.programs import MORE
-from builder.layering.uv import FIX as UV_FIX
-from builder.layering.uv import find_uv, own_uv
+from builder.execute.preflight import HOW_TO_GET, on_login_node
+from builder.layers.uv import FIX as UV_FIX
+from builder.layers.uv import find_uv, own_uv
 from builder.model.site import Site
+from builder.sif.errors import LayeringError
+from builder.sif.programs import MORE
+from builder.system.process import Question, which
 
 PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",

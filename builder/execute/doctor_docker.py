@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from builder.execute.asking import Question
-from builder.execute.reading import Reading, State
-from builder.model.safe import one_line
+from builder.execute.doctor_readings import Reading, State
+from builder.model.text import one_line
+from builder.system.process import Question
 
 SOCKET = "unix:///var/run/docker.sock"
 SECONDS = 1.0  # for each answer of the daemon

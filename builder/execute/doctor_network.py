@@ -9,8 +9,8 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from builder.execute.reading import Reading
-from builder.layering.bases.reference import parts_of
+from builder.execute.doctor_readings import Reading
+from builder.layers.reference import parts_of
 from builder.model.site import Site
 from builder.resolve.packages import TORCH_HOST
 

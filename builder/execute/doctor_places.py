@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.execute.asking import Question, which
-from builder.execute.reading import Reading, State
-from builder.layering.cache import cache_folder
-from builder.layering.failure import LayeringError
-from builder.model.safe import one_line
+from builder.execute.doctor_readings import Reading, State
+from builder.layers.cache import cache_folder
+from builder.model.text import one_line
+from builder.sif.errors import LayeringError
+from builder.system.process import Question, which
 
 GROUP = "places"
 SECONDS = 1.0  # for quota, which asks a server

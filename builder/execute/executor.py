@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.carrier import Here
-from builder.execute.hold import hold
-from builder.execute.image.origin import origin_of
-from builder.execute.image.papers import papers_of, write_papers
-from builder.execute.image.sign import Signer, find_signer
-from builder.execute.mask import Mask
-from builder.execute.names import DIFFERENT, REPORT_FILE
+from builder.execute.folder_lock import hold
 from builder.execute.options import Interrupted, Options, Signals
 from builder.execute.preflight import asking_versions, check_output, check_space, find_programs, may_be_made
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
-from builder.execute.scratch import check_parent, private_parent, remove_leftovers, scratch_folder
-from builder.execute.tree import draft_of
+from builder.execute.runner import Here
+from builder.execute.sign import Signer, find_signer
+from builder.inspect.attestations import papers_of, write_papers
+from builder.inspect.origin import origin_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
+from builder.system.files import draft_of
+from builder.system.layout import DIFFERENT, REPORT_FILE
+from builder.system.log import Mask
+from builder.system.scratch import check_parent, private_parent, remove_leftovers, scratch_folder
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -62,7 +62,7 @@ def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: O
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
-    from builder.execute.image.again import again_steps, with_answer
+    from builder.execute.reproduce import again_steps, with_answer
 
     folder, output = folder.resolve(), output.resolve()
     signals, steps = Signals(), again_steps(plan)
@@ -125,7 +125,7 @@ def lead(work: Work, *, signals: Signals, total: int) -> Lead:
 @contextmanager
 def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
-    from builder.execute.cache import cache_of_build
+    from builder.execute.layer_cache import cache_of_build
 
     environment = work.options.environment
     programs = able(work)
@@ -160,7 +160,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
 
 def able(work: Work) -> dict[str, Path]:
     """Find the programs that the steps need here, and look for places and space; makes nothing, raises ToolError."""
-    from builder.execute.cache import looked_at
+    from builder.execute.layer_cache import looked_at
 
     environment = work.options.environment
     programs = find_programs(work.steps, environment=environment)
@@ -244,7 +244,7 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
     total = len(steps)
     if again:
-        from builder.execute.image.again import again_steps
+        from builder.execute.reproduce import again_steps
 
         total += len(again_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
@@ -257,7 +257,7 @@ def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
 
 def _build_again(run: Run) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
-    from builder.execute.image.again import build_again, note_again
+    from builder.execute.reproduce import build_again, note_again
 
     image, here = run.image, run.carrier
     if image is not None and isinstance(here, Here):

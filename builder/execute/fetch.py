@@ -8,18 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.cache import cache_of
 from builder.execute.executor import Work, prepared
-from builder.execute.folder import write_plan
-from builder.execute.hold import hold
+from builder.execute.folder_lock import hold
+from builder.execute.layer_cache import cache_of
 from builder.execute.options import Options, Signals
+from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
-from builder.execute.tree import remove_tree
-from builder.layering.offline import VARIABLE as OFFLINE
-from builder.layering.offline import is_offline
+from builder.layers.spec import VARIABLE as OFFLINE
+from builder.layers.spec import is_offline
 from builder.model.finding import BuilderError, ConfigError, Finding, StepError
-from builder.model.plan import Plan, Step
-from builder.model.plan_json import to_json
+from builder.model.plan import Plan, Step, to_json
+from builder.system.files import remove_tree
 
 VARIABLE = "RECIPE_FETCH"
 BACKEND = "layers"

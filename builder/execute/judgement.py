@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builder.execute.names import RESULTS
 from builder.execute.report_file import LIMIT
-from builder.execute.trust import read_below
-from builder.layering.bounded import parse_json
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
+from builder.sif.bounded import parse_json
+from builder.system.layout import RESULTS
+from builder.system.trust import read_below
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")

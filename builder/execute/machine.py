@@ -9,13 +9,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.execute.asking import which
-from builder.model.catalog import bundled_hostnames
-from builder.model.document import near_path
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
-from builder.model.safe import shown
 from builder.model.site import Site
+from builder.model.text import shown
+from builder.parse.site import bundled_hostnames
+from builder.parse.yaml import near_path
+from builder.system.process import which
 
 # Where engine.sh looks for the module command in a shell that is no login shell.
 MODULE_FILES = ("etc/profile.d/lmod.sh", "etc/profile.d/modules.sh", "usr/share/lmod/lmod/init/bash")

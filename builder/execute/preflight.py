@@ -1,21 +1,41 @@
-"""What must be so before any work begins: the output's place, the programs, the space."""
+"""Whether this machine is a login node of a site.
+
+What must be so before any work begins: the output's place, the programs, the space.
+"""
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.execute.asking import Question, which
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
+from builder.model.site import Site
+from builder.system.process import Question, which
+
+
+def on_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
+    """A machine of the site outside every job; one that is not the site's is no login node of it.
+
+    Where a site's file does not know the names of its nodes, its base images on its own disks and sbatch tell.
+    """
+    if environment.get("SLURM_JOB_ID"):
+        return False
+    if site.hostnames:
+        name = os.uname().nodename
+        return any(fnmatch.fnmatchcase(name.partition(".")[0], form) for form in site.hostnames)
+    own = [Path(image.reference) for image in site.base_images if image.reference.startswith("/")]
+    return any(path.exists() for path in own) and which("sbatch", env=environment) is not None
+
 
 GIB = 1024**3
 # An image packs to 0.31 to 0.50 of its unpacked tree (Apptainer 1.4.5: zstd, gzip and lz4 of 1 GB with torch).
 PACKED = 0.5
-# What the backend `layers` takes of its cache. Measured with new caches (docs/packing.md, `benchmarks/run.py space`):
+# What the backend `layers` takes of its cache. Measured with new caches (docs/packing.md, `make bench`):
 # 0.6 MB with six, 90 MB with numpy (1.3 GiB foreseen for the tree), 1306 MB with torch for CPUs (3.3 GiB, so 0.37 of
 # it); TMPDIR 0.3 MB, Apptainer 394 MB. A cache that has packages already may have these: only what is missing is taken.
 NEW_CACHE = 0.4

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TextIO
 
 from builder.model.plan import Step
 from builder.model.report import StepResult
-from builder.model.safe import one_line, visible
+from builder.model.text import one_line, visible
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.names import REPORT_FILE
-from builder.execute.tree import write_whole
-from builder.execute.trust import read_below
-from builder.layering.bounded import parse_json
 from builder.model.finding import without_edits
 from builder.model.report import Report
-from builder.model.typed import typed
+from builder.model.text import typed
+from builder.sif.bounded import parse_json
+from builder.system.files import write_whole
+from builder.system.layout import REPORT_FILE
+from builder.system.trust import read_below
 
 SCHEMA = 1
 LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million

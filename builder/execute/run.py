@@ -9,26 +9,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.execute.carrier import Carrier
-from builder.execute.digest import Digest
-from builder.execute.image.ahead import Ahead
-from builder.execute.image.origin import Origin, identity
-from builder.execute.image.product import faults
-from builder.execute.image.publish import publish, size_of
-from builder.execute.image.sign import Signer
+from builder.execute.background_scan import Ahead
 from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
-from builder.execute.names import PROOF
 from builder.execute.options import Interrupted, Signals
-from builder.execute.process import Ended
 from builder.execute.progress import Progress, duration
-from builder.execute.tree import remove_tree
-from builder.execute.trust import is_published, leads_out
+from builder.execute.runner import Carrier, faults
+from builder.execute.sign import Signer
+from builder.inspect.origin import Origin, identity
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
+from builder.system.checksums import Digest
+from builder.system.files import remove_tree
+from builder.system.layout import PROOF
+from builder.system.process import Ended
+from builder.system.publish import publish, size_of
+from builder.system.trust import is_published, leads_out
 
 if TYPE_CHECKING:
-    from builder.execute.image.inside import Inside
+    from builder.execute.image_scan import Inside
 
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 
@@ -186,7 +185,7 @@ class Run:
             return Finding(code="step-timeout", message=message, fix="allow it more time", at=Place(file=log))
         if not ended.exit_code and not missing:
             return None
-        from builder.execute.explain import UNKNOWN, explain  # read when something failed, which is seldom
+        from builder.execute.diagnose import UNKNOWN, explain  # read when something failed, which is seldom
 
         if ended.exit_code:
             return explain(step, ended.tail, ended.exit_code, log=log)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
-from builder.model.safe import shown
+from builder.model.text import shown
 
 SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 FileKind = Literal["wheel", "sdist", "vcs"]

@@ -10,22 +10,21 @@ from pathlib import Path
 
 from builder.compile.arrays import MOST, Kit, array_plan
 from builder.execute.executor import Work, lead
-from builder.execute.image.origin import origin_of
-from builder.execute.jobs.arrays import Task, of_tasks, submit_arrays
-from builder.execute.jobs.finish import finish
-from builder.execute.jobs.kits import NamedKit, write_kits
-from builder.execute.jobs.ledger import forget_ledger, read_ledger
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.submit import Batch, check_jobs
-from builder.execute.jobs.watch import Watched, watch
-from builder.execute.jobs.wishes import read_wishes
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import QuietProgress
+from builder.inspect.origin import origin_of
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan, Step
 from builder.pipeline.chain import job_lines
 from builder.pipeline.prepare import Prepared, prepare
 from builder.pipeline.request import UI, BuildRequest, Builds, Ended, Outcome, failure, outcome_of
+from builder.slurm.arrays import Task, of_tasks, submit_arrays
+from builder.slurm.client import Slurm
+from builder.slurm.collect import finish
+from builder.slurm.options import read_wishes
+from builder.slurm.state import forget_ledger, read_ledger
+from builder.slurm.status import NamedKit, Watched, watch, write_kits
+from builder.slurm.submit import Batch, check_jobs
 
 Outcomes = dict[str, Outcome]
 

@@ -9,26 +9,24 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from builder.execute.asking import which
 from builder.execute.executor import Work, chosen, lead
-from builder.execute.hold import hold
-from builder.execute.image.again import again_steps
-from builder.execute.image.origin import origin_of
-from builder.execute.jobs.again import prepare_again
-from builder.execute.jobs.finish import finish
-from builder.execute.jobs.ledger import Kind, Ledger, forget_command, forget_ledger, keep_command
-from builder.execute.jobs.slurm import Slurm
-from builder.execute.jobs.split import Steps, split_steps
-from builder.execute.jobs.submit import Batch, check_jobs, submit
-from builder.execute.jobs.wishes import read_wishes
+from builder.execute.folder_lock import hold
 from builder.execute.options import Options, Signals
 from builder.execute.progress import Progress
+from builder.execute.reproduce import again_steps
 from builder.execute.run import Lead
+from builder.inspect.origin import origin_of
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.pipeline.prepare import Prepared, prepare
 from builder.pipeline.request import UI, Build, BuildRequest, Outcome, SlurmOptions, Tell, outcome_of
+from builder.slurm.client import Slurm
+from builder.slurm.collect import finish, prepare_again
+from builder.slurm.options import read_wishes
+from builder.slurm.state import Kind, Ledger, forget_command, forget_ledger, keep_command
+from builder.slurm.submit import Batch, Steps, check_jobs, split_steps, submit
+from builder.system.process import which
 
 
 @dataclass(frozen=True, kw_only=True)

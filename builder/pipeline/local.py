@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from functools import partial
 
 from builder.execute.executor import execute, verify
-from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
 from builder.execute.options import Interrupted
+from builder.execute.parallel import Halt, Heeding, SideBySide, at_once
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError

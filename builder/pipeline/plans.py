@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, Finding, Place
-from builder.model.lock_files import index_path, read_lock
 from builder.model.plan import Plan
-from builder.model.reading.container import IMAGE_FILE
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
-from builder.model.safe import shown
 from builder.model.site import Site
 from builder.model.target import Context, Target
+from builder.model.text import shown
+from builder.parse.container import IMAGE_FILE
+from builder.parse.lock_files import index_path, read_lock
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
 from builder.pipeline.request import Build, BuildRequest, Shape
-from builder.resolve.target import resolve
+from builder.resolve.resolve import resolve
 
 # An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
 UNPACKED_PART, GIB = 0.31, 1024**3
@@ -80,7 +80,7 @@ def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (N
 
     With a shape the plan has the suite over that shape of job as its last step.
     """
-    from builder.compile.plan import compile_plan  # `recipe check` writes none
+    from builder.compile.compile import compile_plan  # `recipe check` writes none
 
     target = measured(make_target(site, recipe, context=with_lock(context, recipe, site.name)))
     return compile_plan(target, nodes=shape[0], devices=shape[1])

@@ -10,21 +10,20 @@ from functools import partial
 from pathlib import Path
 
 from builder.execute.executor import Work, able, choose_steps, chosen
-from builder.execute.folder import check_plan_folder, hold_plan
-from builder.execute.hold import check_not_held, hold
-from builder.execute.image.current import current_report, not_this
-from builder.execute.image.sign import find_signer, is_signed
-from builder.execute.login import on_login_node
+from builder.execute.folder_lock import check_not_held, hold
 from builder.execute.machine import check_machine, check_sbatch
-from builder.execute.names import JOBS, PLAN_FILE, SUBMITTED_FILE
 from builder.execute.options import Options
-from builder.execute.preflight import check_output_folder
+from builder.execute.plan_folder import check_plan_folder, hold_plan
+from builder.execute.preflight import check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
+from builder.execute.sign import find_signer, is_signed
+from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
 from builder.model.plan import Plan, Step
-from builder.model.safe import is_there
 from builder.model.site import Site
+from builder.model.text import is_there
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
+from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,7 @@ def _split(
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     if not request.slurm.submit:
         return steps, ()
-    from builder.execute.jobs.split import split_steps
+    from builder.slurm.submit import split_steps
 
     return split_steps(plan, steps, folder=folder, environment=request.options.environment)
 
@@ -135,7 +134,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
     options = request.options
     check_offline(build.plan, options)
     if options.verify:
-        from builder.execute.image.again import check_comparable
+        from builder.execute.reproduce import check_comparable
 
         check_comparable(build.plan)
     if not request.slurm.submit:
@@ -146,7 +145,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
     if options.verify:
-        from builder.execute.jobs.again import check_jobs_again
+        from builder.slurm.collect import check_jobs_again
 
         check_jobs_again(build.plan)
     lead = [step.name for step in choose_steps(build.plan, options)[1][:1] if not step.batch]
@@ -215,8 +214,8 @@ def make_folder(folder: Path) -> None:
 def _check_free(folder: Path, *, options: Options) -> None:
     """Raise ConfigError while jobs of an earlier submission work there."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.execute.jobs.slurm import Slurm
-        from builder.execute.jobs.submit import check_free
+        from builder.slurm.client import Slurm
+        from builder.slurm.submit import check_free
 
         check_free(folder, slurm=Slurm(options.environment))
 
@@ -224,6 +223,6 @@ def _check_free(folder: Path, *, options: Options) -> None:
 def _forget_jobs(folder: Path) -> None:
     """Remove the second build of jobs that nothing has judged."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.execute.jobs.again import remove_again
+        from builder.slurm.collect import remove_again
 
         remove_again(folder)

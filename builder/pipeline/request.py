@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from builder.execute.many.together import Together
-from builder.execute.names import plan_folder
 from builder.execute.options import Interrupted, Options
+from builder.execute.parallel import Together
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.report import Report
-from builder.model.safe import shown
 from builder.model.site import Site
 from builder.model.target import Context
+from builder.model.text import shown
+from builder.system.layout import plan_folder
 
 Shape = tuple[int | None, int | None]  # nodes, and devices of each; None: not said
 # The word of a table for each exit code of what failed.

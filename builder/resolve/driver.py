@@ -8,8 +8,8 @@ from packaging.version import Version
 
 from builder.model.finding import ConfigError, Finding
 from builder.model.site import Gpu, Site
-from builder.model.site_rules import is_driver
-from builder.model.stack.drivers import driver_table
+from builder.parse.gpu_tables import driver_table
+from builder.parse.site_rules import is_driver
 
 
 def with_driver(site: Site, driver: str) -> Site:

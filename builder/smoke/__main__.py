@@ -28,4 +28,4 @@ def _package() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(importlib.import_module(_package() + ".command").main(sys.argv[1:]))
+    sys.exit(importlib.import_module(_package() + ".main").main(sys.argv[1:]))

@@ -12,9 +12,9 @@ from typing import Any, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
-from . import hardware, meeting
+from . import hardware, rendezvous
 from .amounts import shown_size
-from .rank_run import RankRun
+from .ranks import RankRun
 
 _LARGEST = {"cpu": 16 << 20}  # so that gloo ends in seconds
 _LARGEST_ELSEWHERE = 4 << 30
@@ -30,15 +30,17 @@ _FACTORS, _STEPS, _LEVELS = 61, 8, 7  # small enough that sums over thousands of
 def take_part(run: RankRun, device: Any) -> None:
     """Measure size after size, as far as memory and time go; raises RunError."""
     options, world = run.options, run.placement.world
-    meeting.join(run)
-    meeting.connect(run, device.type)
+    rendezvous.join(run)
+    rendezvous.connect(run, device.type)
     run.note(state="measuring", world=world, sweep=[])
     limit = _room(device)
     ended: Optional[str] = None
     largest = options.largest or _LARGEST.get(device.type, _LARGEST_ELSEWHERE)
     for size in sizes(options.smallest, largest, options.floor):
         # all decide alike: by the least room of any and the most time of any
-        room, late = meeting.greatest([-limit / _BLOCK, float(run.left() < run.options.timeout * _KEPT_FREE)], device)
+        room, late = rendezvous.greatest(
+            [-limit / _BLOCK, float(run.left() < run.options.timeout * _KEPT_FREE)], device
+        )
         if size > -room * _BLOCK or late:
             ended = f"no {'time' if late else 'memory'} for {shown_size(size)}"
             break
@@ -73,7 +75,7 @@ def _measured(run: RankRun, device: Any, size: int) -> Dict[str, Any]:
     right = _right(tensor, world)
     tensor.zero_()  # stays so whatever is added: no figure grows until it is none
     seconds = _time(tensor, device, _WARM_UPS)
-    most = meeting.greatest([seconds], device)[0]
+    most = rendezvous.greatest([seconds], device)[0]
     iterations = max(2, min(run.options.iterations, int(_SECONDS_A_SIZE / max(most, 1e-6))))
     seconds = _time(tensor, device, iterations)
     total = torch.tensor([seconds, float(not right)], dtype=torch.float32, device=device)
@@ -92,7 +94,7 @@ def _measured(run: RankRun, device: Any, size: int) -> Dict[str, Any]:
 
 
 def _time(tensor: Any, device: Any, iterations: int) -> float:
-    meeting.wait_for_all(device)
+    rendezvous.wait_for_all(device)
     hardware.synchronize(torch, device)
     began = time.perf_counter()
     for _ in range(iterations):

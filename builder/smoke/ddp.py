@@ -16,19 +16,19 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
-from . import dataset, meeting, snapshot, training
-from .rank import signal_name
-from .rank_run import RankRun
+from . import data, rendezvous, snapshot, training
+from .collectives import signal_name
+from .ranks import RankRun
 
 
 def take_part(run: RankRun, device: Any) -> None:
     """Join the others, train, test and agree; raises RunError."""
     options, placement = run.options, run.placement
-    digits = dataset.load(options.data, options.samples, options.seed)
+    digits = data.load(options.data, options.samples, options.seed)
     course = training.plan_course(digits, placement.world, options.epochs)
     run.note(data=training.describe(digits))
-    meeting.join(run)
-    meeting.connect(run, device.type)
+    rendezvous.join(run)
+    rendezvous.connect(run, device.type)
     # each rank starts from weights of its own: that they agree in the end shows that rank 0's were given to all
     torch.manual_seed(options.seed + placement.rank)
     net = training.network().to(device)
@@ -41,7 +41,7 @@ def take_part(run: RankRun, device: Any) -> None:
     run.note(checksum=training.checksum(net))
 
 
-def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: dataset.Digits) -> None:
+def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: data.Digits) -> None:
     options = run.options
     sampler = _sampler(len(digits.train[1]), run)
     images, labels = training.load_pair(digits.train, device)
@@ -76,7 +76,7 @@ def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digit
 def _go_on(run: RankRun, trainer: training.Trainer, device: Any) -> bool:
     """Begin a step, unless a rank was told to end: then all end before the same step."""
     if run.options.snapshot is not None:
-        asked = int(meeting.greatest([float(run.signal)], device)[0])
+        asked = int(rendezvous.greatest([float(run.signal)], device)[0])
         if asked:
             run.record["stopped"] = {"signal": asked}
             return False
@@ -106,7 +106,7 @@ def _sampler(images: int, run: RankRun) -> Any:
     )
 
 
-def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: dataset.Digits) -> None:
+def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: data.Digits) -> None:
     """Each rank tests its share; the counts are summed over all."""
     images, labels = training.load_pair(digits.test, device)
     mine = slice(run.placement.rank, None, run.placement.world)

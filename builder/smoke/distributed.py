@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 
-from . import hardware, ranks, variables
-from .failure import UsageError
+from . import hardware, job_variables, ranks
+from .errors import UsageError
 from .options import Options
-from .rank_run import RankRun
+from .ranks import RankRun
 from .run import ENDING, Run
 
 
@@ -47,7 +47,7 @@ def work(run: Run) -> None:
     assert isinstance(run, RankRun)
     run.note(state="starting", affinity=sorted(os.sched_getaffinity(0)))
     if run.options.workload == "probe":
-        run.note(variables=variables.kept(name for name, _ in run.options.expect_variable))
+        run.note(variables=job_variables.kept(name for name, _ in run.options.expect_variable))
         run.prepare_log()
     torch = hardware.load_torch()
     run.note(torch=hardware.describe_torch(torch))
@@ -55,9 +55,9 @@ def work(run: Run) -> None:
     wanted = "cpu" if run.options.workload == "pi" else run.options.device
     kind, index = hardware.choose_device(torch, wanted, run.placement.local_rank)
     run.note(device=hardware.describe_device(torch, kind, index))
-    from . import rank  # imports torch
+    from . import collectives  # imports torch
 
-    rank.take_part(run, hardware.prepare(torch, kind, index))
+    collectives.take_part(run, hardware.prepare(torch, kind, index))
 
 
 def _follow_parent() -> None:

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from .failure import RunError
+from .errors import RunError
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 

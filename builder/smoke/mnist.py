@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from . import dataset, hardware
+from . import data, hardware
 from .run import Run
 
 
@@ -18,12 +18,12 @@ def work(run: Run) -> None:
     result["device"] = hardware.describe_device(torch, kind, index)
     result["seconds"]["import"] = round(run.seconds(), 3)
     run.say(f"torch {result['torch']['version']} on {result['device']['name']}")
-    digits = dataset.load(options.data, options.samples, options.seed)
+    digits = data.load(options.data, options.samples, options.seed)
     result["seconds"]["data"] = round(run.seconds() - result["seconds"]["import"], 3)
     _train(run, torch, hardware.prepare(torch, kind, index), digits)
 
 
-def _train(run: Run, torch: Any, device: Any, digits: dataset.Digits) -> None:
+def _train(run: Run, torch: Any, device: Any, digits: data.Digits) -> None:
     from . import training  # imports torch
 
     options, result = run.options, run.result

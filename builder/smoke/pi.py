@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Tuple
 import torch
 import torch.distributed as dist
 
-from . import meeting
-from .rank_run import RankRun
+from . import rendezvous
+from .ranks import RankRun
 
 STEPS = 20_000_000
 _TRIALS = 3
@@ -25,8 +25,8 @@ def take_part(run: RankRun, device: Any) -> None:
     """Integrate over 1, 2, 4, ... and all ranks; raises RunError."""
     del device  # the CPU, on every machine
     world, steps = run.placement.world, run.options.steps or STEPS
-    meeting.join(run)
-    meeting.connect(run, "cpu")
+    rendezvous.join(run)
+    rendezvous.connect(run, "cpu")
     run.note(state="integrating", world=world, steps=steps)
     rows = []
     for count in counts(world):
@@ -72,12 +72,12 @@ def _timed(run: RankRun, count: int, steps: int) -> Tuple[float, float, float]:
     taken, own = [], []
     total = torch.zeros(1, dtype=torch.float64)
     for trial in range(1 + _TRIALS):  # the first warms up
-        meeting.wait_for_all("cpu")
+        rendezvous.wait_for_all("cpu")
         began = time.perf_counter()
         total[0] = trapezoids(first, last, steps)
         mine = time.perf_counter() - began
         dist.all_reduce(total)
-        slowest = meeting.greatest([time.perf_counter() - began], "cpu")[0]
+        slowest = rendezvous.greatest([time.perf_counter() - began], "cpu")[0]
         if trial:
             taken.append(slowest)
             own.append(mine)

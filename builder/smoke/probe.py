@@ -9,18 +9,18 @@ from typing import Any, Dict
 import torch
 import torch.distributed as dist
 
-from . import hardware, libraries, meeting, places, workers
-from .rank_run import RankRun
+from . import dataloader, hardware, kernel_caches, libraries, rendezvous
+from .ranks import RankRun
 
 
 def take_part(run: RankRun, device: Any) -> None:
     """Look at everything, in the order in which a training would come to use it; raises RunError."""
-    meeting.join(run)
-    backend = meeting.connect(run, device.type)
+    rendezvous.join(run)
+    backend = rendezvous.connect(run, device.type)
     run.note(
         state="at its first collective",
         devices=hardware.all_devices(torch, device.type),
-        caches=places.caches(_vendor(device)),
+        caches=kernel_caches.caches(_vendor(device)),
     )
     total = torch.tensor([float(run.placement.rank + 1)], device=device)
     dist.all_reduce(total)
@@ -28,13 +28,13 @@ def take_part(run: RankRun, device: Any) -> None:
     run.note(sum_right=float(total.cpu()[0]) == world * (world + 1) / 2)
     run.note(network=libraries.network(backend, run.log), libraries=_versions())
     tried: Dict[str, Any] = {}
-    for method in workers.methods(run.placement.local_rank):
+    for method in dataloader.methods(run.placement.local_rank):
         run.note(state=f"starting workers by {method}")
-        tried[method] = workers.tried(method, min(workers.PATIENCE, run.left() * 0.3))
+        tried[method] = dataloader.tried(method, min(dataloader.PATIENCE, run.left() * 0.3))
         run.note(workers=tried)
     after = sorted(os.sched_getaffinity(0))
     run.note(affinity_after=after)
-    meeting.wait_for_all(device)
+    rendezvous.wait_for_all(device)
     run.say(f"{len(run.record['affinity'])} cores, network {run.record['network']['used']}")
 
 

@@ -9,7 +9,7 @@ import platform
 import socket
 from typing import Any, Dict, Optional
 
-from .failure import RunError, UsageError
+from .errors import RunError, UsageError
 from .options import DISTRIBUTED, Options
 from .verdict import SCHEMA
 

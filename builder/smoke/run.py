@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, Optional
 
 from . import record, verdict
-from .failure import RunError, StoppedError, UsageError
+from .errors import RunError, StoppedError, UsageError
 from .options import Options
 
 ENDING = {signal.SIGTERM, signal.SIGINT}

@@ -8,8 +8,8 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from .failure import RunError
-from .rank_run import RankRun
+from .errors import RunError
+from .ranks import RankRun
 from .run import first_line
 from .training import Trainer
 

@@ -7,7 +7,7 @@ import time
 from typing import Any, Dict
 
 from . import hardware
-from .rank_run import RankRun
+from .ranks import RankRun
 from .run import Run
 
 _BATCH = 64
@@ -41,9 +41,9 @@ def work(run: Run) -> None:
     seconds["exec_to_first_step"] = round(to_python + run.seconds(), 3)
     run.say("{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds))
     if isinstance(run, RankRun):
-        from . import rank  # imports torch
+        from . import collectives  # imports torch
 
-        rank.take_part(run, device)
+        collectives.take_part(run, device)
 
 
 def _step(torch: Any, device: Any) -> None:
@@ -68,7 +68,7 @@ def _age() -> float:
 
 def take_part(run: RankRun, device: Any) -> None:
     """Meet the others, to be told of together."""
-    from . import meeting  # imports torch
+    from . import rendezvous  # imports torch
 
     del device
-    meeting.join(run)
+    rendezvous.join(run)

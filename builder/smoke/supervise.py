@@ -11,10 +11,11 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from . import blame, gather
-from .failure import UsageError
+from . import gather
+from . import gather as blame
+from .errors import UsageError
 from .options import Options
-from .rank_run import STATUS_LOST
+from .ranks import STATUS_LOST
 from .run import STOPPING, Run
 
 _POLL = 0.05  # seconds

@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.nn import functional
 
-from .dataset import Digits
+from .data import Digits
 from .digits import SIDE
-from .failure import RunError
+from .errors import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
 _STEPS = {"mnist": 240, "drawn": 125}  # what takes them well over the floors of the verdict

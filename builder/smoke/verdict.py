@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from . import judge_figures, judge_probe, judge_run, judge_training
-from .facts import Check, Facts, show, vendor_of
+from . import check_figures, check_probe, check_run, check_training
+from .checks import Check, Facts, show, vendor_of
 
 __all__ = ["SCHEMA", "Check", "judge", "passed", "vendor_of"]
 
@@ -37,30 +37,30 @@ def passed(checks: Sequence[Check]) -> bool:
 
 def _ranks_of_start(facts: Facts) -> List[Check]:
     """A start without a launcher is one process, which is no rank."""
-    return judge_run.every_rank(facts) if facts.expected.get("ranks") is not None else []
+    return check_run.every_rank(facts) if facts.expected.get("ranks") is not None else []
 
 
 _Rule = Callable[[Facts], List[Check]]
-_DEVICE = (judge_run.device, judge_run.torch)
+_DEVICE = (check_run.device, check_run.torch)
 _RULES: Dict[str, Tuple[_Rule, ...]] = {
     "probe": (
-        judge_run.error, judge_run.every_rank, judge_probe.sums, judge_probe.affinity, judge_probe.devices,
-        judge_probe.network, judge_probe.variables, judge_probe.caches, judge_probe.workers, *_DEVICE,
-        judge_run.backend, judge_run.time,
+        check_run.error, check_run.every_rank, check_probe.sums, check_probe.affinity, check_probe.devices,
+        check_probe.network, check_probe.variables, check_probe.caches, check_probe.workers, *_DEVICE,
+        check_run.backend, check_run.time,
     ),
-    "mnist": (judge_run.error, judge_training.accuracy, judge_training.loss, *_DEVICE, judge_run.time),
+    "mnist": (check_run.error, check_training.accuracy, check_training.loss, *_DEVICE, check_run.time),
     "ddp": (
-        judge_run.error, judge_run.every_rank, judge_training.accuracy, judge_training.loss,
-        judge_training.rank_losses, judge_training.checksums, judge_training.shares, judge_training.orders, *_DEVICE,
-        judge_run.backend, judge_run.time,
+        check_run.error, check_run.every_rank, check_training.accuracy, check_training.loss,
+        check_training.rank_losses, check_training.checksums, check_training.shares, check_training.orders, *_DEVICE,
+        check_run.backend, check_run.time,
     ),
     "pi": (
-        judge_run.error, judge_run.every_rank, judge_figures.integral, judge_figures.times, judge_run.torch,
-        judge_run.time,
+        check_run.error, check_run.every_rank, check_figures.integral, check_figures.times, check_run.torch,
+        check_run.time,
     ),
     "allreduce": (
-        judge_run.error, judge_run.every_rank, judge_figures.bandwidth, *_DEVICE, judge_run.backend, judge_run.time,
+        check_run.error, check_run.every_rank, check_figures.bandwidth, *_DEVICE, check_run.backend, check_run.time,
     ),
-    "startup": (judge_run.error, _ranks_of_start, judge_figures.start, *_DEVICE, judge_run.time),
-    "imports": (judge_run.error, judge_run.modules, judge_run.time),
+    "startup": (check_run.error, _ranks_of_start, check_figures.start, *_DEVICE, check_run.time),
+    "imports": (check_run.error, check_run.modules, check_run.time),
 }  # fmt: skip

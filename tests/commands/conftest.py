@@ -13,4 +13,4 @@ __all__ = ["no_other_machine", "nothing_of_the_caller"]
 @pytest.fixture
 def recipes() -> Path:
     """The example recipes that ship with us."""
-    return Path(__file__).parents[2] / "builder" / "data" / "recipes"
+    return Path(__file__).parents[2] / "recipes"

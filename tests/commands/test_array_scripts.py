@@ -14,13 +14,13 @@ import pytest
 
 from builder.compile.arrays import Kit, array_plan
 from builder.compile.scripts import header_options
-from builder.execute.jobs.arrays import Task, of_tasks
-from builder.execute.jobs.kits import NamedKit, read_kits, write_kits
-from builder.execute.jobs.submit import Batch, arguments
-from builder.execute.jobs.wishes import Wishes
-from builder.model.catalog import load_site
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
+from builder.parse.site import load_site
+from builder.slurm.arrays import Task, of_tasks
+from builder.slurm.options import Wishes
+from builder.slurm.status import NamedKit, read_kits, write_kits
+from builder.slurm.submit import Batch, arguments
 
 LUMI = load_site("lumi-g")
 

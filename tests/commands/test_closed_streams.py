@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.document import to_yaml
+from builder.parse.yaml import to_yaml
 
 GOOD = {"name": "x", "channels": ["conda-forge"], "dependencies": ["python=3.12", "numpy=2"]}
 

@@ -18,7 +18,7 @@ from builder.execute.doctor import examine, where_to_build
 from builder.execute.doctor_docker import docker_readings, own_buildkit
 from builder.execute.doctor_network import network_readings, servers
 from builder.execute.doctor_places import place_readings
-from builder.model.catalog import load_site
+from builder.parse.site import load_site
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from support import bombs
 
-from builder.layering.bases.facts import learn
-from builder.layering.failure import LayeringError
-from builder.layering.store import Store
+from builder.layers.base_image import learn
+from builder.layers.cache import Store
+from builder.sif.errors import LayeringError
 
 LIBC = "lib/x86_64-linux-gnu/libc.so.6"
 LISTING = f"""drwxr-xr-x 0/0 30 2026-01-01 00:00 squashfs-root

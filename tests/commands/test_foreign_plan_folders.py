@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.execute.folder import write_plan
-from builder.execute.jobs.ledger import Ledger, Submitted, write_ledger
-from builder.execute.trust import WORD
+from builder.execute.plan_folder import write_plan
 from builder.model.plan import File, Plan, Step
+from builder.slurm.state import Ledger, Submitted, write_ledger
+from builder.system.trust import WORD
 
 FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
 RUNNING = "echo '12|RUNNING|node1|2026-01-01T00:00:00|None'\n"

@@ -17,8 +17,8 @@ from support import hostile, names
 from support.matrix import target_plan
 
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
+from builder.parse.recipe import load_recipe
 
 # The runtime gives what has its prefix to the image; this one gives it to the stand-in of the program inside.
 WITNESS = r"""#!/usr/bin/env bash

@@ -6,7 +6,7 @@ import multiprocessing
 import time
 from pathlib import Path
 
-from builder.layering.store import Store
+from builder.layers.cache import Store
 
 
 def _race(folder: Path, number: int) -> None:

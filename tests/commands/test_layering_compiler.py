@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import LayeringError
-from builder.layering.squash.pieces import unfold
-from builder.layering.wheels.bytecode import Compiler, compiled_path, sources
-from builder.layering.wheels.stage import PREFIX
+from builder.layers.bytecode import Compiler, compiled_path, sources
+from builder.layers.wheel_files import PREFIX
+from builder.sif.errors import LayeringError
+from builder.sif.pack import unfold
 
 
 def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import LayeringError
-from builder.layering.wheels import bytecode
-from builder.layering.wheels.bytecode import Compiler, compiled_path, find_compiler
+from builder.layers import bytecode
+from builder.layers.bytecode import Compiler, compiled_path, find_compiler
+from builder.sif.errors import LayeringError
 
 TAG = "cpython-399"
 # The last word is the folder for what was compiled.

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import builder.layering
+import builder.layers
 
-FOLDER = Path(builder.layering.__file__).parent
+FOLDER = Path(builder.layers.__file__).parent
 
 
 def layering(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import LayeringError
-from builder.layering.image.settle import DATE, OCI_CONFIG, labels_of, newest_of_base, settle, time_for
-from builder.layering.image.sif import (
+from builder.sif.errors import LayeringError
+from builder.sif.normalise import DATE, OCI_CONFIG, labels_of, newest_of_base, settle, time_for
+from builder.sif.sif import (
     DATA_JSON,
     DESCRIPTOR,
     INSPECT,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import LayeringError
-from builder.layering.wheels.resolve import Group, Resolver, parse_pins, resolve
-from builder.layering.wheels.stage import install
+from builder.layers.wheel_files import install
+from builder.layers.wheels import Group, Resolver, parse_pins, resolve
+from builder.sif.errors import LayeringError
 
 
 def test_nothing_is_downloaded_before_it_is_known_to_be_wanted(tmp_path: Path) -> None:

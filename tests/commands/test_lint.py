@@ -14,7 +14,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from support.bill_samples import CONTENTS, PACKAGES
 from support.matrix import plans
 
-from builder.compile.sbom import sbom
+from builder.inspect.sbom import sbom
 
 # hadolint's rules that do not hold here, each with its reason.
 HADOLINT_IGNORED = {

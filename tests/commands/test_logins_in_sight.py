@@ -13,10 +13,10 @@ from support.matrix import recipes, target_plan
 
 from builder.compile.render import verbatim
 from builder.compile.scripts import own_caches
-from builder.model.catalog import load_site
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 SETTINGS = {
     "PIP_INDEX_URL": "https://me:S3CRET@index.example/simple",

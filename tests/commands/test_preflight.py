@@ -12,7 +12,7 @@ import pytest
 
 from builder.cli.main import run
 from builder.execute import machine
-from builder.execute.hold import hold
+from builder.execute.folder_lock import hold
 
 ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
 

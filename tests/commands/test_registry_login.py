@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from support.registry_stand_ins import DIGEST, Reply, StandIn, certificate, found, leads_to, serving, wants
 
-from builder.compile.plan import compile_plan
+from builder.compile.compile import compile_plan
 from builder.compile.render import verbatim
-from builder.execute.locking.registry import login_of as program_login
-from builder.layering.bases import registry as client
-from builder.layering.bases.login import login_of as plan_login
-from builder.layering.bases.registry import Login, RegistryError, registry_digest
-from builder.model.catalog import load_site
-from builder.model.reading.load import load_recipe
+from builder.layers import registry as client
+from builder.layers.registry import Login, RegistryError, registry_digest
+from builder.layers.registry_login import login_of as plan_login
+from builder.lock.registry import login_of as program_login
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 NAME, WORD = "reader", "S3CRETpass"
 BASIC = "Basic " + base64.b64encode(f"{NAME}:{WORD}".encode()).decode()
@@ -384,8 +384,8 @@ def test_security_07_the_engines_variables_are_for_one_registry(
 
 
 def test_security_07_the_docker_sdk_is_loaded_when_a_registry_wants_a_login() -> None:
-    text = "import sys, builder.cli.main, builder.cli.lock, builder.execute.locking.site as site; "
-    text += "assert 'builder.layering.bases.registry' in sys.modules; print('docker' in sys.modules)"
+    text = "import sys, builder.cli.main, builder.cli.lock, builder.lock.site as site; "
+    text += "assert 'builder.layers.registry' in sys.modules; print('docker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
 

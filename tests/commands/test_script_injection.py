@@ -16,10 +16,10 @@ import pytest
 from support import hostile
 from support.matrix import target_plan
 
-from builder.execute.folder import write_plan
-from builder.model.catalog import BUNDLED, load_site
+from builder.execute.plan_folder import write_plan
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
 
 ENGINES = (
     "apptainer",

@@ -1,4 +1,4 @@
-"""The scripts of setup/ where something of the machine is in their way."""
+"""The scripts of tests/testbed/ where something of the machine is in their way."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from pathlib import Path
 
 import pytest
 
-SETUP = Path(__file__).parents[2] / "setup"
+SETUP = Path(__file__).parents[1] / "testbed"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 @pytest.mark.parametrize("script", ["test.sh unit", "demo.sh", "base-image.sh"])
 def test_fault_08_a_clone_that_cannot_be_written_is_named_once_with_what_to_do(tmp_path: Path, script: str) -> None:
     clone = tmp_path / "clone"
-    shutil.copytree(SETUP, clone / "setup")
+    shutil.copytree(SETUP, clone / "tests" / "testbed")
     clone.chmod(0o555)
     name, *words = script.split()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     done = subprocess.run(
-        ["bash", str(clone / "setup" / name), *words], env=environment, capture_output=True, text=True, check=False
+        ["bash", str(clone / "tests" / "testbed" / name), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.splitlines() == [

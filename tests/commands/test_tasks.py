@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.jobs.slurm import Slurm
+from builder.slurm.client import Slurm
 
 SQUEUE = """#!/usr/bin/env python3
 import json, sys

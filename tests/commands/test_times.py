@@ -9,17 +9,17 @@ import time
 import pytest
 from support.matrix import ROOT
 
-from builder.model.reading.load import load_recipe
+from builder.parse.recipe import load_recipe
 
 REAL = ROOT / "tests" / "unit" / "wild" / "tykky_pytorch_rocm.yml"
 SPEED = """
 import sys, time
 from pathlib import Path
-from builder.model.catalog import load_site, site_files
+from builder.parse.site import load_site, site_files
 from builder.model.finding import BuilderError
-from builder.model.reading.load import load_recipe
+from builder.parse.recipe import load_recipe
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.resolve.resolve import resolve
 recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
 for _ in range(5):
     started = time.process_time()
@@ -32,9 +32,9 @@ for _ in range(5):
 """
 
 
-@pytest.mark.parametrize("recipe", ["builder/data/recipes/mnist.yml", "tests/recipes/full.yml"])
+@pytest.mark.parametrize("recipe", ["recipes/mnist.yml", "tests/recipes/full.yml"])
 def test_all_checks_over_all_sites_take_less_than_50_ms(recipe: str) -> None:
-    """The processor's time, on a machine that others use as well; benchmarks/run.py has the rest."""
+    """The processor's time, on a machine that others use as well; tests/benchmarks/run.py has the rest."""
     done = subprocess.run(
         [sys.executable, "-c", SPEED, str(ROOT / recipe)], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -45,7 +45,7 @@ def test_loading_is_quick_and_imports_little() -> None:
     load_recipe(REAL)
     best = min(_seconds() for _ in range(5))
     assert best < 0.05
-    code = "import builder.model.reading.load, sys; print(sorted({'click', 'rich', 'jinja2'} & set(sys.modules)))"
+    code = "import builder.parse.recipe, sys; print(sorted({'click', 'rich', 'jinja2'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.environment import step_environment
-from builder.execute.locking.uv import uv_program
-from builder.layering import uv
-from builder.layering.failure import LayeringError
-from builder.layering.uv import find_uv, needed_uv, own_uv
+from builder.layers import uv
+from builder.layers.uv import find_uv, needed_uv, own_uv
+from builder.lock.uv import uv_program
 from builder.model.finding import ToolError
+from builder.sif.errors import LayeringError
+from builder.system.scratch import step_environment
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
     """Debian's chromium, driven by the DevTools protocol."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
-        pytest.fail("there is no chromium on PATH: run setup/engines.sh browser, or `make test`", pytrace=False)
+        pytest.fail("there is no chromium on PATH: run tests/testbed/engines.sh browser, or `make test`", pytrace=False)
     with sync_playwright() as tools:
         # The pages are our own, and a container of CI has no namespaces for the sandbox.
         started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"])

@@ -91,7 +91,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def needed(name: str) -> str:
-    """A variable that setup/test.sh exports."""
+    """A variable that tests/testbed/test.sh exports."""
     value = os.environ.get(name, "")
     if not value:
         pytest.fail(f"{name} is not set: run the tests with `make test`", pytrace=False)
@@ -99,10 +99,10 @@ def needed(name: str) -> str:
 
 
 def engine(name: str) -> Path:
-    """A program that setup/engines.sh installs."""
+    """A program that tests/testbed/engines.sh installs."""
     found = shutil.which(name)
     if found is None:
-        pytest.fail(f"there is no {name} on PATH: run setup/engines.sh, or `make test`", pytrace=False)
+        pytest.fail(f"there is no {name} on PATH: run tests/testbed/engines.sh, or `make test`", pytrace=False)
     return Path(found)
 
 
@@ -149,7 +149,7 @@ def docker_daemon() -> str:
     address = needed("DOCKER_HOST")
     answer = run(["docker", "version", "--format", "{{.Server.Version}}"])
     if answer.code:
-        pytest.fail(f"no Docker daemon answers at {address}: setup/docker.sh start", pytrace=False)
+        pytest.fail(f"no Docker daemon answers at {address}: tests/testbed/docker.sh start", pytrace=False)
     return address
 
 

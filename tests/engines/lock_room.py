@@ -13,7 +13,7 @@ from pathlib import Path
 from recipe_program import Done, Room
 
 from builder.model.lock import Lock
-from builder.model.lock_files import index_path, read_lock
+from builder.parse.lock_files import index_path, read_lock
 
 USER, PASSWORD = "reader", "s3cret-of-the-channel"
 # What would bring this machine's indexes, wheels and accounts into a test.

@@ -17,7 +17,7 @@ from typing import Any
 
 import builder
 
-EXAMPLE = Path(builder.__file__).parent / "data" / "recipes" / "mnist-local.yml"
+EXAMPLE = Path(builder.__file__).parents[1] / "recipes" / "mnist-local.yml"
 TINY = """
     name: tiny
     dependencies:

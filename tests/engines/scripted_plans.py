@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.executor import execute
-from builder.execute.folder import write_plan
 from builder.execute.options import Options
+from builder.execute.plan_folder import write_plan
 from builder.execute.progress import QuietProgress
 from builder.model.plan import File, Plan, Step
 from builder.model.report import Report
@@ -31,7 +31,7 @@ from pathlib import Path
 from builder.execute.executor import execute
 from builder.execute.options import Interrupted, Options
 from builder.execute.progress import QuietProgress
-from builder.model.plan_json import from_json
+from builder.model.plan import from_json
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 folder = Path(sys.argv[1])
@@ -48,7 +48,7 @@ sys.exit(0 if report.status == "passed" else 5)
 HOLDER = """
 import sys
 from pathlib import Path
-from builder.execute.hold import hold
+from builder.execute.folder_lock import hold
 with hold(Path(sys.argv[1])):
     Path(sys.argv[2]).touch()
     sys.stdin.read()

@@ -13,7 +13,7 @@ import pytest
 from recipe_program import LIMIT, Room, inside
 from victim import STOPPER, Victim, reached
 
-from builder.execute.image.origin import plan_in, plan_of
+from builder.inspect.origin import plan_in, plan_of
 
 pytestmark = pytest.mark.engines
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
-from builder.execute.asking import Question, capture
 from builder.execute.executor import execute, raise_for
 from builder.execute.options import Options
-from builder.execute.process import run
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
+from builder.system.process import Question, capture, run
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ def test_terminal_codes_and_frames_do_not_reach_the_log(place: Place) -> None:
 def test_fast_output_fills_neither_disk_nor_memory(tmp_path: Path) -> None:
     script = "yes 'a line of output such as compilers write, eighty characters long, more or less' | head -c 150M"
     peak = (
-        "import re, sys; from pathlib import Path; from builder.execute.process import run\n"
+        "import re, sys; from pathlib import Path; from builder.system.process import run\n"
         "ended = run(['bash', '-c', sys.argv[1]], cwd=Path(sys.argv[2]), env={'PATH': '/usr/bin:/bin'},"
         " log=Path(sys.argv[2], 'x.log'), on_line=lambda text: None)\n"
         # Not ru_maxrss: a program inherits that of whoever started it.

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, alive, driven, own_word, plan_of, until
 
-from builder.execute import process
-from builder.execute.hold import hold
-from builder.execute.process import run
+from builder.execute.folder_lock import hold
+from builder.system import process
+from builder.system.process import run
 
 
 @pytest.fixture

@@ -219,4 +219,4 @@ def test_a_wrong_password_is_explained_and_not_shown(private: Private, base_sif:
 
 
 def test_the_settings_of_the_tests_are_those_of_the_user() -> None:
-    assert os.getuid() != 0, "engines are used by an ordinary user: setup/as-user.sh pytest"
+    assert os.getuid() != 0, "engines are used by an ordinary user: tests/testbed/as-user.sh pytest"

@@ -18,7 +18,7 @@ from recipe_program import LIMIT, Done, Room, inside, processes, program, run
 from stand_ins.images import docker, stand_in_debian
 from tiny_index import write_index, write_source, write_wheel
 
-from builder.layering.store import Store, sha256_of
+from builder.layers.cache import Store, sha256_of
 
 pytestmark = pytest.mark.engines
 

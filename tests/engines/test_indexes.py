@@ -18,12 +18,12 @@ import pytest
 import yaml
 from tiny_index import write_indexes, write_source, write_wheel
 
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site
+from builder.compile.compile import compile_plan
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 pytestmark = pytest.mark.engines
 

@@ -11,13 +11,13 @@ import pytest
 from recipe_program import Room, run
 from support import hostile
 
-from builder.compile.plan import compile_plan
-from builder.execute.folder import write_plan
-from builder.model.catalog import load_site
-from builder.model.reading.load import load_recipe
+from builder.compile.compile import compile_plan
+from builder.execute.plan_folder import write_plan
 from builder.model.recipe import Recipe
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 pytestmark = pytest.mark.engines
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pytest
 from recipe_program import TINY, Built, Done, inside, report_of, run
 
-from builder.execute.contents.image import read_contents
-from builder.execute.contents.sif import SBOM, added
-from builder.execute.contents.trees import FILE_LIMIT
-from builder.execute.image.inside import FORMAT, NAME
-from builder.layering.image.placed import layers_of
-from builder.layering.image.sif import DESCRIPTOR, parse_sif
+from builder.execute.image_scan import FORMAT, NAME
+from builder.inspect.filesystems import FILE_LIMIT
+from builder.inspect.image import read_contents
+from builder.inspect.sif_objects import SBOM, added
+from builder.sif.sif import DESCRIPTOR, layers_of, parse_sif
 
 pytestmark = pytest.mark.engines
 

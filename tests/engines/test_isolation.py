@@ -15,8 +15,8 @@ from lock_room import PASSWORD, USER, served
 from recipe_program import Done, Room, inside, run
 from tiny_index import write_index, write_sources, write_wheel
 
-from builder.layering.failure import LayeringError
-from builder.layering.wheels import bytecode
+from builder.layers import bytecode
+from builder.sif.errors import LayeringError
 
 pytestmark = pytest.mark.engines
 

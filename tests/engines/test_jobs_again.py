@@ -14,7 +14,7 @@ from recipe_program import Room, inside, report_of, run
 from test_jobs import SITE, numbers, until_gone
 from tiny_index import write_index
 
-from builder.layering.digest import sha256_of
+from builder.sif.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 

@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 from recipe_program import run
 
-from builder.layering.image.assemble import assemble
-from builder.layering.image.draft import Layer
-from builder.layering.image.placed import layers_of
-from builder.layering.image.sif import LAYERS, part_of, read_sif
-from builder.layering.squash.join import join
-from builder.layering.squash.squashfs import SUPERBLOCK, Squashfs, SquashfsError
-from builder.layering.store import Entry, sha256_of
+from builder.layers.assemble import Layer, assemble
+from builder.layers.cache import Entry, sha256_of
+from builder.sif.merge import join
+from builder.sif.sif import LAYERS, layers_of, part_of, read_sif
+from builder.sif.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 
 pytestmark = pytest.mark.engines
 

@@ -14,7 +14,7 @@ from recipe_program import Room, inside
 from stand_ins.images import docker, stand_in_debian
 from victim import RUN, Victim, ended, reached
 
-from builder.layering.digest import sha256_of
+from builder.sif.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 

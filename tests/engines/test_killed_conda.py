@@ -15,7 +15,7 @@ from compiled_channel import MINOR, compiled, pure, python, wide, write_channel
 from recipe_program import LIMIT, Room, inside, processes
 from victim import RUN, Victim, ended, reached
 
-from builder.layering.digest import sha256_of
+from builder.sif.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 

@@ -32,7 +32,7 @@ def kit(room: Room, base_sif: Path) -> Kits:
     """Kits of a site for the base image."""
     for name in ("sbatch", "srun", "mpiexec"):
         engine(name)
-    assert Path("/usr/share/lmod/lmod/init/bash").exists(), "there is no Lmod: setup/engines.sh launch"
+    assert Path("/usr/share/lmod/lmod/init/bash").exists(), "there is no Lmod: tests/testbed/engines.sh launch"
     return lambda site: Kit(room, site, base_sif)
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, Room, inside, report_of, run, until_text
 
-from builder.layering.image.assemble import assemble
-from builder.layering.image.draft import Layer
-from builder.layering.image.sif import read_sif, write_header
-from builder.layering.store import Entry, Store, sha256_of
+from builder.layers.assemble import Layer, assemble
+from builder.layers.cache import Entry, Store, sha256_of
+from builder.sif.sif import read_sif, write_header
 
 pytestmark = pytest.mark.engines
 

@@ -16,10 +16,9 @@ from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
-from builder.layering.conda.client import CondaPackage, find_client, read_packages
-from builder.layering.image.placed import layers_of
-from builder.layering.image.sif import PARTITION, read_sif, write_header
-from builder.layering.store import sha256_of
+from builder.layers.cache import sha256_of
+from builder.layers.conda import CondaPackage, find_client, read_packages
+from builder.sif.sif import PARTITION, layers_of, read_sif, write_header
 
 pytestmark = pytest.mark.engines
 

@@ -12,7 +12,7 @@ from recipe_program import EXAMPLE, TORCH, Room, inside, labels, run
 from tiny_index import write_index, write_wheel
 
 from builder.model.lock import Lock
-from builder.model.lock_files import index_path, read_lock, site_folder
+from builder.parse.lock_files import index_path, read_lock, site_folder
 
 pytestmark = pytest.mark.engines
 

@@ -15,7 +15,7 @@ import pytest
 from lock_room import PASSWORD, USER, LockRoom, served
 from tiny_channel import PACKAGES, Tiny, write_channel, write_package
 
-from builder.model.lock_files import index_path, site_folder
+from builder.parse.lock_files import index_path, site_folder
 
 pytestmark = pytest.mark.engines
 
@@ -97,7 +97,7 @@ def test_the_lock_is_pixis_and_installs(room: LockRoom, env: Callable[..., Path]
 import asyncio, os, sys
 from pathlib import Path
 from rattler import Subdir, install
-from builder.execute.locking.conda import records_of
+from builder.lock.conda import records_of
 records = records_of(Path(sys.argv[1]))
 asyncio.run(install(records, sys.argv[2], cache_dir=Path(sys.argv[3]), platform=Subdir("linux-64"),
                     show_progress=False, alternative_target_prefix="/opt/env"))
@@ -197,7 +197,7 @@ def test_an_altered_package_is_refused(room: LockRoom, env: Callable[..., Path],
 import asyncio, os, sys
 from pathlib import Path
 from rattler import Subdir, install
-from builder.execute.locking.conda import records_of
+from builder.lock.conda import records_of
 try:
     asyncio.run(install(records_of(Path(sys.argv[1])), sys.argv[2], cache_dir=Path(sys.argv[2] + ".cache"),
                         platform=Subdir("linux-64"), show_progress=False))
@@ -209,7 +209,7 @@ os._exit(0)
         words = [sys.executable, "-c", script, str(tmp_path / "http.lock"), str(tmp_path / "prefix")]
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "hash mismatch" in said
-    from builder.execute.locking.verify import verify_local
+    from builder.lock.pip import verify_local
     from builder.model.finding import StepError
 
     with pytest.raises(StepError, match=r"'purepy' 2\.0 is not the file that was locked"):

@@ -15,13 +15,13 @@ from lock_room import PASSWORD, USER, LockRoom, served
 from tiny_channel import write_channel
 from tiny_index import write_index, write_indexes, write_wheel
 
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site
+from builder.compile.compile import compile_plan
 from builder.model.lock import Lock
-from builder.model.lock_files import index_path, read_lock, site_folder
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.lock_files import index_path, read_lock, site_folder
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 pytestmark = pytest.mark.engines
 

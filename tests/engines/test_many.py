@@ -13,8 +13,7 @@ from recipe_program import Done, Room, inside, report_of, stop, until_text
 from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
 from testbed import MN5_BED, MODULES
 
-from builder.layering.image.placed import layers_of
-from builder.layering.image.sif import read_sif
+from builder.sif.sif import layers_of, read_sif
 
 pytestmark = pytest.mark.engines
 

@@ -13,7 +13,7 @@ import pytest
 from recipe_program import Room, inside
 from victim import Victim, ended, reached
 
-from builder.layering.digest import sha256_of
+from builder.sif.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 

@@ -20,8 +20,8 @@ from test_origin import OTHER_PLAN, RENAMES, without
 from test_tykky import Tykky
 from victim import Victim, ended, reached
 
-from builder.execute.digest import sha256_of
-from builder.execute.image.origin import plan_in, plan_of
+from builder.inspect.origin import plan_in, plan_of
+from builder.system.checksums import sha256_of
 
 pytestmark = pytest.mark.engines
 

@@ -16,7 +16,7 @@ from recipe_program import Done, Room, inside, report_of, run
 from test_origin import OTHER_PLAN, RENAMES, without
 from victim import Victim, ended, reached
 
-from builder.execute.image.origin import plan_in, plan_of
+from builder.inspect.origin import plan_in, plan_of
 
 pytestmark = pytest.mark.engines
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import LayeringError
-from builder.layering.squash.pack import Packer, find_packer
-from builder.layering.squash.pieces import Piece, below
-from builder.layering.wheels.bytecode import Compiler, sources
+from builder.layers.bytecode import Compiler, sources
+from builder.sif.errors import LayeringError
+from builder.sif.pack import Packer, Piece, below, find_packer
 
 pytestmark = pytest.mark.engines
 

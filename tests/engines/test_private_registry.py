@@ -18,9 +18,9 @@ from recipe_program import Room, inside
 from stand_ins.images import docker, stand_in_debian
 from support.registry_stand_ins import certificate
 
-from builder.execute.locking.registry import login_of as program_login
-from builder.layering.bases.login import login_of as plan_login
-from builder.layering.bases.registry import RegistryError, registry_digest
+from builder.layers.registry import RegistryError, registry_digest
+from builder.layers.registry_login import login_of as plan_login
+from builder.lock.registry import login_of as program_login
 
 pytestmark = pytest.mark.engines
 

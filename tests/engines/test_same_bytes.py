@@ -11,9 +11,9 @@ from elsewhere import on_another_machine
 from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 
-from builder.execute.comparing.squashfs import FileSystem, differences
-from builder.layering.digest import sha256_of
-from builder.layering.image.sif import read_sif
+from builder.inspect.compare import FileSystem, differences
+from builder.sif.digest import sha256_of
+from builder.sif.sif import read_sif
 
 pytestmark = pytest.mark.engines
 

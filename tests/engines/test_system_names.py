@@ -9,7 +9,7 @@ from recipe_program import Done, run
 
 from builder.compile.render import verbatim
 from builder.model.finding import ConfigError
-from builder.model.reading.load import load_recipe
+from builder.parse.recipe import load_recipe
 
 pytestmark = pytest.mark.engines
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Room, inside, until_text
 
-from builder.layering.digest import sha256_of
+from builder.sif.digest import sha256_of
 
 pytestmark = pytest.mark.engines
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from recipe_program import Done, Room, run
 
-from builder.compile.image_plan import image_target, smoke_plan
-from builder.execute.folder import write_plan
-from builder.model.catalog import load_site
+from builder.compile.image_plans import image_target, smoke_plan
+from builder.execute.plan_folder import write_plan
 from builder.model.target import Context
+from builder.parse.site import load_site
 
 HERE = Path(__file__).parent
 MODULES = HERE / "stand_ins" / "module-stand-ins"

@@ -22,28 +22,28 @@ from support.hostile import CANARY, PAYLOADS
 from support.matrix import EXAMPLES, OWN, target_plan
 
 from builder.cli.inspect import shown
-from builder.cli.show import finding_lines
+from builder.cli.output import finding_lines
 from builder.cli.terminal import verdict
-from builder.compile.plan import compile_plan
-from builder.execute.contents.claims import check_claims
-from builder.execute.contents.image import read_contents
-from builder.execute.jobs.ledger import read_ledger
-from builder.execute.jobs.record import read_record
+from builder.compile.compile import compile_plan
 from builder.execute.report_file import read_report
-from builder.execute.results import read_results
-from builder.layering.bounded import parse_json
-from builder.layering.failure import LayeringError
-from builder.layering.image.settle import labels_of, newest_of_base
-from builder.layering.squash.join import join
-from builder.layering.squash.squashfs import Squashfs, SquashfsError
-from builder.model.catalog import BUNDLED, load_site
-from builder.model.document import parse_yaml
+from builder.inspect.image import read_contents
+from builder.inspect.integrity import check_claims
 from builder.model.finding import BuilderError, ConfigError
-from builder.model.lock_files import PIXI, PYLOCK, read_lock
-from builder.model.plan_json import from_json, to_json
-from builder.model.reading.load import load_recipe
+from builder.model.plan import from_json, to_json
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.lock_files import PIXI, PYLOCK, read_lock
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
+from builder.parse.yaml import parse_yaml
+from builder.report.collect import read_results
+from builder.resolve.resolve import resolve
+from builder.sif.bounded import parse_json
+from builder.sif.errors import LayeringError
+from builder.sif.merge import join
+from builder.sif.normalise import labels_of, newest_of_base
+from builder.sif.squashfs import Squashfs, SquashfsError
+from builder.slurm.job_record import read_record
+from builder.slurm.state import read_ledger
 
 REFUSALS = (BuilderError, LayeringError, SquashfsError)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from builder.layering.image.sif import (
+from builder.sif.sif import (
     ALIGNMENT,
     DATA_JSON,
     DESCRIPTOR,

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from builder.cli.show import finding_lines
+from builder.cli.output import finding_lines
+from builder.compile.compile import compile_plan
 from builder.compile.launch import shape_of, shape_script
-from builder.compile.plan import compile_plan
-from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import Finding, UnsupportedError
-from builder.model.plan import Plan
-from builder.model.plan_json import to_json
-from builder.model.reading.load import load_recipe
+from builder.model.plan import Plan, to_json
 from builder.model.recipe import Recipe
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
+from builder.resolve.resolve import resolve
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "builder" / "data" / "recipes"
+EXAMPLES = ROOT / "recipes"
 OWN = ROOT / "tests" / "recipes"
 TOOL = "recipe 0.0.0"
 

@@ -32,7 +32,7 @@ NOWHERE = "http://127.0.0.1:9"  # refuses at once
 def ordinary_user() -> None:
     """Root may read and write everything, and would see other messages."""
     if os.geteuid() == 0:
-        pytest.exit("tests/terminal are an ordinary user's: run setup/test.sh terminal", returncode=4)
+        pytest.exit("tests/terminal are an ordinary user's: run tests/testbed/test.sh terminal", returncode=4)
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,7 @@ def furnish(seat: Seat, line: Line) -> None:
     if line.text.startswith(("recipe check", "recipe plan", "recipe build", "recipe lock", "recipe fetch")):
         for word in ENVIRONMENT.findall(line.text):
             if not (seat.work / word).exists():
-                example = word[:-4] if (ROOT / "builder/data/recipes" / word).is_file() else "mnist-local"
+                example = word[:-4] if (ROOT / "recipes" / word).is_file() else "mnist-local"
                 assert seat.type(f"recipe init {example} -o {word}", columns=None).code == 0
                 if example != word[:-4]:  # several of them have names of their own
                     path = seat.work / word

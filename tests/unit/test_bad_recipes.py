@@ -8,7 +8,7 @@ import pytest
 from support.faulty import BAD, RECIPES, Faulty, faulty, said
 
 from builder.model.finding import ConfigError
-from builder.model.reading.load import load_recipe
+from builder.parse.recipe import load_recipe
 
 CASES = faulty(*RECIPES)
 

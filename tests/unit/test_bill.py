@@ -14,17 +14,16 @@ from support.bill_samples import CONTENTS, PACKAGES
 from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
-from builder.compile.provenance import provenance
-from builder.compile.sbom import purl, sbom
-from builder.execute.digest import sha256_of
-from builder.execute.image.inside import Inside, _write
-from builder.execute.image.papers import write_papers
-from builder.layering.image.sif import read_sif
+from builder.execute.image_scan import Inside, _write
+from builder.inspect.attestations import provenance, write_papers
+from builder.inspect.sbom import purl, sbom
 from builder.model.contents import Package
 from builder.model.recipe import Recipe
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.pipeline.plans import load, make_plan
+from builder.sif.sif import read_sif
+from builder.system.checksums import sha256_of
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.model.catalog import site_files
+from builder.parse.site import site_files
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\

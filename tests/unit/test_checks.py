@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from builder.cli.inputs import context_of
-from builder.cli.show import finding_lines
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site, site_files
+from builder.cli.output import finding_lines
+from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import BaseLock, Lock, PipFile
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site, site_files
 from builder.resolve.checks.builds import index_login
 from builder.resolve.driver import kernel_driver
-from builder.resolve.lock import asked_of
-from builder.resolve.target import resolve
+from builder.resolve.locked import asked_of
+from builder.resolve.resolve import resolve
 
 GPU_SITES = {"lumi-g": "amd", "frontier": "amd", "dawn": "intel", "mn5": "nvidia"}
 

@@ -15,8 +15,8 @@ import pytest
 
 from builder import __version__
 from builder.cli.main import COMMANDS, run
-from builder.model.catalog import site_files
-from builder.model.plan_json import from_json
+from builder.model.plan import from_json
+from builder.parse.site import site_files
 
 ANSI = re.compile(r"\x1b")
 
@@ -386,7 +386,7 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, mnis
         raise RuntimeError("a fault of ours")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("builder.execute.folder.write_plan", broken)
+    monkeypatch.setattr("builder.execute.plan_folder.write_plan", broken)
     monkeypatch.setattr("builder.cli.plan.write_plan", broken)
     err = Stream()
     with contextlib.redirect_stderr(err), pytest.raises(RuntimeError, match="a fault of ours"):

@@ -14,13 +14,12 @@ import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
 from builder.compile.scripts import batch_header
-from builder.execute.folder import write_plan
-from builder.model.catalog import load_site
+from builder.execute.plan_folder import write_plan
 from builder.model.finding import UnsupportedError, errors
-from builder.model.plan import Plan
-from builder.model.plan_json import from_json, to_json
+from builder.model.plan import Plan, from_json, to_json
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 
 def test_twice_gives_the_same_bytes() -> None:

@@ -16,8 +16,8 @@ from support import hostile
 from support.matrix import target_plan
 
 from builder.model.finding import ConfigError
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Container
+from builder.parse.recipe import load_recipe
 
 
 def test_nothing_of_a_recipe_is_in_a_dockerfile_but_plain_values(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from builder.cli.inspect import content, shown
-from builder.execute.contents import packages as read
-from builder.execute.contents.image import read_contents
-from builder.execute.contents.rpm import rpm_packages
-from builder.execute.contents.sif import SBOM, added, arch_of, word_of
-from builder.execute.contents.trees import LOOKED_AT, few_enough
-from builder.layering.image.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
+from builder.inspect import package_databases as read
+from builder.inspect.filesystems import LOOKED_AT, few_enough
+from builder.inspect.image import read_contents
+from builder.inspect.package_databases import rpm_packages
+from builder.inspect.sif_objects import SBOM, added, arch_of, word_of
 from builder.model.contents import Contents, Package
 from builder.model.finding import ConfigError
+from builder.sif.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
 
 SITE = "opt/env/lib/python3.12/site-packages"
 CONDA = {
@@ -158,7 +158,7 @@ def test_a_database_of_rpm(tmp_path: Path) -> None:
 
 
 def test_a_database_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.execute.contents.rpm.STEPS", 300_000)
+    monkeypatch.setattr("builder.inspect.package_databases.STEPS", 300_000)
     path = tmp_path / "rpmdb.sqlite"
     endless = "WITH RECURSIVE n(x) AS (VALUES(1) UNION ALL SELECT x+1 FROM n) SELECT x AS blob FROM n WHERE x < 0"
     connection = sqlite3.connect(path)

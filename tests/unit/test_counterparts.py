@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from builder.cli.show import finding_lines
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site
+from builder.cli.output import finding_lines
+from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
-from builder.model.stack.packages import package_table
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.gpu_tables import package_table
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 ROCM_7 = next(image.reference for image in load_site("lumi-g").base_images if image.rocm == "7.0")
 Resolve = Callable[..., Target]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.model.contents import Contents, Package
-from builder.model.difference import compare, locked, within
+from builder.model.contents import Contents, Package, compare, locked, within
 from builder.model.lock import Asked, BaseLock, CondaPackage, Lock, PipFile
 
 OWN = "/opt/env/lib/python3.12/site-packages"

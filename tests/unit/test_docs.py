@@ -15,15 +15,15 @@ import pytest
 from builder.cli.init import RECIPES
 from builder.cli.main import COMMANDS, cli
 from builder.compile.backends import BACKENDS
-from builder.compile.plan import compile_plan
-from builder.model.catalog import BUNDLED, load_site
+from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, UnsupportedError
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Container
 from builder.model.site import BaseImage, Build, Gpu, Job, Launch, Network, Node, Runtime, Scheduler, Site
 from builder.model.target import Context
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
+from builder.resolve.resolve import resolve
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

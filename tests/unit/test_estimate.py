@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from support.matrix import recipes
 
-from builder.compile.build import size_gib
-from builder.compile.estimate import memory_gib, minutes, sized
-from builder.model.catalog import load_site
+from builder.compile.backend_plan import size_gib
+from builder.compile.scripts import memory_gib, minutes, sized
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 
 def target_of(site: str, *, base_gib: float = 0.0) -> Target:

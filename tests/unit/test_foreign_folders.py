@@ -12,31 +12,31 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.execute.hold import hold
-from builder.execute.log import StepLog
-from builder.execute.tree import draft_of, write_whole
-from builder.layering.bases.facts import BaseFacts
-from builder.layering.content import own_files
-from builder.layering.failure import LayeringError
-from builder.layering.inside import tidy, whiteouts
-from builder.layering.spec import Spec
-from builder.layering.squash.pack import escaped
-from builder.layering.wheels import stage
+from builder.execute.folder_lock import hold
+from builder.layers import wheel_files
+from builder.layers.base_image import BaseFacts
+from builder.layers.container import tidy, whiteouts
+from builder.layers.metadata import own_files
+from builder.layers.spec import Spec
 from builder.model.finding import ConfigError
+from builder.sif.errors import LayeringError
+from builder.sif.pack import escaped
+from builder.system.files import draft_of, write_whole
+from builder.system.log import StepLog
 
 PACKAGE = Path(__file__).parents[2] / "builder"
-# Who copies, changes or removes trees by their paths; everywhere else layering/tree.py and copies.py do.
+# Who copies, changes or removes trees by their paths; everywhere else sif/tree.py and copies.py do.
 FOLLOWING = {"walk", "fwalk", "rmtree", "copytree", "copy2", "copyfile", "copymode", "copystat", "rglob", "lchown"}
 FOLLOWING |= {"chown", "removedirs", "renames"}
 ALLOWED = {
-    ("layering/shared.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
-    ("execute/image/origin.py", "walk"),  # looks at what goes into an image, and follows no link
-    ("layering/wheels/kept.py", "copyfile"),  # a file of the cache to a new folder of the build's own
-    ("execute/jobs/again.py", "copy2"),  # plan.json to a new folder of the program's own
-    ("execute/image/again.py", "copyfile"),  # the log of a second build, out of a folder that it made
+    ("layers/shared_cache.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
+    ("inspect/origin.py", "walk"),  # looks at what goes into an image, and follows no link
+    ("layers/bytecode_cache.py", "copyfile"),  # a file of the cache to a new folder of the build's own
+    ("slurm/collect.py", "copy2"),  # plan.json to a new folder of the program's own
+    ("execute/reproduce.py", "copyfile"),  # the log of a second build, out of a folder that it made
     ("cli/init.py", "copyfile"),  # examples of the package to the user's place
-    ("execute/contents/trees.py", "walk"),  # reads only, and opens what a walk without links has named
-    ("smoke/rank_run.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp
+    ("inspect/filesystems.py", "walk"),  # reads only, and opens what a walk without links has named
+    ("smoke/ranks.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp
     ("smoke/supervise.py", "rmtree"),  # the same
     ("data/templates/times.py", "walk"),  # runs inside an image while it is built
 }  # fmt: skip
@@ -155,7 +155,7 @@ def test_security_01_a_wheels_list_names_no_file_outside(tmp_path: Path) -> None
     (site / "p-1.dist-info").mkdir(parents=True)
     rows = ["p/a.py", "../../../mine.py", "../../../../../../etc/x.py", "/etc/y.py", "p/../../../../../z.py"]
     (site / "p-1.dist-info" / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
-    assert stage.owners(site, tmp_path / "top") == {"p": ["lib/site-packages/p/a.py"]}
+    assert wheel_files.owners(site, tmp_path / "top") == {"p": ["lib/site-packages/p/a.py"]}
 
 
 @pytest.mark.parametrize("kind", ["link", "hard", "pipe"])

@@ -20,8 +20,7 @@ from support.matrix import Case, cases, outcome, plans, recipes, shown
 
 from builder.compile.render import verbatim
 from builder.model.finding import errors
-from builder.model.plan import Plan
-from builder.model.plan_json import to_json
+from builder.model.plan import Plan, to_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DECISIONS = "decisions.txt"

@@ -8,14 +8,13 @@ from dataclasses import replace
 import pytest
 from support.matrix import TOOL, bare_target, script_of
 
-from builder.compile.image_plan import image_target, smoke_plan
+from builder.compile.image_plans import image_target, smoke_plan
 from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
-from builder.compile.launch.job import job_script
-from builder.compile.launch.rank import rank_script
-from builder.model.catalog import BUNDLED, load_site
+from builder.compile.launch.scripts import job_script, rank_script
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Purpose
 from builder.model.target import Context
+from builder.parse.site import BUNDLED, load_site
 
 FREE_PORT = "${RECIPE_MASTER_PORT:-$(free_port)}"
 SLURM = [path.stem for path in sorted(BUNDLED.glob("*.yaml")) if path.stem != "local"]

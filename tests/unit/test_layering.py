@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site
+from builder.compile.compile import compile_plan
 from builder.model.finding import UnsupportedError
 from builder.model.lock import BaseLock, CondaPackage, Lock
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.model.target import Context
-from builder.resolve.lock import asked_of
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.locked import asked_of
+from builder.resolve.resolve import resolve
 
 
 def recipe_of(tmp_path: Path, text: str) -> Recipe:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Container, Recipe, Smoke
-from builder.model.safe import CONTROL
+from builder.model.text import CONTROL
+from builder.parse.recipe import load_recipe
 
 WILD = Path(__file__).parent / "wild"
 FILES = sorted(path for pattern in ("*.yml", "*.yaml", "*.in", "*.txt") for path in WILD.glob(pattern))

@@ -10,24 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.content import image_files
-from builder.compile.plan import compile_plan
-from builder.execute.locking.conda import without_credentials
-from builder.execute.locking.site import Locked
-from builder.execute.locking.verify import verify_local
-from builder.execute.locking.wheels import best_wheel
-from builder.execute.locking.write import write_locks
-from builder.layering.bases.reference import parts_of
-from builder.model.catalog import load_site
+from builder.compile.compile import compile_plan
+from builder.compile.image_files import image_files
+from builder.layers.reference import parts_of
+from builder.lock.conda import without_credentials
+from builder.lock.pip import best_wheel, verify_local
+from builder.lock.site import Locked, write_locks
 from builder.model.finding import ConfigError, StepError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences
-from builder.model.lock_files import index_path, read_conda, read_index, read_lock, site_folder
 from builder.model.plan import Plan
-from builder.model.pylock import read_pylock, write_pylock
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context
-from builder.resolve.lock import asked_of
-from builder.resolve.target import resolve
+from builder.parse.lock_files import index_path, read_conda, read_index, read_lock, site_folder
+from builder.parse.pylock import read_pylock, write_pylock
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.locked import asked_of
+from builder.resolve.resolve import resolve
 
 ENV = """\
 name: demo

@@ -10,20 +10,20 @@ from typing import Any
 import click
 import pytest
 
-from builder.cli.documents import emit_document
 from builder.cli.init import RECIPES
+from builder.cli.json_documents import emit_document
 from builder.cli.main import cli, run
 from builder.cli.status import content
 from builder.cli.terminal import next_lines
-from builder.execute.jobs.finish import JobView
-from builder.execute.jobs.record import JobRecord
-from builder.execute.jobs.slurm import JobState
-from builder.execute.reading import Reading
-from builder.model.catalog import load_site
-from builder.model.reading.load import load_recipe
+from builder.execute.doctor_readings import Reading
 from builder.model.target import Context
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
 from builder.pipeline.plans import make_plan
 from builder.pipeline.request import Build
+from builder.slurm.client import JobState
+from builder.slurm.collect import JobView
+from builder.slurm.job_record import JobRecord
 
 
 def lines_of(site: str, output: str) -> list[str]:

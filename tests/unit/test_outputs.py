@@ -15,9 +15,9 @@ from support.faulty import RECIPES, faulty
 from builder.cli.help import EXAMPLES, GROUPS
 from builder.cli.init import RECIPES as EXAMPLE_FOLDER
 from builder.cli.main import COMMANDS, cli, run
-from builder.cli.show import judged, painted
+from builder.cli.output import judged, painted
 from builder.execute.progress import is_noise
-from builder.model.catalog import site_files
+from builder.parse.site import site_files
 
 WORLDS = ("build", "smoke", "run", "convert", "plan", "check")
 URI = re.compile(r"(?:[A-Za-z0-9._~/+,@=:!$&'()*;-]|%[0-9A-F]{2})+")
@@ -123,7 +123,7 @@ def test_quiet_leaves_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_words_have_their_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.cli.show.use_color", lambda **_: True)
+    monkeypatch.setattr("builder.cli.output.use_color", lambda **_: True)
     assert painted("pass") == "\x1b[32mpass\x1b[0m"
     assert painted("refused: torch-build").startswith("\x1b[31m")
     assert judged("ok    mnist 0.99\nFAIL  x: y\nthe smoke test failed: a.sif\nverdict: FAIL").split("\n") == [

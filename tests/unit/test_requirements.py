@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from builder.model.finding import ConfigError, Place
-from builder.model.reading.load import load_recipe
-from builder.model.reading.requirements import Option, RequirementsReader, logical_lines, parse_line
 from builder.model.recipe import PipRequirement
+from builder.parse.recipe import load_recipe
+from builder.parse.requirements_txt import Option, RequirementsReader, logical_lines, parse_line
 
 AT = Place(file="requirements.txt", line=3)
 

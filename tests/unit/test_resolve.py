@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from support.matrix import ROOT, TOOL, cases, compiled, shown
 
-from builder.compile.plan import compile_plan
-from builder.model.catalog import load_site
+from builder.compile.compile import compile_plan
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
 from builder.model.plan import Plan
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
 
 CASES = ROOT / "tests" / "resolve"
 FILES = sorted(CASES.glob("*.yml"))

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.folder import write_plan
-from builder.execute.mask import Mask
+from builder.execute.plan_folder import write_plan
 from builder.model import secrets
 from builder.model.finding import ConfigError, Finding
-from builder.model.lock_files import read_conda
 from builder.model.plan import Copy, Plan
-from builder.model.pylock import read_pylock
-from builder.model.reading.load import load_recipe
-from builder.model.reading.own_files import Left
-from builder.model.safe import shown
 from builder.model.secrets import in_command, in_value, stripped
+from builder.model.text import shown
+from builder.parse.lock_files import read_conda
+from builder.parse.own_files import Left
+from builder.parse.pylock import read_pylock
+from builder.parse.recipe import load_recipe
+from builder.system.log import Mask
 
 # Every one has CRET in it; what may stand in a password, as it is and as an address writes it.
 WORDS = (

@@ -12,15 +12,15 @@ import yaml
 from support import names
 from support.matrix import EXAMPLES
 
-from builder.compile.plan import compile_plan
-from builder.model.catalog import BUNDLED, load_site
+from builder.compile.compile import compile_plan
 from builder.model.finding import ConfigError, UnsupportedError
-from builder.model.reading.load import load_recipe
 from builder.model.site import Site
-from builder.model.site_options import HYDRA, RUNTIME, SLURM, Options
 from builder.model.target import Context
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
+from builder.parse.site_options import HYDRA, RUNTIME, SLURM, Options
 from builder.resolve.driver import with_driver
-from builder.resolve.target import resolve
+from builder.resolve.resolve import resolve
 
 PARENTS = {"srun": "lumi-g", "torchrun": "mn5", "mpiexec": "dawn", "here": "local"}
 LISTS = {

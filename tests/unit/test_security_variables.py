@@ -8,10 +8,10 @@ import pytest
 from support import names
 from support.matrix import target_plan
 
-from builder.model.catalog import BUNDLED, load_site
 from builder.model.finding import ConfigError
-from builder.model.reading.load import load_recipe
 from builder.model.recipe import Recipe
+from builder.parse.recipe import load_recipe
+from builder.parse.site import BUNDLED, load_site
 
 TARGETS = [
     (path.stem, backend) for path in sorted(BUNDLED.glob("*.yaml")) for backend in load_site(path.stem).build.backends

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.catalog import load_site, site_files
 from builder.model.finding import ConfigError, UnsupportedError, errors
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site, site_files
+from builder.resolve.resolve import resolve
 
 WILD = Path(__file__).parent / "wild"
 

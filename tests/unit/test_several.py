@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_cli import Call, recipe
 
-from builder.cli.words import read_words
+from builder.cli.targets import read_words
 from builder.model.finding import ConfigError
 
 __all__ = ["recipe"]  # the fixture

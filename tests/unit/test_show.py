@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from builder.cli.show import Styled, columns, fit, short_image
+from builder.cli.output import Styled, columns, fit, short_image
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 

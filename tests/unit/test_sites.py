@@ -10,12 +10,11 @@ import pytest
 from support.faulty import Faulty, faulty, said
 
 from builder.execute.machine import machine_of
-from builder.model.catalog import BUNDLED, bundled_hostnames, load_site, site_files
-from builder.model.document import Table, parse_yaml, walk
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Site
-from builder.model.stack.drivers import driver_table
-from builder.model.stack.images import image_table
+from builder.parse.gpu_tables import driver_table, image_table
+from builder.parse.site import BUNDLED, bundled_hostnames, load_site, site_files
+from builder.parse.yaml import Table, parse_yaml, walk
 
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
 GPU_SITES = ["dawn", "frontier", "lumi-g", "mn5"]

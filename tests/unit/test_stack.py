@@ -8,12 +8,8 @@ from dataclasses import fields, is_dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from builder.model.catalog import load_site
-from builder.model.stack.drivers import driver_table
-from builder.model.stack.images import image_table
-from builder.model.stack.packages import package_table
-from builder.model.stack.table import TABLES
-from builder.model.stack.torch import torch_table
+from builder.parse.gpu_tables import TABLES, driver_table, image_table, package_table, torch_table
+from builder.parse.site import load_site
 
 
 def two(version: str) -> str:

@@ -9,15 +9,13 @@ from functools import cache
 import pytest
 from packaging.version import Version
 
-from builder.model.catalog import load_site, site_files
 from builder.model.finding import Finding, UnsupportedError, errors
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import BackendName, Site
-from builder.model.stack.drivers import driver_table
-from builder.model.stack.images import image_table
-from builder.model.stack.torch import TorchRelease, torch_table
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.gpu_tables import TorchRelease, driver_table, image_table, torch_table
+from builder.parse.site import load_site, site_files
+from builder.resolve.resolve import resolve
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
 VARIANTS = ((), ("torchvision",), ("torchvision", "torchaudio"))

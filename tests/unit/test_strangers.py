@@ -15,16 +15,16 @@ import pytest
 
 from builder.cli.fixing import corrected
 from builder.cli.main import run
-from builder.cli.show import use_color
+from builder.cli.output import use_color
 from builder.compile.backends import all_findings
 from builder.execute.doctor_network import servers
-from builder.layering.cache import limit_bytes
-from builder.layering.failure import LayeringError
-from builder.model.catalog import load_site
+from builder.layers.cache import limit_bytes
 from builder.model.finding import BuilderError, ConfigError, Finding, errors
-from builder.model.reading.load import load_recipe
 from builder.model.target import Context, Target
-from builder.resolve.target import resolve
+from builder.parse.recipe import load_recipe
+from builder.parse.site import load_site
+from builder.resolve.resolve import resolve
+from builder.sif.errors import LayeringError
 
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.cli.show import columns, echo, finding_lines
+from builder.cli.output import columns, echo, finding_lines
 from builder.cli.terminal import summary, verdict
-from builder.execute import mask
 from builder.execute.progress import PlainProgress
 from builder.model.finding import Finding, Place
 from builder.model.report import Report, SmokeCheck
-from builder.model.safe import one_line, visible
+from builder.model.text import one_line, visible
+from builder.system import log
 
 CLI = Path(__file__).parents[2] / "builder" / "cli"
 ODD = ("\x1b]0;pwned\x07", "\x1b[2J", "\x9b31m", "a\rb", "a\bb", "\x7f", "a\u202eb", "a\u2066b", "a\u2028b", "\ud800")
@@ -56,7 +56,7 @@ def test_security_19_a_name_forges_no_line(text: str) -> None:
 def test_security_19_there_is_one_place_that_prints() -> None:
     for path in CLI.glob("*.py"):
         found = re.findall(r"click\.s?echo\(|(?<![.\w])print\(", path.read_text(encoding="utf-8"))
-        assert not found or path.name in ("show.py", "main.py"), path.name
+        assert not found or path.name in ("output.py", "main.py"), path.name
 
 
 def test_security_19_a_file_whose_name_has_line_breaks(
@@ -90,5 +90,5 @@ def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
 
 def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:
     script = (CLI.parent / "data" / "templates" / "record.sh").read_text(encoding="utf-8")
-    assert mask._SECRET_NAME.pattern in script
-    assert mask._HARMLESS_NAME.pattern in script
+    assert log._SECRET_NAME.pattern in script
+    assert log._HARMLESS_NAME.pattern in script

@@ -13,8 +13,8 @@ from user import SHARED_GROUP, User
 HOSTILE = """
 import sys
 from pathlib import Path
-from builder.execute.folder import write_plan
-from builder.execute.jobs.ledger import Ledger, Submitted, write_ledger
+from builder.execute.plan_folder import write_plan
+from builder.slurm.state import Ledger, Submitted, write_ledger
 from builder.model.plan import File, Plan, Step
 folder, output = Path(sys.argv[1]), sys.argv[2]
 step = Step(name="build", kind="build", why="build", script="b.sh", batch="b.sbatch", produces=("x.sif",))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from builder.compile.backend_plan import Build
 from builder.compile.backends import apptainer, cotainr, docker, layers, tykky
-from builder.compile.build import Build
 from builder.model.finding import Finding, UnsupportedError, errors
 from builder.model.site import BackendName
 from builder.model.target import Target

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from builder.compile.build import Build, size_gib
-from builder.compile.content import FOLDER, base_check, base_reference, image_copies, image_files, image_name
+from builder.compile.backend_plan import Build, size_gib
+from builder.compile.image_files import FOLDER, base_check, base_reference, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
 from builder.model.finding import Finding

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.build import Build, constraints_unserved, size_gib, unserved
-from builder.compile.content import base_check, base_reference, environment_file, image_name
+from builder.compile.backend_plan import Build, constraints_unserved, size_gib, unserved
+from builder.compile.image_files import base_check, base_reference, environment_file, image_name
 from builder.compile.render import verbatim
 from builder.compile.scripts import build_job, call, conda_cuda, login_lines, own_caches, proxy_lines, step_script
-from builder.compile.verify import verify_step
+from builder.compile.smoke_step import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target

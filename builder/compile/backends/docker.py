@@ -7,9 +7,9 @@ import json
 import re
 
 from builder.compile import shell
+from builder.compile.backend_plan import Build, size_gib
 from builder.compile.backends.apptainer import SETTLING, compression, micromamba
-from builder.compile.build import Build, size_gib
-from builder.compile.content import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
+from builder.compile.image_files import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import batch_script, call, runtime_command, step_script
 from builder.model.finding import Finding, Place

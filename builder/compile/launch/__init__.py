@@ -6,14 +6,10 @@ a rank knows, such as its device) and `container.sh` (the runtime with its flags
 
 from __future__ import annotations
 
-from builder.compile.launch.container import container_script
-from builder.compile.launch.here import here_script
-from builder.compile.launch.job import job_script
-from builder.compile.launch.rank import rank_script
-from builder.compile.launch.refuse import refuse_command
-from builder.compile.launch.script import shape_script
+from builder.compile.launch.jobs import here_script, shape_script, suite_of
+from builder.compile.launch.launchers import refuse_command
+from builder.compile.launch.scripts import container_script, job_script, rank_script
 from builder.compile.launch.shape import Shape, ranks_per_node, shape, shape_of
-from builder.compile.launch.suite import suite_of
 from builder.compile.render import verbatim
 from builder.model.plan import File
 from builder.model.target import Target

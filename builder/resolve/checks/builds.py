@@ -9,8 +9,8 @@ from packaging.version import Version
 
 from builder.model.finding import Finding, Level, Place
 from builder.model.recipe import PipRequirement
-from builder.model.stack.packages import VendorPackage, package_table
 from builder.model.target import Target
+from builder.parse.gpu_tables import VendorPackage, package_table
 from builder.resolve.checks.packages import place_of
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from builder.model.finding import Finding, Place
 from builder.model.recipe import CondaSpec
-from builder.model.stack.packages import VendorMarker, package_table
 from builder.model.target import Target
+from builder.parse.gpu_tables import VendorMarker, package_table
 from builder.resolve.checks.packages import NAMES, counterpart, devices
-from builder.resolve.names import fits
+from builder.resolve.conda_names import fits
 
 # What conda-forge has of them is for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
 NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")

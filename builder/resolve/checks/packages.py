@@ -10,14 +10,12 @@ from packaging.version import Version
 from builder.model.finding import Finding, Level, Place
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
-from builder.model.stack.packages import VendorMarker, VendorPackage, package_table
-from builder.model.stack.torch import torch_table
 from builder.model.target import Target
-from builder.resolve.asked import COMPANIONS, FAMILY, base_version
-from builder.resolve.counterparts import Replacement, replacement
-from builder.resolve.names import fits, is_cuda_library, name_table, python_name
-from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, is_local
-from builder.resolve.stack import cuda_fits, required_torch, vendor_of
+from builder.parse.gpu_tables import VendorMarker, VendorPackage, package_table, torch_table
+from builder.resolve.conda_names import fits, is_cuda_library, name_table, python_name
+from builder.resolve.packages import CUDA_RUNTIME, PROTECTED, TORCH_HOST, TRITON, Replacement, is_local, replacement
+from builder.resolve.requested import COMPANIONS, FAMILY, base_version
+from builder.resolve.torch import cuda_fits, required_torch, vendor_of
 
 HARMLESS = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
 _CUDA_MAJOR = re.compile(r"(?:^|-)cu(?:da)?(1[1-9])(?:\d|x)?(?:$|-)")

@@ -8,10 +8,10 @@ from packaging.version import Version
 
 from builder.model.finding import Finding, Place
 from builder.model.site import Site
-from builder.model.stack.torch import torch_table
 from builder.model.target import Target
+from builder.parse.gpu_tables import torch_table
 from builder.resolve.driver import doubts
-from builder.resolve.stack import cuda_of, has_trouble, release
+from builder.resolve.torch import cuda_of, has_trouble, release
 
 
 def gpu_vendor(target: Target) -> Iterator[Finding]:

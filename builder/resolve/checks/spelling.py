@@ -12,11 +12,11 @@ from functools import cache
 from packaging.utils import canonicalize_name
 
 from builder.model.finding import Finding, Place, edit_at
-from builder.model.stack.packages import package_table
 from builder.model.target import Target
-from builder.resolve.asked import FAMILY
+from builder.parse.gpu_tables import package_table
 from builder.resolve.checks.packages import place_of
-from builder.resolve.names import fits, name_table, python_name
+from builder.resolve.conda_names import fits, name_table, python_name
+from builder.resolve.requested import FAMILY
 
 SHORTEST = 5  # characters of a name that is compared: shorter ones are near too many others
 # How Debian and Ubuntu name what no Python or conda package is called: what people met who moved to containers.

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.digest import sha256_of
-from builder.execute.image.ahead import Ahead
-from builder.execute.names import WHOLE
-from builder.layering import build as layering
+from builder.execute.background_scan import Ahead
+from builder.layers import build as layering
 from builder.model.plan import Plan
+from builder.system.checksums import sha256_of
+from builder.system.layout import WHOLE
 
 PlanOf = Callable[..., Plan]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.cache import contents, prune_downloads
-from builder.layering.store import Store
+from builder.execute.layer_cache import contents, prune_downloads
+from builder.layers.cache import Store
 from builder.model.finding import ToolError
 
 

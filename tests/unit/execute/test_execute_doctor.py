@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from builder.execute.doctor import drivers, kernel, version_line
-from builder.execute.reading import Reading
-from builder.model.catalog import load_site
+from builder.execute.doctor_readings import Reading
+from builder.parse.site import load_site
 
 NVIDIA = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.86.10  Wed Jul 26 23:20:03 UTC 2023\nGCC version: 11\n"
 NVIDIA_OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.execute.causes import CAUSES
-from builder.execute.explain import UNKNOWN, explain, last_word
+from builder.execute.diagnose import UNKNOWN, explain, last_word
 from builder.model.plan import Step
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute import folder as folder_module
-from builder.execute.folder import write_plan
-from builder.execute.names import LOCK_FILE, SOURCES_FILE
+from builder.execute import plan_folder as folder_module
 from builder.execute.options import Interrupted
-from builder.layering.marks import new_mark
+from builder.execute.plan_folder import write_plan
+from builder.layers.locks import new_mark
 from builder.model.finding import ConfigError
-from builder.model.plan import Copy, File, Plan
-from builder.model.plan_json import from_json
+from builder.model.plan import Copy, File, Plan, from_json
+from builder.system.layout import LOCK_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
 

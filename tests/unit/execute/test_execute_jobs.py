@@ -11,27 +11,17 @@ from typing import Any
 import pytest
 
 from builder.compile.scripts import minutes_of
-from builder.execute.asking import Captured
-from builder.execute.image.product import Seen
-from builder.execute.jobs.follow import Follower, JobEnd, LogTail
-from builder.execute.jobs.ledger import (
-    Ledger,
-    Submitted,
-    forget_command,
-    keep_command,
-    ledger_path,
-    read_ledger,
-    write_ledger,
-)
-from builder.execute.jobs.record import read_record, record_path
-from builder.execute.jobs.refusal import hopeless, refusal
-from builder.execute.jobs.slurm import JobState, Slurm
-from builder.execute.jobs.steps import job_fault
-from builder.execute.jobs.submit import Batch, arguments
-from builder.execute.jobs.wishes import Wishes, read_wishes
 from builder.execute.judgement import judge_suite, suite_shapes
+from builder.execute.runner import Seen
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
+from builder.slurm.client import JobState, Slurm, hopeless, refusal
+from builder.slurm.job_record import read_record, record_path
+from builder.slurm.monitor import Follower, JobEnd, LogTail, job_fault
+from builder.slurm.options import Wishes, read_wishes
+from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
+from builder.slurm.submit import Batch, arguments
+from builder.system.process import Captured
 
 PlanOf = Callable[..., Plan]
 HEADER = "#!/usr/bin/env bash\n#SBATCH --job-name=demo-build\n#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n"
@@ -246,7 +236,7 @@ def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypa
     finding = job_fault(JOB, end, folder=tmp_path)
     assert finding is not None
     assert finding.message == "job 12 of step 'build' failed with exit code 9, says Slurm, and left no record"
-    monkeypatch.setattr("builder.execute.jobs.steps.SMALL", 1 << 62)
+    monkeypatch.setattr("builder.slurm.monitor.SMALL", 1 << 62)
     finding = job_fault(JOB, end, folder=tmp_path)
     assert finding is not None
     assert finding.message.endswith(f"and left no record: the disk of '{tmp_path}' is full")
@@ -270,7 +260,7 @@ def test_how_a_script_ended_by_slurms_word(
     def answer(argv: Sequence[str], **_: Any) -> Captured:
         return Captured(exit_code=0, text=answers[argv[0]])
 
-    monkeypatch.setattr("builder.execute.jobs.slurm.capture", answer)
+    monkeypatch.setattr("builder.slurm.client.capture", answer)
     assert Slurm({}).exit_code("12") == code
 
 
@@ -306,7 +296,7 @@ def test_a_suite_that_is_not_proven(tmp_path: Path, verdict: Any) -> None:
 
 
 def test_codes_have_no_blanks() -> None:
-    from builder.execute.jobs.steps import FATES
+    from builder.slurm.monitor import FATES
 
     assert all(re.fullmatch(r"[a-z-]+", code) for code, _, _ in FATES.values())
 
@@ -352,8 +342,8 @@ def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, mo
             log.write_text("begun\nsaved\n")
             path.write_text(json.dumps({**told, "ending": False}))
 
-    monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", sleep)
-    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.0)
+    monkeypatch.setattr("builder.slurm.monitor.time.sleep", sleep)
+    monkeypatch.setattr("builder.slurm.monitor.LAG", 0.0)
     watch, lines = follower(tmp_path, "RUNNING")
     end = watch.follow()
     assert (end.exit_code, end.reason, lines) == (143, "time limit", ["begun", "saved"])
@@ -364,9 +354,9 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     path = record_path(tmp_path, "12")
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled", "ending": True}))
-    monkeypatch.setattr("builder.execute.jobs.follow.time.sleep", lambda _: None)
-    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.0)
-    monkeypatch.setattr("builder.execute.jobs.follow.ASK", (0.0, 0.0))
+    monkeypatch.setattr("builder.slurm.monitor.time.sleep", lambda _: None)
+    monkeypatch.setattr("builder.slurm.monitor.LAG", 0.0)
+    monkeypatch.setattr("builder.slurm.monitor.ASK", (0.0, 0.0))
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
@@ -415,9 +405,9 @@ def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, mon
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled"}))
     for name, value in (("time.sleep", lambda _: None), ("ASK", (0.0, 0.0))):
-        monkeypatch.setattr(f"builder.execute.jobs.follow.{name}", value)
+        monkeypatch.setattr(f"builder.slurm.monitor.{name}", value)
     states = ("COMPLETING", "PENDING", "RUNNING", "FAILED")
     watch, _ = follower(tmp_path, *states, started=RECORD["ended"] + 120.0)
-    monkeypatch.setattr("builder.execute.jobs.follow.LAG", 0.2)
+    monkeypatch.setattr("builder.slurm.monitor.LAG", 0.2)
     end = watch.follow()
     assert (end.exit_code, end.word, end.recorded) == (9, "FAILED", False)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute import log
-from builder.execute.log import Line, Lines, StepLog, clean, shorten
+from builder.system import log
+from builder.system.log import Line, Lines, StepLog, clean, shorten
 
 # What cotainr 2025.7.1 writes into a pipe: frames, each clearing the one before, then the message itself.
 COTAINR = (

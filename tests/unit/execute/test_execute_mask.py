@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.execute.mask import Mask
+from builder.system.log import Mask
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import builder
-from builder.execute.environment import step_environment
 from builder.execute.executor import choose_steps
 from builder.execute.options import Interrupted, Options, Signals
-from builder.layering.uv import own_uv
+from builder.layers.uv import own_uv
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
+from builder.system.scratch import step_environment
 
 PlanOf = Callable[..., Plan]
 
@@ -63,7 +63,7 @@ def test_the_environment_of_a_step_has_no_binds() -> None:
         "PATH": f"/bin:{own.parent}",  # the user's own programs come first
         "RECIPE_UV": own_uv(),
         "RECIPE_PYTHON": str(own),
-        "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layering")),
+        "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layers")),
         "APPTAINER_CACHEDIR": "/c",
         "RECIPE_TMPDIR": "/t",
     }

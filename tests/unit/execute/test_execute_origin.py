@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
-from builder.execute import folder as folder_module
-from builder.execute.folder import hold_plan, write_plan
-from builder.execute.hold import hold
-from builder.execute.image import current
-from builder.execute.image.current import current_report, not_this
-from builder.execute.image.origin import Origin, identity, origin_in, origin_of, plan_digest
-from builder.execute.image.origin import plan_of as plan_of_folder
-from builder.execute.jobs import finish
-from builder.execute.jobs.ledger import Ledger
-from builder.execute.names import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
+from builder.execute import plan_folder as folder_module
+from builder.execute import up_to_date
+from builder.execute.folder_lock import hold
+from builder.execute.plan_folder import hold_plan, write_plan
 from builder.execute.report_file import write_report
-from builder.layering.digest import sha256_of
+from builder.execute.up_to_date import current_report, not_this
+from builder.inspect.origin import Origin, identity, origin_in, origin_of, plan_digest
+from builder.inspect.origin import plan_of as plan_of_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
 from builder.model.plan import Copy, File, Plan
 from builder.model.report import Report, StepResult
+from builder.sif.digest import sha256_of
+from builder.slurm import collect
+from builder.slurm.state import Ledger
+from builder.system.layout import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
 
@@ -221,11 +221,11 @@ def test_fault_01_every_rename_leaves_the_folder_known_as_old(
 def test_fault_01_jobs_are_of_the_plan_that_they_were_submitted_with(place: Place) -> None:
     """Another plan has taken the folder since: what the jobs made is of neither, and so not up to date."""
     ledger = Ledger(site="x", kind="build", output=str(place.image), origin=origin_in(place.kit, place.plan))
-    assert finish._origin(ledger, place.plan, folder=place.kit) == ledger.origin
+    assert collect._origin(ledger, place.plan, folder=place.kit) == ledger.origin
     other = other_than(place.plan)
     write_plan(other, place.kit, recipe_folder=place.home)
-    assert finish._origin(ledger, other, folder=place.kit) == Origin()
-    place.report(finish._origin(ledger, other, folder=place.kit))
+    assert collect._origin(ledger, other, folder=place.kit) == Origin()
+    place.report(collect._origin(ledger, other, folder=place.kit))
     assert not place.current(other)
     assert not place.current(place.plan)
 
@@ -234,7 +234,7 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
     """`plan_in` reads the SIF itself: tests/engines/test_origin.py."""
 
     def said(plan: Plan, *, of: Plan) -> str:
-        monkeypatch.setattr(current, "plan_in", lambda _image: plan_digest(of))
+        monkeypatch.setattr(up_to_date, "plan_in", lambda _image: plan_digest(of))
         return not_this(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
 
     assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"

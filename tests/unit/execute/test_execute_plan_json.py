@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.plan import Copy, File, Package, Plan, Step
-from builder.model.plan_json import from_json, to_json
+from builder.model.plan import Copy, File, Package, Plan, Step, from_json, to_json
 
 FULL: dict[str, Any] = {
     "copies": (Copy(source="smoke", path="smoke", bundled=True), Copy(source="/data/ä b", path="data")),

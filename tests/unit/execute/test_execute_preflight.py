@@ -15,9 +15,9 @@ import pytest
 from builder.execute.executor import kept_image
 from builder.execute.machine import check_machine
 from builder.execute.preflight import check_output, check_space, find_programs
-from builder.model.catalog import load_site
 from builder.model.finding import BuilderError, ConfigError, Place, ToolError
 from builder.model.plan import Plan
+from builder.parse.site import load_site
 
 PlanOf = Callable[..., Plan]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from builder.execute.image.product import fault, faults, look
+from builder.execute.runner import fault, faults, look
 
 
 def test_a_product_has_to_be_there_full_and_new(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.digest import Digest
-from builder.execute.image.publish import publish, size_of
 from builder.execute.options import Interrupted
+from builder.system.checksums import Digest
+from builder.system.publish import publish, size_of
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_copy_that_breaks_off_leaves_the_old_output(
         draft.write_text("hal")
         raise Interrupted(signal.SIGTERM)
 
-    monkeypatch.setattr("builder.execute.image.publish._copy", broken_copy)
+    monkeypatch.setattr("builder.system.publish._copy", broken_copy)
     with pytest.raises(Interrupted):
         publish(image, output)
     assert output.read_text() == "old"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from builder.execute.scratch import remove_leftovers, scratch_folder
-from builder.execute.tree import remove_tree, write_whole
 from builder.model.finding import BuilderError, ConfigError, ToolError
+from builder.system.files import remove_tree, write_whole
+from builder.system.scratch import remove_leftovers, scratch_folder
 
 
 def code(call: Callable[[], Any], error: type[BuilderError] = ConfigError) -> str:

@@ -10,9 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
-from builder.execute.many.side_by_side import Halt, Heeding, SideBySide, at_once
-from builder.execute.many.together import LiveTogether, PlainTogether, QuietTogether, choose_together
 from builder.execute.options import Interrupted
+from builder.execute.parallel import (
+    Halt,
+    Heeding,
+    LiveTogether,
+    PlainTogether,
+    QuietTogether,
+    SideBySide,
+    at_once,
+    choose_together,
+)
 from builder.execute.progress import QuietProgress
 from builder.model.plan import Step
 from builder.model.report import StepResult

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.jobs.ledger import Ledger, Submitted, forget_ledger, read_ledger, write_ledger
-from builder.execute.jobs.split import split_steps
 from builder.execute.run import Lead
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.report import StepResult
+from builder.slurm.state import Ledger, Submitted, forget_ledger, read_ledger, write_ledger
+from builder.slurm.submit import split_steps
 
 PlanOf = Callable[..., Plan]
 ARCHIVE = {"text": "", "produces": ("x.tar",), "programs": ("docker",)}

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from builder.execute import trust
-from builder.execute.folder import write_plan
-from builder.execute.jobs.finish import check_output, ledger_of, read_plan
-from builder.execute.jobs.follow import LogTail
-from builder.execute.jobs.kits import read_kits
-from builder.execute.jobs.ledger import Ledger, Submitted, ledger_path, read_ledger, write_ledger
-from builder.execute.jobs.record import read_record, record_path
+from builder.execute.plan_folder import write_plan
 from builder.execute.report_file import read_report
-from builder.execute.trust import WORD, check_folder
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
+from builder.slurm.collect import check_output, ledger_of, read_plan
+from builder.slurm.job_record import read_record, record_path
+from builder.slurm.monitor import LogTail
+from builder.slurm.state import Ledger, Submitted, ledger_path, read_ledger, write_ledger
+from builder.slurm.status import read_kits
+from builder.system import trust
+from builder.system.trust import WORD, check_folder
 
 PlanOf = Callable[..., Plan]
 RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10, "ended": 14, "nodes": "n", "log": "l"}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.folder import write_plan
-from builder.execute.jobs import watch as module
-from builder.execute.jobs.ledger import Ledger, Submitted
-from builder.execute.jobs.slurm import JobState, Slurm
-from builder.execute.jobs.watch import Watched, watch
+from builder.execute.plan_folder import write_plan
 from builder.model.plan import Plan
+from builder.slurm import status as module
+from builder.slurm.client import JobState, Slurm
+from builder.slurm.state import Ledger, Submitted
+from builder.slurm.status import Watched, watch
 
 PlanOf = Callable[..., Plan]
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.asking import Captured
-from builder.execute.locking import base
-from builder.execute.locking.session import Session
-from builder.execute.locking.site import Locked
-from builder.execute.locking.write import write_locks
+from builder.lock import site as base
+from builder.lock.session import Session
+from builder.lock.site import Locked, write_locks
 from builder.model.finding import ToolError
 from builder.model.lock import Asked, BaseLock, Lock
 from builder.model.site import BaseImage
+from builder.system.process import Captured
 
 FAULTY = """\
 lock: '1'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.layering import bounded
-from builder.layering.bounded import BoundsError, parse_json
+from builder.sif import bounded
+from builder.sif.bounded import BoundsError, parse_json
 
 DEEP = bounded.DEPTH
 

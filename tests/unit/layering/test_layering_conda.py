@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.conda.client import CondaPackage, _error, read_packages, virtual_packages
-from builder.layering.conda.environment import _python, closure
-from builder.layering.conda.found import DIST, SCRIPT, Found, in_several
-from builder.layering.conda.groups import LARGE, MANY, MOST, SHARES, groups_of
-from builder.layering.conda.linked import check_apart, take_out
-from builder.layering.failure import LayeringError
+from builder.layers.conda import CondaPackage, _error, read_packages, virtual_packages
+from builder.layers.conda_layers import _python, closure
+from builder.layers.conda_packages import (
+    DIST,
+    LARGE,
+    MANY,
+    MOST,
+    SCRIPT,
+    SHARES,
+    Found,
+    check_apart,
+    groups_of,
+    in_several,
+    take_out,
+)
+from builder.sif.errors import LayeringError
 
 
 def package(name: str, *depends: str, size: int = 0, build: str = "0", url: str = "") -> CondaPackage:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.conda.worker import fault_of
+from builder.layers.conda_worker import fault_of
 
 
 def package(folder: Path, *names: str, **links: str) -> Path:

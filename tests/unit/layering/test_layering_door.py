@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from builder.layering.wheels.door import Door
+from builder.layers.index_proxy import Door
 
 LOGIN = "Basic " + base64.b64encode(b"me:pa ss").decode()
 HTML = '<a href="../../files/a%201.whl#sha256=0">a</a><A HREF=/files/b.whl>b</A><a href="https://elsewhere.example/c">c</a>'

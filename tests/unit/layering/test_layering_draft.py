@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import AlteredError
-from builder.layering.image.draft import Draft, Layer, begins_of, page
-from builder.layering.image.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
-from builder.layering.squash.squashfs import GZIP, NONE, ZSTD, Superblock
-from builder.layering.store import Entry
+from builder.layers.assemble import Draft, Layer, begins_of, page
+from builder.layers.cache import Entry
+from builder.sif.errors import AlteredError
+from builder.sif.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
+from builder.sif.squashfs import GZIP, NONE, ZSTD, Superblock
 
 START = 36864  # of the root file system
 
@@ -127,7 +127,7 @@ def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -
 def test_a_failed_build_does_not_wait_for_a_copy_made_ahead(
     fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.layering.image.sif.COPIED", 1 << 20)
+    monkeypatch.setattr("builder.sif.sif.COPIED", 1 << 20)
     base = base_of(tmp_path / "base.sif", squashfs(b"root"))
     layer, begun = layer_of(tmp_path / "1", bytes(9 << 20), fresh=fresh), threading.Event()
     checks = []

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import builder.layering
+import builder.layers
 
-FOLDER = Path(builder.layering.__file__).parent
-FILES = sorted(FOLDER.rglob("*.py"))
+FOLDER = Path(builder.layers.__file__).parent
+FILES = sorted(FOLDER.rglob("*.py")) + sorted((FOLDER.parent / "sif").rglob("*.py"))
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -22,16 +22,16 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER)))
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER.parent)))
 def test_is_python_3_10_and_the_standard_library(file: Path) -> None:
     # py-rattler is asked for when a recipe has conda packages, in a process of its own.
-    more = {"rattler"} if file.parent.name == "conda" and file.stem == "worker" else set()
+    more = {"rattler"} if file.name == "conda_worker.py" else set()
     found = imported(ast.parse(file.read_text(), feature_version=(3, 10)))
     assert found - set(sys.stdlib_module_names) == more
 
 
 def test_what_compiles_runs_on_the_pythons_of_old_images() -> None:
-    text = (FOLDER / "wheels" / "compile_worker.py").read_text()
+    text = (FOLDER / "bytecode_worker.py").read_text()
     tree = ast.parse(text, feature_version=(3, 7))  # SyntaxError: what is newer
     assert imported(tree) <= {"__future__", "gc", "importlib", "marshal", "os", "sys", "warnings"}
     with pytest.raises(SyntaxError):

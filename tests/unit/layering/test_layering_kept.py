@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from builder.layering.squash.pieces import Piece
-from builder.layering.store import Store
-from builder.layering.wheels.bytecode import compiled_path
-from builder.layering.wheels.kept import Owned, compile_kept
+from builder.layers.bytecode import compiled_path
+from builder.layers.bytecode_cache import Owned, compile_kept
+from builder.layers.cache import Store
+from builder.sif.pack import Piece
 
 TAG = "cpython-311"
 ONE = Owned(key="1" * 64, title="one 1.0", paths=("lib/one.py", "lib/shared.py"))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.wheels import offer as module
-from builder.layering.wheels.offer import Offer
+from builder.layers import wheel_server as module
+from builder.layers.wheel_server import Offer
 
 SETTINGS = "export UV_INDEX=https://me:S3CRET@index.example/simple/\n"
 ASKED = {"minor": "3.12", "machine": "x86_64", "glibc": "2.36", "provided": {"six": "1.16.0"}}

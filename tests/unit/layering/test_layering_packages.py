@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.bases.facts import BaseFacts
-from builder.layering.failure import LayeringError
-from builder.layering.squash.listing import mode_of, row_of
-from builder.layering.squash.pieces import Piece, below, unfold
-from builder.layering.wheels.bytecode import kept, save, used
-from builder.layering.wheels.resolve import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
-from builder.layering.wheels.stage import PREFIX, environment_files, owners, tidy
+from builder.layers.base_image import BaseFacts
+from builder.layers.bytecode import kept, save, used
+from builder.layers.wheel_files import PREFIX, environment_files, owners, tidy
+from builder.layers.wheels import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
+from builder.sif.errors import LayeringError
+from builder.sif.listing import mode_of, row_of
+from builder.sif.pack import Piece, below, unfold
 
 LOCK = """\
 numpy==2.4.6 \\

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.cache import cache_of, lockless, open_cache, prune_downloads, verify
 from builder.execute.fetch import PLACE
-from builder.execute.scratch import private_parent, scratch_folder
-from builder.layering import marks
-from builder.layering.cache import PARTS
-from builder.layering.marks import is_dead, new_mark
-from builder.layering.private import PrivateError, private_folder, temporary_parent
-from builder.layering.shared import SharedCache
-from builder.layering.store import STORE, Store
+from builder.execute.layer_cache import cache_of, lockless, open_cache, prune_downloads, verify
+from builder.layers import locks
+from builder.layers.cache import PARTS, STORE, Store
+from builder.layers.locks import is_dead, new_mark
+from builder.layers.private import PrivateError, private_folder, temporary_parent
+from builder.layers.shared_cache import SharedCache
 from builder.model.finding import ToolError
+from builder.system.scratch import private_parent, scratch_folder
 
 DAY = 86400.0
 
@@ -54,8 +53,8 @@ def lock_of_each_node_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def other_machine_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marks, "_machine", lambda: "another")
-    monkeypatch.setattr(marks, "_boot", lambda: "00000000")
+    monkeypatch.setattr(locks, "_machine", lambda: "another")
+    monkeypatch.setattr(locks, "_boot", lambda: "00000000")
 
 
 def test_security_14_a_cache_is_made_for_its_user_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
@@ -216,9 +215,9 @@ def test_security_14_marks_tell_who_has_ended(tmp_path: Path, change: str, dead:
 def test_a_mark_of_before_the_machine_started_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / new_mark()
     path.touch()
-    monkeypatch.setattr(marks, "_boot", lambda: "11111111")
+    monkeypatch.setattr(locks, "_boot", lambda: "11111111")
     assert not is_dead(path)
-    monkeypatch.setattr(marks, "_booted", lambda: time.time() + 1)
+    monkeypatch.setattr(locks, "_booted", lambda: time.time() + 1)
     assert is_dead(path)
 
 

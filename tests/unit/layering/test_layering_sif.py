@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering.failure import AlteredError
-from builder.layering.image.assemble import assemble
-from builder.layering.image.draft import Layer
-from builder.layering.image.placed import layers_of
-from builder.layering.image.sif import (
+from builder.layers.assemble import Layer, assemble
+from builder.layers.cache import Entry
+from builder.sif.errors import AlteredError
+from builder.sif.sif import (
     DESCRIPTOR,
     HEADER,
     INSPECT,
@@ -27,10 +26,10 @@ from builder.layering.image.sif import (
     add_layer,
     copy_file,
     copy_range,
+    layers_of,
     read_sif,
     write_header,
 )
-from builder.layering.store import Entry
 
 ROOT = b"root file system" * 1000
 

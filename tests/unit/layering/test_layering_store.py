@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.cache import prune
-from builder.layering.cache import cache_folder, limit_bytes
-from builder.layering.store import STORE, Entry, Store, key_of
+from builder.execute.layer_cache import prune
+from builder.layers.cache import STORE, Entry, Store, cache_folder, key_of, limit_bytes
 
 
 def filled(folder: Path, *keys: str) -> Store:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.locking.provided import plain
-from builder.layering.wheels.stubs import write_stubs
+from builder.layers.wheel_stubs import write_stubs
+from builder.lock.provided import plain
 
 ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "a\u2028b", "a" * 5000)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.layering import copies, tree
-from builder.layering.tree import TreeError
+from builder.layers import copies
+from builder.sif import tree
+from builder.sif.tree import TreeError
 
 
 @pytest.fixture(name="mine")

@@ -17,8 +17,8 @@ from support import report_samples as samples
 from support.hostile import PAYLOADS
 
 from builder.cli.main import run
-from builder.compile.page.page import report_page
-from builder.execute.results import read_results
+from builder.report.collect import read_results
+from builder.report.page import report_page
 
 Call = Callable[..., tuple[int, str, str]]
 SCRIPTS = (

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from builder.compile.page import axes
-from builder.compile.page.figures import smooth
-from builder.compile.page.svg import element, label, path
-from builder.compile.page.words import duration, figure, megabytes, plain, ratio, size
-from builder.model.plain import number, numbers, text, whole
-from builder.model.result_json import cores_text, workload_result
+from builder.model.results import cores_text, workload_result
+from builder.model.text import number, numbers, text, whole
+from builder.report import svg
+from builder.report.plots import smooth
+from builder.report.svg import element, label, path
+from builder.report.units import duration, figure, megabytes, plain, ratio, size
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_sizes() -> None:
 
 @pytest.mark.parametrize("values", [[0.0, 2.3], [0.5, 0.5], [0.0], [1e-9, 3e-9], [12345.0, 99999.0], []])
 def test_a_linear_axis_holds_its_values_between_round_ticks(values: list[float]) -> None:
-    axis = axes.linear(values, title="x")
+    axis = svg.linear(values, title="x")
     assert axis.low <= min(values, default=0) <= max(values, default=0) <= axis.high * (1 + 1e-9)
     assert 2 <= len(axis.ticks) <= 8
     assert axis.place(axis.low, start=10.0, end=20.0) == 10.0
@@ -52,7 +52,7 @@ def test_a_linear_axis_holds_its_values_between_round_ticks(values: list[float])
 
 @pytest.mark.parametrize("values", [[0.07, 92.0], [1.0], [85.0, 92.0], [1e-6, 1e6], [], [0.0, -1.0]])
 def test_a_logarithmic_axis_holds_its_values(values: list[float]) -> None:
-    axis = axes.decades(values, title="y")
+    axis = svg.decades(values, title="y")
     known = [value for value in values if value > 0]
     assert axis.low <= min(known, default=axis.low)
     assert axis.high >= max(known, default=axis.high)
@@ -63,12 +63,12 @@ def test_a_logarithmic_axis_holds_its_values(values: list[float]) -> None:
 
 
 def test_ranks_and_sizes_double() -> None:
-    axis = axes.doublings([1.0, 2.0, 16.0], title="ranks")
+    axis = svg.doublings([1.0, 2.0, 16.0], title="ranks")
     assert [written for _, written in axis.ticks] == ["1", "2", "4", "8", "16"]
-    axis = axes.doublings([2.0**15, 2.0**32], title="size", written=size)
+    axis = svg.doublings([2.0**15, 2.0**32], title="size", written=size)
     assert axis.ticks[0][1] == "32 KiB"
     assert len(axis.ticks) <= 5
-    assert axes.doublings([4.0], title="one").high == 8.0
+    assert svg.doublings([4.0], title="one").high == 8.0
 
 
 def test_a_mean_is_as_long_as_its_curve() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builder.smoke.blame import diagnose, unfinished
+from builder.smoke.gather import diagnose, unfinished
 
 CLOSED = "the communication failed while training: Connection closed by peer [10.0.0.2]:1234"
 LIMIT = "ended at its limit of 60 s"

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 
-from builder.smoke import dataset, digits
+from builder.smoke import data, digits
 
 # Equal on Python 3.8, 3.10, 3.11 and 3.13: a change here is a change of every site's data.
 FIRST_200 = "4bf36515d5a96558e0cbcb86a2b2c142fe588691510dd2407562519c6e934b30"
@@ -40,7 +40,7 @@ def test_no_image_is_blank_or_twice_there() -> None:
 
 
 def test_drawn_digits_are_split_without_overlap() -> None:
-    loaded = dataset.load(None, 40)
+    loaded = data.load(None, 40)
     assert loaded.source == "drawn"
     assert (len(loaded.train[1]), len(loaded.test[1])) == (40, 10)
     assert loaded.train[0] + loaded.test[0] == digits.draw(0, 50)[0]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.smoke import dataset, idx
+from builder.smoke import data, idx
 from builder.smoke.digits import PIXELS
-from builder.smoke.failure import RunError
+from builder.smoke.errors import RunError
 
 IMAGES = "t10k-images-idx3-ubyte"
 LABELS = "t10k-labels-idx1-ubyte"
@@ -41,7 +41,7 @@ def test_reads_plain_and_compressed_files(suffix: str, inner: str, tmp_path: Pat
 
 
 def test_one_set_is_split_every_fifth_for_the_test(tmp_path: Path) -> None:
-    loaded = dataset.load(write(tmp_path, {IMAGES: images(10), LABELS: labels(10)}))
+    loaded = data.load(write(tmp_path, {IMAGES: images(10), LABELS: labels(10)}))
     assert loaded.source == "mnist"
     assert list(loaded.train[1]) == [0, 1, 2, 3, 5, 6, 7, 8]
     assert list(loaded.test[1]) == [4, 9]
@@ -51,7 +51,7 @@ def test_one_set_is_split_every_fifth_for_the_test(tmp_path: Path) -> None:
 def test_both_sets_are_used_as_they_are(tmp_path: Path) -> None:
     files = {IMAGES: images(3), LABELS: labels(3)}
     files |= {name.replace("t10k", "train"): content for name, content in ((IMAGES, images(7)), (LABELS, labels(7)))}
-    loaded = dataset.load(write(tmp_path, files), samples=5)
+    loaded = data.load(write(tmp_path, files), samples=5)
     assert list(loaded.train[1]) == [0, 1, 2, 3, 4]
     assert len(loaded.train[0]) == 5 * PIXELS
     assert list(loaded.test[1]) == [0, 1, 2]
@@ -80,7 +80,7 @@ BAD = {
 def test_a_wrong_file_is_named(files: dict[str, bytes], text: str, tmp_path: Path) -> None:
     folder = write(tmp_path, {IMAGES: images(10), LABELS: labels(10)} | files)
     with pytest.raises(RunError) as raised:
-        dataset.load(folder)
+        data.load(folder)
     assert text in str(raised.value)
     assert f'"{folder}/' in str(raised.value)
 
@@ -98,7 +98,7 @@ def test_damaged_compression_is_named(cut, text: str, tmp_path: Path) -> None:  
     path = tmp_path / (IMAGES + ".gz")
     path.write_bytes(cut(path.read_bytes()))
     with pytest.raises(RunError) as raised:
-        dataset.load(folder)
+        data.load(folder)
     assert text in str(raised.value)
 
 
@@ -112,10 +112,10 @@ def test_damaged_compression_is_named(cut, text: str, tmp_path: Path) -> None:  
 )
 def test_missing_files_are_named(files: dict[str, bytes], text: str, tmp_path: Path) -> None:
     with pytest.raises(RunError) as raised:
-        dataset.load(write(tmp_path, files))
+        data.load(write(tmp_path, files))
     assert text in str(raised.value)
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="does not exist"):
-        dataset.load(str(tmp_path / "nowhere"))
+        data.load(str(tmp_path / "nowhere"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builder.smoke.failure import UsageError
+from builder.smoke.errors import UsageError
 from builder.smoke.ranks import Placement, check_own, from_environment
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.results import MNIST
 
-from builder.smoke.judge_probe import cores_of, covers, span
+from builder.smoke.check_probe import cores_of, covers, span
 from builder.smoke.verdict import Check, judge, passed, vendor_of
 
 

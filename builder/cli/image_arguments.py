@@ -1,0 +1,111 @@
+"""[SITE] IMAGE ...: the words of commands that use an image that is there; a site that is left out is supplied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from builder.cli.inputs import existing, sites_folder
+from builder.cli.output import echo
+from builder.cli.targets import is_site_file, this_site
+from builder.inspect.image import check_archive, check_image
+from builder.model.finding import BuilderError, ConfigError, Finding, nearest
+from builder.model.site import Site
+from builder.model.text import shown
+from builder.parse.site import load_site, site_files
+
+What = Literal["image", "archive"]
+ENDS = {"image": (".sif", ".sqsh", ".squashfs"), "archive": (".tar",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfImage:
+    """What was named: a site, an image (or an archive) that is one, and what stands behind it."""
+
+    site: Site
+    path: Path
+    rest: tuple[str, ...]
+
+
+def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet: bool = False) -> OfImage:
+    """Tell the site from the image; raises ConfigError where one is missing, or the image is none.
+
+    The site is that of the image's label, or the one that this machine belongs to. `more` is how the rest of the
+    command line is written, where one is needed.
+    """
+    if "" in words[:2]:
+        message = f"a site or the {what} is expected, and the word is empty"
+        raise ConfigError(Finding(code="usage", message=message, fix="check the variable that should hold it"))
+    known = list(site_files(sites_folder()))
+    first = words[0] if words else ""
+    if words and not _is_site(first, known=known) and _is_there(first, what=what):
+        if len(words) == 2 and _is_site(words[1], known=known):
+            message = f"the site '{shown(words[1])}' stands after the {what} '{shown(first)}'"
+            raise _usage(message, words[1], first, more=more)
+        path = _checked(Path(first), what=what)
+        site, rest = _supplied(path, named=first, known=known, what=what, quiet=quiet), words[1:]
+    elif len(words) < 2:
+        said = f"'{shown(first)}' is a site" if words and first in known else f"'{shown(first)}' is no {what}"
+        message = f"no {what} is named: {said}" if words else f"no site and no {what} is named"
+        near = nearest(first, known=known) if words else "SITE"
+        raise _usage(message, near or "SITE", _example(what), more=more)
+    else:
+        site, rest = load_site(first, folder=sites_folder()), words[2:]
+        path = _checked(Path(words[1]), what=what)
+    if more and not rest:
+        raise _usage("no command is named", site.name if first != str(path) else "", words[-1], more=more)
+    if not more and rest:
+        message = f"'{shown(rest[0])}' is one word too many"
+        raise _usage(message, site.name, str(path), more="")
+    return OfImage(site=site, path=path, rest=tuple(rest))
+
+
+def _is_site(word: str, *, known: Sequence[str]) -> bool:
+    path = Path(word)
+    return word in known or (path.suffix in (".yml", ".yaml") and path.is_file() and is_site_file(path))
+
+
+def _is_there(word: str, *, what: What) -> bool:
+    return "/" in word or word.endswith(ENDS[what]) or Path(word).exists()
+
+
+def _checked(path: Path, *, what: What) -> Path:
+    found = existing(path, what=what)
+    check_image(found) if what == "image" else check_archive(found)
+    return found
+
+
+def _supplied(path: Path, *, named: str, known: Sequence[str], what: What, quiet: bool) -> Site:
+    """The site that was left out, said in one line."""
+    label = _label(path) if what == "image" else ""
+    name = label if label in known else this_site(known, files=[named])
+    if not quiet:
+        echo(f"site: {name}, by {'the label of the image' if label == name else 'the name of this machine'}", err=True)
+    return load_site(name, folder=sites_folder())
+
+
+def _label(path: Path) -> str:
+    """The site that an image was built for, "" where it does not say so or cannot be read here."""
+    from builder.inspect.image import read_contents
+
+    try:
+        return read_contents(path, environment=os.environ).labels.get("recipe.site", "")
+    except BuilderError:
+        return ""
+
+
+def _example(what: What) -> str:
+    """A file of this folder that may be meant."""
+    found = sorted(path.name for end in ENDS[what] for path in Path().glob(f"*{end}"))
+    return found[0] if found else what.upper()
+
+
+def _usage(message: str, *words: str, more: str) -> ConfigError:
+    command = click.get_current_context().command_path
+    line = " ".join(word for word in (command, *map(shown, words), more) if word)
+    return ConfigError(Finding(code="usage", message=message, fix=f"`{line}`"))

@@ -1,0 +1,43 @@
+"""JSON for other programs: one schema number in every document, and null for what there is none of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from builder.cli.output import emit
+
+SCHEMA = 1  # of every document that a command prints
+
+format_option = click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people, or JSON (docs/check.md).",
+)
+# The word of earlier versions.
+json_option = click.option("--json", "as_json", is_flag=True, hidden=True)
+
+
+def document(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with its schema number first, and null for every empty text."""
+    return {"schema": SCHEMA, **{key: nulls(value) for key, value in content.items() if key != "schema"}}
+
+
+def nulls(value: Any) -> Any:
+    """Plain data with null in the place of every empty text; keys and lists stay as they are."""
+    if isinstance(value, Mapping):
+        return {key: nulls(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [nulls(item) for item in value]
+    return None if isinstance(value, str) and not value else value
+
+
+def emit_document(content: Mapping[str, Any]) -> None:
+    """Print a document."""
+    emit(json.dumps(document(content), indent=2, ensure_ascii=False, allow_nan=False))

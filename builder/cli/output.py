@@ -1,0 +1,173 @@
+"""What a person sees: text fitted to the terminal, findings, tables and the colour of words. All commands print by it.
+
+Machine output goes to stdout as it is, everything else to stderr. A pipe and a file get whole lines.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from builder.model.finding import Finding
+from builder.model.text import one_line, visible
+
+COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
+WORDS = {
+    **dict.fromkeys(("ok", "pass", "passed", "fetched", "the same bytes", "the cache is whole"), "green"),
+    **dict.fromkeys(("warnings", "differs", "open", "unknown", "not begun", "stopped", "waits"), "yellow"),
+    **dict.fromkeys(("refused", "FAIL", "BAD", "failed", "altered", "smoke test failed", "not the same"), "red"),
+    **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
+}
+QUIET = "recipe.quiet"  # in the context of a command: -q was given
+NARROW = 30  # columns: a terminal that says less is taken for one of so many
+_CODES = re.compile(r"\x1b\[[0-9;]*m")
+# Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
+_LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
+_COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
+
+
+def use_color(*, err: bool = True) -> bool:
+    """Colour on a terminal only, and never against NO_COLOR (https://no-color.org; --no-color sets it) or TERM=dumb."""
+    allowed = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+    return allowed and (sys.stderr if err else sys.stdout).isatty()
+
+
+def screen_width(*, err: bool = False) -> int | None:
+    """The columns of the terminal, None where the stream is none."""
+    if not (sys.stderr if err else sys.stdout).isatty():
+        return None
+    return max(shutil.get_terminal_size().columns, NARROW)
+
+
+def is_quiet() -> bool:
+    """Whether -q was given: errors, and what was asked for, are all that is printed."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
+
+
+class Styled(str):
+    """Text with colours of ours; what came from elsewhere was made visible before it got them."""
+
+
+def echo(text: str = "", *, err: bool = False, important: bool = False) -> None:
+    """Print a text that may hold anything, what a terminal would obey made visible.
+
+    With -q what goes to stderr is left out unless it is `important`. On a terminal long lines of prose and tables are
+    broken between words, with a hanging indent.
+    """
+    if err and not important and is_quiet():
+        return
+    text = text if isinstance(text, Styled) else visible(text)
+    width = screen_width(err=err)
+    if width is not None:
+        text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width))
+    click.echo(text, err=err, color=None if use_color(err=err) else False)
+
+
+def emit(text: str, *, end: str = "\n") -> None:
+    """Print what another program may read to stdout: paths, JSON, files of a plan, each line as it is."""
+    click.echo(visible(text) + end, nl=False)
+
+
+def fit(line: str, *, width: int) -> list[str]:
+    """A line as lines of at most `width` columns; a longer word has a line of its own, and stays whole."""
+    if _length(line) <= width:
+        return [line]
+    hang = _hang(line, width=width)
+    start = len(line) - len(line.lstrip(" "))
+    found, row = [], line[:start]
+    empty = True
+    for piece in re.findall(r" *[^ ]+", line[start:]):
+        if empty or _length(row + piece) <= width:
+            row += piece
+        else:
+            found.append(row)
+            word = piece.lstrip(" ")
+            row = " " * (hang if hang + _length(word) <= width else start + 2) + word
+        empty = False
+    return [*found, row]
+
+
+def _hang(line: str, *, width: int) -> int:
+    plain = _CODES.sub("", line)
+    for form in (_LABEL, _COLUMN):
+        match = form.match(plain[: width + 1])
+        if match and match.end() <= width - 24:
+            return match.end()
+    return len(plain) - len(plain.lstrip(" ")) + 2
+
+
+def _length(text: str) -> int:
+    return len(_CODES.sub("", text))
+
+
+def painted(word: str, *, err: bool = False) -> Styled:
+    """A word of a table in its colour: what is well, what wants attention, what is not."""
+    color, plain = WORDS.get(word.partition(":")[0]), one_line(word)
+    return Styled(click.style(plain, fg=color) if color and use_color(err=err) else plain)
+
+
+def judged(text: str, *, err: bool = False) -> Styled:
+    """Lines that begin with a verdict, or are `verdict: WORD`, with that word in its colour."""
+    return Styled("\n".join(_judged(line, err=err) for line in visible(text).split("\n")))
+
+
+def _judged(line: str, *, err: bool) -> str:
+    head, colon, rest = line.partition(": ")
+    if head == "verdict":
+        return f"{head}{colon}{painted(rest, err=err)}"
+    if head not in WORDS:
+        head, colon, rest = line.partition(" ")
+    return f"{painted(head, err=err)}{colon}{rest}"
+
+
+def short_image(reference: str, *, room: int) -> str:
+    """The reference of an image in `room` columns: a long one keeps its last part, NAME:TAG, or that one's ends."""
+    if len(reference) <= room:
+        return reference
+    last = reference.rpartition("/")[2]
+    short = f"…/{last}" if last != reference else reference
+    end = max(room // 3, 4)
+    return short if len(short) <= room else f"{short[: max(room - end - 1, 4)]}…{short[-end:]}"
+
+
+def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False) -> list[str]:
+    """The three lines of a finding: what, where, what to do; with its code where one may be ignored by it."""
+    code = f"[{finding.code}]" if codes else ""
+    level = f"{finding.level}{code}:"
+    if color:
+        level = click.style(level, fg=COLORS[finding.level], bold=True)
+    lines = [f"{level} {one_line(finding.message)}"]
+    if finding.at is not None and str(finding.at):
+        lines.append(f"  at:  {one_line(str(finding.at))}")
+    if finding.fix:
+        lines.append(f"  fix: {one_line(finding.fix)}")
+    return lines
+
+
+def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
+    """Print findings to stderr, errors last so that they stay in sight."""
+    quiet = is_quiet()
+    findings = [finding for finding in findings if finding.level == "error" or not quiet]
+    ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
+    for finding in ordered:
+        echo(Styled("\n".join(finding_lines(finding, codes=codes, color=use_color()))), err=True, important=True)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Styled:
+    """Rows as aligned columns; the last one is as long as it is."""
+    rows = [[cell if isinstance(cell, Styled) else one_line(cell) for cell in row] for row in rows]
+    widths = [max(_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    return Styled(
+        "\n".join(
+            "  ".join(
+                [*(cell + " " * (size - _length(cell)) for cell, size in zip(row, widths, strict=False)), row[-1]]
+            ).rstrip()
+            for row in rows
+        )
+    )

@@ -1,0 +1,281 @@
+"""What goes into an image: the folder `image/` of a plan. Everything a recipe says travels here as data files."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import unquote
+
+from builder.compile import shell
+from builder.compile.render import verbatim
+from builder.layers.reference import registry_of
+from builder.model.finding import Place
+from builder.model.lock import CondaPackage, commits, requirements
+from builder.model.plan import Copy, File
+from builder.model.target import Target
+from builder.model.text import CONTROL, misleads, refusal, shown
+from builder.parse.yaml import to_yaml
+
+FOLDER = "image"
+PREFIX = "/opt/env"
+HASHES = "--require-hashes"
+
+
+def base_reference(target: Target) -> str:
+    """The base image as an engine is told: by its digest where a lock has one."""
+    reference, lock = target.base.reference, target.lock
+    if lock is None or not lock.base.digest or lock.base.size or "@" in reference:
+        return reference
+    scheme, separator, name = reference.partition("://")
+    # Apptainer takes a tag or a digest, not both (containers/image).
+    host, slash, last = name.rpartition("/")
+    return f"{scheme}{separator}{host}{slash}{last.partition(':')[0]}@{lock.base.digest}"
+
+
+def base_registry(target: Target) -> tuple[str, bool]:
+    """The host of the base image's registry, and whether site or user name it (and not the recipe alone)."""
+    host = registry_of(target.base.reference)
+    chosen = target.recipe.container.base and not target.context.base
+    return host, not chosen or host in {registry_of(image.reference) for image in target.site.base_images}
+
+
+def base_digest(target: Target) -> str:
+    """The digest of the base image, sha256:<64 hex>, where the lock or the reference has it."""
+    own = target.lock.base.digest if target.lock is not None else ""
+    _, separator, named = target.base.reference.partition("@sha256:")
+    return own or (f"sha256:{named}" if separator else "")
+
+
+def base_check(target: Target) -> list[str]:
+    """A line that stops a build on a file that is not the locked base image."""
+    lock = target.lock
+    if lock is None or not lock.base.size:
+        return []
+    digest = lock.base.digest.removeprefix("sha256:")
+    return [shell.command(["same_file", target.base.reference, str(lock.base.size), digest])]
+
+
+def slug(name: str) -> str:
+    """A recipe's name for files, jobs and Docker tags."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "image"
+
+
+def image_name(target: Target) -> str:
+    """The file name of the image, without its suffix."""
+    return f"{slug(target.recipe.name)}-{target.site.name}"
+
+
+def variables(target: Target) -> dict[str, str]:
+    """Environment variables of the image: the recipe's, after what keeps it apart from the user's home."""
+    fixed = {"PYTHONNOUSERSITE": "1"}
+    return fixed | dict(target.recipe.variables) | dict(target.recipe.container.env)
+
+
+def carried(target: Target) -> dict[str, str]:
+    """Variables of the recipe that the image does not hold: the run scripts give them to it each time."""
+    if target.backend not in ("cotainr", "tykky"):
+        return {}
+    return {**target.recipe.variables, **target.recipe.container.env}
+
+
+def environment_script(target: Target) -> str:
+    """The script that Apptainer and Singularity source when they enter the image."""
+    lines = ["# Variables of the recipe, for exec, run and shell alike.", "# shellcheck shell=sh"]
+    if target.environment.place != "base":
+        lines.append(f'export PATH="{PREFIX}/bin:$PATH"')
+        lines.append(
+            f'export VIRTUAL_ENV="{PREFIX}"'
+            if target.environment.place == "venv"
+            else f'export CONDA_PREFIX="{PREFIX}"'
+        )
+    return "\n".join([*lines, *shell.export(variables(target))]) + "\n"
+
+
+def expected(target: Target) -> dict[str, str]:
+    """What the image must answer when it is asked for its torch."""
+    torch, gpu = target.environment.torch, target.site.gpu
+    answer: dict[str, str] = {"vendor": target.site.vendor}
+    # An XPU build compiles for the GPU it finds; its list says nothing of the others.
+    if gpu is not None and gpu.vendor != "intel":
+        answer["architecture"] = gpu.target
+    if torch is None:
+        return answer
+    answer["torch"] = torch.local
+    if torch.provided and target.site.vendor == "cpu":
+        answer["any_build"] = "yes"
+    return answer
+
+
+def record(target: Target) -> str:
+    """`recipe.json`: what the image was made from; it stays in the image as /opt/recipe/recipe.json."""
+    document: dict[str, object] = {
+        "recipe": target.recipe.name,
+        "digest": target.recipe.digest,
+        "site": target.site.name,
+        "backend": target.backend,
+        "base": target.base.reference,
+        "tool": target.context.tool,
+        "expect": expected(target),
+        "packages": [[package.asked, package.became, package.why] for package in target.packages],
+    }
+    if target.lock is not None:
+        document["lock"] = target.lock.digest
+    if base_digest(target):
+        document["base_digest"] = base_digest(target)
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def labels(target: Target) -> dict[str, str]:
+    """Labels of the image: ours say what it was made from; the recipe's own are added and win over none of ours."""
+    ours = {
+        "recipe.name": target.recipe.name,
+        "recipe.digest": target.recipe.digest,
+        "recipe.site": target.site.name,
+        "recipe.tool": target.context.tool,
+        "org.opencontainers.image.base.name": target.base.reference.removeprefix("docker://"),
+    }
+    if target.lock is not None:
+        ours["recipe.lock"] = target.lock.digest
+    if base_digest(target):
+        ours["org.opencontainers.image.base.digest"] = base_digest(target)
+    return dict(target.recipe.container.labels) | ours
+
+
+def environment_file(target: Target, *, with_pip: bool) -> str:
+    """A conda environment file; with `pip`, everything of pip's too, in one section (cotainr, tykky).
+
+    Of a lock it has version and build of every conda package: such a file has no room for hashes but pip's.
+    """
+    environment, lock = target.environment, target.lock
+    exact: list[object] = (
+        [f"{package.name}={package.version}={package.build}" for package in lock.conda] if lock else []
+    )
+    dependencies: list[object] = exact or [*environment.conda]
+    if with_pip and (environment.torch_lines or environment.pip_lines):
+        dependencies.append({"pip": pip_section(target)})
+    document = {"name": slug(target.recipe.name), "channels": list(environment.channels), "dependencies": dependencies}
+    return to_yaml(document)
+
+
+def pip_section(target: Target) -> list[str]:
+    """All of pip's lines for one call of pip.
+
+    The torch family is pinned with its local version, which no file of the default index has: the extra index cannot
+    be passed by. https://packaging.python.org/en/latest/specifications/version-specifiers/#local-version-identifiers
+    """
+    environment = target.environment
+    lines = list(environment.pip_options)
+    torch = environment.torch
+    if torch and not torch.provided and "://" in torch.index:
+        lines.append(f"--extra-index-url {torch.index}")
+    if target.lock is not None:
+        lines = [line for line in lines if line not in (HASHES, "--pre")]
+        return [*lines, HASHES, *requirements(target.lock, torch=True), *requirements(target.lock, torch=False)]
+    return [*lines, *environment.torch_lines, *environment.pip_lines]
+
+
+def torch_requirements(target: Target) -> str:
+    """The torch family and the one index it may come from."""
+    environment = target.environment
+    torch = environment.torch
+    if not environment.torch_lines:
+        return ""
+    index = [f"--index-url {torch.index}"] if torch and "://" in torch.index else []
+    if target.lock is not None:
+        return _lines((*index, HASHES, *requirements(target.lock, torch=True)))
+    return _lines((*index, *environment.torch_lines))
+
+
+def other_requirements(target: Target) -> str:
+    """Everything of pip's but the torch family, from the indexes that the recipe and the environment name."""
+    environment, lock = target.environment, target.lock
+    if lock is None:
+        return _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
+    # Without torch lines there is no first call: whatever brought a torch along has it in the same index.
+    family = () if environment.torch_lines else requirements(lock, torch=True)
+    lines = (*family, *requirements(lock, torch=False))
+    kept = [line for line in environment.pip_options if line not in (HASHES, "--pre")]
+    return _lines((*kept, HASHES, *lines)) if lines else ""
+
+
+def explicit_packages(target: Target) -> str:
+    """conda's packages as a list of files (conda's @EXPLICIT); local ones lie where the build sees copies of them.
+
+    micromamba checks the sha256 of each before it unpacks it (libmamba 2.3.2, src/core/package_fetcher.cpp).
+    """
+    lock = target.lock
+    if lock is None or not lock.conda:
+        return ""
+    lines = [f"{_seen(package)}#sha256:{package.sha256}" for package in lock.conda]
+    return _lines((f"# platform: {lock.platform}", "@EXPLICIT", *lines))
+
+
+def _seen(package: CondaPackage) -> str:
+    local = package.url.startswith("file://")
+    return f"file:///mnt/conda/{package.subdir}/{package.file_name}" if local else package.url
+
+
+def _local_packages(target: Target) -> str:
+    """Packages of this machine's channels: sha256, where they go among the inputs of the build, where they are."""
+    packages = [package for package in (target.lock.conda if target.lock else ()) if package.url.startswith("file://")]
+    rows = []
+    for package in packages:
+        row = (package.sha256, f"{package.subdir}/{package.file_name}", unquote(package.url.removeprefix("file://")))
+        if misleads(package.url) or any(CONTROL.search(part) for part in row):  # refused when a lock is read, too
+            message = f"the address '{shown(package.url)}' of a locked package is another path or line when read"
+            raise refusal("lock-faulty", message, at=Place(), fix="run `recipe lock SITE ENV` again")
+        rows.append("\t".join(row))
+    return _lines(tuple(rows))
+
+
+def image_files(target: Target) -> tuple[File, ...]:
+    """Every file of `image/`; one is there only when there is something in it."""
+    environment, container = target.environment, target.recipe.container
+    solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
+    texts = {
+        "install.sh": verbatim("install.sh"),
+        "times.py": verbatim("times.py") if target.backend in ("apptainer", "docker") else "",
+        "verify.py": verbatim("verify.py"),
+        "protect.py": verbatim("protect.py") if environment.place != "conda" else "",
+        "place": environment.place + "\n",
+        "lock": f"{target.lock.digest}\n" if target.lock else "",
+        "env.sh": environment_script(target),
+        "labels.txt": "".join(f"{name} {value}\n" for name, value in sorted(labels(target).items())),
+        "recipe.json": record(target),
+        "system.txt": _lines(container.system),
+        "environment.yml": environment_file(target, with_pip=False) if solved else "",
+        "conda-explicit.txt": explicit_packages(target),
+        "conda-local.txt": _local_packages(target),
+        "python-version": _python_line(target),
+        "cuda-version": f"{environment.cuda}\n" if environment.cuda else "",
+        "requirements-torch.txt": torch_requirements(target),
+        "requirements.txt": other_requirements(target),
+        "requirements-commits.txt": _lines(commits(target.lock)) if target.lock else "",
+        "constraints.txt": _lines(environment.constraints) if environment.pip_lines and target.lock is None else "",
+        # A lock has a hash of everything, and none of tools.
+        "compiled.txt": _lines(environment.compiled) if target.lock is None else "",
+        "tools.txt": _lines(environment.tools) if target.lock is None else "",
+        "protected.txt": _lines(environment.protected),
+        "run.sh": "".join(f"{command.rstrip()}\n" for command in container.run),
+    }
+    return tuple(File(path=f"{FOLDER}/{name}", text=text) for name, text in texts.items() if text)
+
+
+def _python_line(target: Target) -> str:
+    """A Python to insist on, where the base image's is used and is not known."""
+    environment = target.environment
+    if environment.place == "venv" and target.base.python is None and environment.python:
+        return environment.python + "\n"
+    return ""
+
+
+def image_copies(target: Target) -> tuple[Copy, ...]:
+    """The user's own files, laid out below `image/root` as they will lie in the image."""
+    return tuple(
+        Copy(source=source, path=f"{FOLDER}/root{destination}")
+        for source, destination in sorted(target.recipe.container.files.items())
+    )
+
+
+def _lines(items: tuple[str, ...]) -> str:
+    return "".join(f"{item}\n" for item in items)

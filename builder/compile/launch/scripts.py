@@ -1,0 +1,265 @@
+"""`container.sh`: how a site enters the image, with its runtime, flags and binds.
+
+What holds for a whole job, expanded once, early, on its first node: `job.sh`, and the port of each shape.
+
+`rank.sh`: one task of a job. What only the rank knows is expanded here, late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from builder.compile import shell
+from builder.compile.image_files import carried, image_name
+from builder.compile.launch.shape import is_whole
+from builder.compile.scripts import module_lines, proxy_lines, runtime_command
+from builder.model.plan import Expanding, Word
+from builder.model.site import Job, Launcher
+from builder.model.target import Target
+
+# Packages of the user's home are no part of an image; nor is the Python that a module of the host has set up.
+ALONE = {"PYTHONNOUSERSITE": "1"}
+_CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
+# The wrappers of tykky make PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
+_WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.argv[2], sys.argv[2:])'
+
+
+def container_script(target: Target) -> str:
+    """Define in_image, which runs a command in the image, and exec_image, which becomes that command."""
+    if target.backend == "tykky":
+        return _tykky(target)
+    first, second = runtime_command(target)
+    lines = [
+        "# How this site enters the image; sourced by the scripts beside it.",
+        "# shellcheck shell=bash",
+        f'image=${{RECIPE_IMAGE:-"$PWD/{image_name(target)}.sif"}}',
+        f"runtime=$(command -v {first} || command -v {second}) || {{",
+        f"    echo 'recipe: error: neither {first} nor {second} is installed' >&2",
+        "    exit 1",
+        "}",
+        *_options(target),
+        'if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi',
+        'if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi',
+        *_variables(target),
+        "",
+        "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
+        "in_image() {",
+        f"    {_CALL}" if not carried(target) else f"    (image_variables && exec {_CALL})",
+        "}",
+        "",
+        "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
+        "exec_image() {",
+        *(["    image_variables"] if carried(target) else []),
+        f"    exec {_CALL}",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _options(target: Target) -> list[str]:
+    """Flags and binds; what a site binds from its own disks is bound where it exists (its file names drift)."""
+    runtime = target.site.runtime
+    flags: list[Word] = [*([runtime.gpu_flag] if runtime.gpu_flag else []), *runtime.options]
+    flags += [word for bind in runtime.binds for word in ("--bind", Expanding(bind))]
+    lines = ["options=(" + " ".join(shell.word(flag) for flag in flags) + ")"]
+    if runtime.optional_binds:
+        lines.append("for path in \\")
+        lines += [f"    {shell.word(Expanding(bind))} \\" for bind in runtime.optional_binds]
+        lines[-1] = lines[-1].removesuffix(" \\")
+        lines += ["do", '    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi', "done"]
+    return lines + shell.export(ALONE)
+
+
+def _variables(target: Target) -> list[str]:
+    """`image_variables`: what an image without variables of its own is given each time it is entered.
+
+    The names that the runtime takes for those of the image are set around one call and obeyed by nothing on the way;
+    `--env` would split values at commas, and it and `--env-file` evaluate them (seen with Apptainer 1.4.5).
+    """
+    names = carried(target)
+    if not names:
+        return []
+    return [
+        "",
+        "# image_variable NAME VALUE: inside the image only; what the user has set there wins",
+        "image_variable() {",
+        "    local apptainer=APPTAINERENV_$1 singularity=SINGULARITYENV_$1",
+        '    if [ -z "${!apptainer+set}${!singularity+set}" ]; then export "$apptainer=$2" "$singularity=$2"; fi',
+        "}",
+        "",
+        "# image_variables: those of the recipe, as they stand, for the call that follows in the same shell",
+        "# shellcheck disable=SC2016",
+        "image_variables() {",
+        "    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
+        *(f"    image_variable {name} {shell.word(value)}" for name, value in names.items() if name != _late(target)),
+        "}",
+    ]
+
+
+def _late(target: Target) -> str:
+    """The one variable that tykky's wrappers set themselves: it is set behind them."""
+    return "PATH" if target.backend == "tykky" else ""
+
+
+def _tykky(target: Target) -> str:
+    lines = [
+        "# How this site enters the installation; sourced by the scripts beside it.",
+        "# shellcheck shell=bash",
+        f'image=${{RECIPE_IMAGE:-"$PWD/{image_name(target)}"}}',
+        'export PATH="$image/bin:$PATH"',
+        *shell.export(ALONE),
+        *_variables(target),
+        "",
+        "# in_image COMMAND...: the wrappers of the installation enter its container by themselves",
+        "in_image() {",
+        '    (exec_image "$@")' if carried(target) else '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
+        "}",
+        "",
+        "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
+        "exec_image() {",
+        '    cd -- "${RECIPE_WORKDIR:-.}" || exit',
+        *(["    image_variables"] if carried(target) else []),
+        f'    exec {_behind_the_wrapper(target)}"$@"',
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _behind_the_wrapper(target: Target) -> str:
+    """Words before a command that set the recipe's PATH in the container, where it has one."""
+    path = carried(target).get(_late(target))
+    if path is None:
+        return ""
+    return f'"$image/bin/python3" -IS -c {shell.word(_WITH_PATH)} {shell.word(path)} '
+
+
+FROM_JOB = "+job"
+FREE = "free"
+# Below the ports that the kernel gives away by itself (32768 and up), above those of services.
+PORT_BASE = 10000
+_FREE_PORT = [
+    "",
+    "# free_port: a port of the first node on which nothing listens, drawn by chance; ranks meet there",
+    "free_port() {",
+    "    local port",
+    "    for _ in {1..20}; do",
+    f"        port=$(({PORT_BASE} + $(od -An -N2 -tu2 /dev/urandom) % 20000))",
+    "        # shellcheck disable=SC2016",
+    '        if ! timeout 2 bash -c \'exec 3<>"/dev/tcp/$0/$1"\' "$MASTER_ADDR" "$port" 2>/dev/null; then',
+    "            printf '%s\\n' \"$port\"",
+    "            return 0",
+    "        fi",
+    "    done",
+    '    fail "no free port was found on $MASTER_ADDR: name one by RECIPE_MASTER_PORT"',
+    "}",
+    "",
+]
+
+
+def job_script(target: Target) -> str:
+    """`job.sh`: modules, addresses and the site's environment, for every shape of job."""
+    site, launch = target.site, target.site.launch
+    lines = ["# What holds for a whole job; sourced by the job scripts beside it.", "# shellcheck shell=bash"]
+    lines += [
+        ". ./engine.sh",
+        "# What modules of the host set up is for the Python of the host; what the user set is for the image too.",
+        "python_path=${PYTHONPATH-}",
+        *module_lines((*site.runtime.modules, *site.runtime.run_modules)),
+        "unset PYTHONHOME PYTHONPATH",
+        'if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi',
+        "set -u",
+    ]
+    lines += [f"unset {' '.join(launch.unset)}"] if launch.unset else []
+    first_host = 'scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1'
+    lines += [
+        f"MASTER_ADDR=$({first_host})"
+        if launch.master_addr == "first-host"
+        else "MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)",
+        "export MASTER_ADDR",
+        *(_FREE_PORT if launch.master_port == FREE else []),
+        *proxy_lines(target),
+        *shell.export(launch.environment, expand=True),
+    ]
+    one = shell.export(launch.one_node_environment, expand=True)
+    many = shell.export(launch.multi_node_environment, expand=True)
+    if one or many:
+        lines.append('if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then')
+        lines += [f"    {line}" for line in many or [":"]]
+        lines += ["else", *[f"    {line}" for line in one]] if one else []
+        lines.append("fi")
+    return "\n".join(lines) + "\n"
+
+
+def port_lines(target: Target, job: Job) -> list[str]:
+    """The port where ranks meet: found free, unless the site has one.
+
+    Its own comes from the job's number where it says so, or where two jobs may share a node.
+    """
+    if target.site.launch.master_port == FREE:
+        return ["MASTER_PORT=${RECIPE_MASTER_PORT:-$(free_port)}", "export MASTER_PORT"]
+    fixed, plus, _ = target.site.launch.master_port.partition(FROM_JOB)
+    if plus or not is_whole(target, job):
+        base = int(fixed) if plus else PORT_BASE
+        value = f"$(({base} + SLURM_JOB_ID % 10000))"
+    else:
+        value = fixed
+    return [f"MASTER_PORT={value}", "export MASTER_PORT"]
+
+
+RANK_VARIABLES: Mapping[Launcher, tuple[str, str, str]] = {
+    "srun": ("${SLURM_PROCID}", "${SLURM_NTASKS}", "${SLURM_LOCALID}"),
+    "mpiexec": ("${PMI_RANK}", "${PMI_SIZE}", "${MPI_LOCALRANKID}"),
+}
+TASK = {"mpiexec": "PMI_RANK"}
+
+
+def rank_script(target: Target) -> str:
+    """Run by the launcher once a task; it becomes the command, so that signals of the launcher reach that."""
+    launch = target.site.launch
+    lines = [
+        "#!/usr/bin/env bash",
+        "# One task of a job: run by the launcher, not by hand.",
+        "set -eu",
+        ". run/container.sh",
+        ". run/watch.sh",
+    ]
+    ranks = RANK_VARIABLES.get(launch.launcher)
+    if ranks is not None:
+        rank, world, local = ranks
+        lines += shell.export({"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local}, expand=True)
+    lines += shell.export(launch.rank_environment, expand=True)
+    if launch.node_local_dirs:
+        # All ranks of a node do this at once.
+        lines.append(". ./engine.sh")
+        for folder in launch.node_local_dirs:
+            words = f"{shell.word(Expanding(folder))} 'node-local folder' 'submit the job again'"
+            lines.append(f"private_folder {words} || fail 'a node-local folder cannot be made'")
+    lines += [*_one_process(target), "watch_stop"]
+    if launch.launcher == "srun-torchrun":
+        lines += _torchrun_lines()
+    else:
+        lines.append('exec_image "$@"')
+    return "\n".join(lines) + "\n"
+
+
+def _one_process(target: Target) -> list[str]:
+    task = TASK.get(target.site.launch.launcher, "SLURM_PROCID")
+    return [
+        "# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do",
+        'if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then',
+        f'    if [ "${task}" -ne 0 ]; then exit 0; fi',
+        "    unset RANK WORLD_SIZE LOCAL_RANK",
+        "    watch_stop",
+        '    exec_image "$@"',
+        "fi",
+    ]
+
+
+def _torchrun_lines() -> list[str]:
+    """One task a node; torchrun starts the node's ranks. The node's number is late: srun knows it, the job does not."""
+    return [
+        "# RECIPE_RANKS: ranks of a node; PET_RDZV_*: where and by which id they meet; set by the job script",
+        "exec_image python3 -m torch.distributed.run \\",
+        '    --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \\',
+        '    --rdzv_backend c10d --max_restarts 0 --tee 3 --no-python "$@"',
+    ]

@@ -1,0 +1,184 @@
+"""The verify step: the image is asked for its torch as soon as it is built, where no engine asks while it builds.
+
+The smoke step: the image is asked for its torch and trains a small model, on what this machine has.
+"""
+
+from __future__ import annotations
+
+from builder.compile import shell
+from builder.compile.image_files import carried, record, slug
+from builder.compile.render import verbatim
+from builder.compile.scripts import batch_script, build_job, step_script
+from builder.model.plan import Copy, Expanding, File, Step, Word
+from builder.model.site import Vendor
+from builder.model.target import Target
+
+PROOF = "proof.json"
+
+
+def inside_line(target: Target) -> str:
+    """`inside`: run a command in the image, with this folder as its working folder; after run/container.sh."""
+    if target.backend == "tykky":
+        return 'inside() { in_image "$@"; }'
+    # /mnt is in every image, whatever folder this is.
+    call = '"$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"'
+    return f"inside() {{ (image_variables && exec {call}); }}" if carried(target) else f"inside() {{ {call}; }}"
+
+
+def verify_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:
+    """The step with its script and job; the question and the expected answer are files of the smoke test."""
+    lines = [
+        ". run/container.sh",
+        inside_line(target),
+        f"rm -f {PROOF}",
+        "# A wrong answer is in the log; the file is there only when the image is what was planned.",
+        f"inside python3 -B verify.py recipe.json {PROOF} || {{",
+        f"    rm -f {PROOF}",
+        "    exit 1",
+        "}",
+    ]
+    title = "Asks the image for its torch"
+    text = step_script(target, title=f"{title}; needs no GPU.", modules=target.site.runtime.modules, lines=lines)
+    job = build_job(target, script=script, name=name, title=title, minutes=15)
+    step = Step(
+        name="verify",
+        kind="verify",
+        why="ask the image whether it holds the planned torch",
+        script=script,
+        produces=(PROOF,),
+        batch=job[0].path if job else "",
+    )
+    return step, (File(path=script, text=text, executable=True), *job)
+
+
+# A device file says whether this machine has a GPU of the vendor; no library is needed to look.
+DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
+
+TRAINING = ("mnist", "ddp")  # workloads that read digits
+DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # workloads of many ranks; the others are one process
+
+
+def workloads(target: Target) -> tuple[str, ...]:
+    """What is run: what the recipe says, else both where the image has torch."""
+    chosen = target.recipe.container.smoke.workloads
+    if chosen is not None:
+        return chosen
+    return ("mnist", "ddp") if target.environment.torch is not None else ()
+
+
+def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
+    """The script of the step, and the job that runs it on a node with a GPU."""
+    files = [
+        File(path=script, text=smoke_script(target), executable=True),
+        File(path="verify.py", text=verbatim("verify.py")),
+        File(path="recipe.json", text=record(target)),
+    ]
+    job = target.site.scheduler.jobs.get("gpu")
+    if job is not None:
+        lines = [
+            ". ./engine.sh",
+            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
+            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
+            f"RECIPE_EXPECT_GPU=yes bash {script}",
+        ]
+        title = f"The smoke test on one device of {target.site.title}."
+        path = script.replace(".sh", ".sbatch")
+        name = f"{slug(target.recipe.name)}-smoke"
+        text = batch_script(target, job, name=name, title=title, lines=lines, purpose="smoke", script=path)
+        files.append(File(path=path, text=text))
+    return tuple(files)
+
+
+def smoke_step(target: Target, *, script: str) -> Step:
+    """The step; its products are the workloads' results, which are judged again by who reads them."""
+    results = ["verify.json"]
+    if target.recipe.container.smoke.imports:
+        results.append("smoke-imports.json")
+    results += [f"smoke-{name}.json" for name in workloads(target)]
+    batch = script.replace(".sh", ".sbatch") if "gpu" in target.site.scheduler.jobs else ""
+    return Step(
+        name="smoke",
+        kind="smoke",
+        why="train in the image and judge the numbers",
+        script=script,
+        produces=tuple(results),
+        batch=batch,
+    )
+
+
+def smoke_copies() -> tuple[Copy, ...]:
+    """The workload itself, as it ships with us."""
+    return (Copy(source="smoke", path="smoke", bundled=True),)
+
+
+def smoke_script(target: Target) -> str:
+    """Run every part even when one fails: the results say which."""
+    lines = [
+        "results_folder .",
+        ". run/container.sh",
+        *_inside(target),
+        'rm -f "$results"/verify.json "$results"/smoke-*.json',
+        "failed=0",
+        *(["ranks=2"] if _distributed(target) else []),
+        *_expectation(target),
+    ]
+    lines.append('inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1')
+    imports = target.recipe.container.smoke.imports
+    if imports:
+        result = Expanding("${results}/smoke-imports.json")
+        words: list[Word] = ["inside", "python3", "-B", "smoke", "imports", "--result", result, *imports]
+        lines.append(shell.command(words) + " || failed=1")
+    for name in workloads(target):
+        more = ' --ranks "$ranks"' if name in DISTRIBUTED else ""
+        more += ' "${digits[@]}"' if name in TRAINING else ""
+        more += ' --started "$(date +%s.%N)"' if name == "startup" else ""
+        more += f' --result "$results/smoke-{name}.json"'
+        lines.append(f'inside python3 -B smoke {name}{more} "${{arguments[@]}}" || failed=1')
+    lines.append('exit "$failed"')
+    return step_script(target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines)
+
+
+def _inside(target: Target) -> list[str]:
+    """`inside`: run a command in the image, with this folder as its working folder; real digits by RECIPE_MNIST."""
+    if target.backend == "tykky":
+        return [
+            "arguments=()",
+            "digits=()",
+            'if [ -n "${RECIPE_MNIST:-}" ]; then digits+=(--data "$RECIPE_MNIST"); fi',
+            inside_line(target),
+        ]
+    return [
+        "arguments=()",
+        "digits=()",
+        'if [ -n "${RECIPE_MNIST:-}" ]; then',
+        '    options+=(--bind "$RECIPE_MNIST:/media:ro")',
+        "    digits+=(--data /media)",
+        "fi",
+        "# /mnt is in every image, whatever folder this is.",
+        inside_line(target),
+    ]
+
+
+def _distributed(target: Target) -> bool:
+    return any(name in DISTRIBUTED for name in workloads(target))
+
+
+def _expectation(target: Target) -> list[str]:
+    """On a machine with the site's GPUs they must be used; elsewhere the same training runs on CPUs and says so."""
+    vendor = target.site.vendor
+    if vendor == "cpu":
+        return ["arguments+=(--device cpu)"]
+    ranks = [
+        "    # A rank a device: two ranks cannot share one under NCCL.",
+        "    ranks=$(inside python3 -B smoke devices | tail -n 1)",
+        '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
+    ]
+    return [
+        f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
+        f"    arguments+=(--expect-vendor {vendor})",
+        *(ranks if _distributed(target) else []),
+        "else",
+        f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
+        "    arguments+=(--device cpu)",
+        "fi",
+    ]

@@ -1,0 +1,26 @@
+"""The suite over a shape of job, as a step of a plan: proven where the image will run, not on one device alone."""
+
+from __future__ import annotations
+
+from builder.compile.image_files import slug
+from builder.compile.launch import shape, shape_of, shape_script
+from builder.model.plan import File, Step
+from builder.model.target import Target
+
+
+def suite_job(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[File, Step]:
+    """The job script and the step, the plan's `number`-th; raises ConfigError where the site has no such shape."""
+    purpose, job = shape_of(target, nodes=nodes, devices=devices)
+    path = f"{number}-smoke-{purpose}.sbatch"
+    name = f"{slug(target.recipe.name)}-smoke-{purpose}"
+    found = shape(target, job)
+    ranks = f"{found.nodes} node{'s' if found.nodes > 1 else ''} x {found.ranks_per_node} ranks"
+    step = Step(
+        name=f"smoke-{purpose}",
+        kind="smoke",
+        why=f"run the suite on {ranks} and judge the numbers",
+        script=path,
+        produces=(f"results/{purpose}/verdict.json",),
+        batch=path,
+    )
+    return File(path=path, text=shape_script(target, job, purpose=purpose, name=name, script=path)), step

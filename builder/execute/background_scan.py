@@ -1,0 +1,53 @@
+"""What the end of a build needs, begun before the end: while an engine works, and while the disk takes the image."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.model.plan import Plan
+from builder.system.layout import WHOLE
+
+if TYPE_CHECKING:
+    from builder.execute.image_scan import Inside
+
+BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
+
+
+class Ahead:
+    """Looks inside the image of a plan: as soon as its step says that it is whole, else when it is asked for."""
+
+    def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str], digest: str) -> None:
+        self._digest = digest
+        self._plan, self._folder, self._environment = plan, folder, environment
+        self._begun: Inside | None = None
+        modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image_scan",))
+        modules.daemon = True
+        modules.start()
+
+    def hear(self, text: str) -> None:
+        """A line of a step; the first that says so begins it."""
+        if self._begun is None and text.startswith(WHOLE.format(image=self._plan.image)):
+            self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
+
+    def inside(self, *, put: bool) -> Inside:
+        """The look inside; without `put` the image stays as it is."""
+        image = self._folder / self._plan.image
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            if put and begun.becomes(image):
+                return begun
+            begun.drop()
+        return self._inside(image, put=put)
+
+    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> Inside:
+        from builder.execute.image_scan import Inside
+
+        plan = self._plan
+        return Inside(
+            image, name=plan.target, tool=plan.tool, environment=self._environment, plan=self._digest, put=put,
+            named=named,
+        )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Reads what is inside an image, without running it."""

@@ -1,1 +1,0 @@
-"""One image: made sure of, signed, put into its place, with its papers."""

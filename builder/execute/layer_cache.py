@@ -1,0 +1,207 @@
+"""The cache of layers as the command line shows it: what is in it, whether it is whole, and how it is made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.layers.cache import (
+    DOWNLOADS,
+    INSTEAD,
+    STORE,
+    Entry,
+    Store,
+    cache_folder,
+    cache_part,
+    limit_bytes,
+    own_cache,
+)
+from builder.layers.locks import NO_LOCKS
+from builder.layers.private import PrivateError
+from builder.layers.shared_cache import shared_cache
+from builder.lock.uv import uv_program
+from builder.model.finding import Finding, Place, ToolError
+from builder.model.plan import Plan
+from builder.model.text import is_there
+from builder.sif.errors import LayeringError
+from builder.sif.tree import FOLDER, walk
+from builder.system.process import capture
+
+COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
+SECONDS = 600.0  # for uv to clear its folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cached:
+    """One thing in the cache; `used` is a time in seconds since 1970, `size` in bytes."""
+
+    kind: str
+    title: str
+    key: str
+    size: int
+    used: float
+    file: str
+
+
+def cache_of(environment: Mapping[str, str]) -> Path:
+    """The folder of all that builds keep, made or checked; raises ToolError when it cannot be used."""
+    with _usable():
+        return own_cache(cache_folder(environment))
+
+
+def open_cache(environment: Mapping[str, str]) -> Store:
+    """The cache that builds use; raises ToolError when its folder cannot be used."""
+    with _usable():
+        return Store(cache_folder(environment))
+
+
+def nothing_kept(environment: Mapping[str, str]) -> bool:
+    """Whether there is no cache of layers yet; makes nothing, raises ToolError where its place is not known."""
+    with _usable():
+        return not is_there(cache_folder(environment) / STORE)
+
+
+def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
+    """The cache that layers are made in, None where a plan has none; makes nothing, raises ToolError."""
+    if plan.backend == "layers":
+        with _usable():
+            limit_bytes(environment)
+            folder = cache_folder(environment)
+            return cache_part(folder) if folder.exists() else folder
+    if plan.backend == "apptainer":
+        _check_uv(environment, make=False)
+    return None
+
+
+@contextmanager
+def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
+    """Check the cache before steps of a plan use it, and give the one that layers are made in.
+
+    What a step that was ended has left there is removed. Raises ToolError where it cannot be used.
+    """
+    if plan.backend != "layers":
+        if plan.backend == "apptainer":
+            _check_uv(environment)
+        yield None
+        return
+    store = open_cache(environment)
+    with _usable():
+        limit_bytes(environment)  # it is asked for when the image is made
+        shared_cache(environment)
+    try:
+        yield store.folder.parent
+    finally:
+        with suppress(OSError):
+            store.sweep()
+
+
+def _check_uv(environment: Mapping[str, str], *, make: bool = True) -> None:
+    """Raise ToolError for a cache that is not safe; without one the engine's build downloads what it needs."""
+    try:
+        folder = cache_folder(environment)
+        if make:
+            own_cache(folder)
+        elif folder.exists():
+            cache_part(folder)
+    except PrivateError as error:
+        raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
+    except (LayeringError, OSError):
+        return
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except LayeringError as error:
+        raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
+    except OSError as error:
+        folder = str(error.filename or "")
+        message = f"the cache folder '{folder}' cannot be used: {(error.strerror or str(error)).lower()}"
+        raise ToolError(Finding(code="cache-folder", message=message, at=Place(file=folder), fix=INSTEAD)) from None
+
+
+def lockless(store: Store) -> str:
+    """Why nothing was removed, where the file system cannot say who is at work; "" where it can."""
+    return f"the cache '{store.folder.parent}': {NO_LOCKS}" if store.locks.missing else ""
+
+
+def kept_downloads(environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """The folders of the cache that hold no layers; raises ToolError when it cannot be used."""
+    own = cache_of(environment)
+    return tuple(path for path in own.iterdir() if path.name != STORE and path.is_dir())
+
+
+def contents(store: Store) -> tuple[Cached, ...]:
+    """Everything in the cache, what was used longest ago first."""
+    return tuple(_cached(entry) for entry in store.entries())
+
+
+def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
+    """Check every file by its SHA-256; what is wrong is returned and removed unless a build reads it.
+
+    Files that belong to nothing come second, those that were removed.
+    """
+    stray = tuple(path for path in store.broken() if store.drop_stray(path))
+    return tuple(_cached(entry) for entry in store.entries() if not store.intact(entry)), stray
+
+
+def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
+    """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
+    store.sweep()
+    for path in store.broken_facts():
+        path.unlink(missing_ok=True)
+    with _usable():
+        limit = limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
+    return tuple(_cached(entry) for entry in store.prune(limit))
+
+
+def downloads(environment: Mapping[str, str]) -> dict[str, int]:
+    """What was downloaded, by whom, in bytes; it may all be downloaded again."""
+    found = {name: cache_folder(environment) / name for name in DOWNLOADS}
+    return {name: _bytes_in(folder) for name, folder in found.items() if folder.is_dir()}
+
+
+def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
+    """Remove all that was downloaded, and what was compiled of it; returns the bytes of both.
+
+    Raises ToolError while a build uses it.
+    """
+    folder, size = store.folder.parent, sum(downloads(environment).values())
+    with store.downloads(alone=True) as ours:
+        if store.locks.missing:
+            message, fix = lockless(store), "remove the folder yourself when no build runs"
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
+        if not ours:
+            message, fix = "a build is using what was downloaded", "try again when it has ended"
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
+        if (folder / "conda").is_dir():
+            with store.work() as work:
+                (folder / "conda").replace(work / "conda")
+        size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
+    if any((folder / "uv").iterdir()):
+        # uv knows by locks of its own whether one of its kind is at work, in a container too.
+        argv = [uv_program(environment), "cache", "clean", "--cache-dir", str(folder / "uv"), "--quiet"]
+        done = capture(argv, env=environment, timeout=SECONDS)
+        if done.exit_code:
+            message = (
+                f"uv does not clear '{folder / 'uv'}': {done.text.strip()[-200:] or f'exit code {done.exit_code}'}"
+            )
+            raise ToolError(Finding(code="cache-in-use", message=message, fix="try again when no build runs"))
+    return size - sum(downloads(environment).values())
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for entry in walk(folder.resolve()):
+        with suppress(OSError):
+            total += entry.stat().st_size if entry.kind != FOLDER else 0
+    return total
+
+
+def _cached(entry: Entry) -> Cached:
+    return Cached(
+        kind=entry.kind, title=entry.title, key=entry.key, size=entry.size, used=entry.used, file=str(entry.path)
+    )

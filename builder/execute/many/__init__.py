@@ -1,1 +1,0 @@
-"""Several builds in one call."""

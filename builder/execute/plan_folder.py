@@ -1,0 +1,296 @@
+"""The plan folder: written whole or not at all, brought up to date where it exists, strangers' files left alone."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+import builder
+from builder.execute.folder_lock import hold
+from builder.execute.options import Signals
+from builder.execute.written_files import check_unedited, look, note_written, read_written
+from builder.inspect.origin import note_old, note_sources, sources_of
+from builder.layers import copies
+from builder.layers.locks import is_dead, new_mark
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+from builder.model.plan import Copy, Plan, from_json, to_json
+from builder.model.text import is_plain
+from builder.parse.own_files import Left
+from builder.sif import tree
+from builder.sif.bounded import LIMIT
+from builder.system.files import remove_tree, removed_afterwards
+from builder.system.layout import (
+    AGAIN,
+    JOBS,
+    LOCK_FILE,
+    LOGS,
+    OLD_FILE,
+    PLAN_FILE,
+    REPORT_FILE,
+    RESULTS,
+    SOURCES_FILE,
+    STATE_FILE,
+    SUBMITTED_FILE,
+    WRITTEN_FILE,
+)
+from builder.system.trust import check_folder, read_below
+
+PACKAGE = Path(builder.__file__).parent
+# What ships with us, by its name in plan.json: packages, and where each is below the path in the plan folder.
+BUNDLED = {"layering": {"layers": "", "sif": "/sif"}, "smoke": {"smoke": ""}}
+
+OLD_STAGING = 3600.0  # seconds after which no one writes there any more, on another machine
+OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, WRITTEN_FILE)
+RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, JOBS, RESULTS, AGAIN, *OWN)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+KEEP = "give --force to lose these changes, or another output with -o"
+ELSEWHERE = "choose another folder with -o, or remove this one"  # of commands without --force
+
+
+def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> None:
+    """Write a plan's files into a new folder, or into one that an earlier plan wrote.
+
+    Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
+    a path leaves it, a source is missing, jobs still work there or, without `force`, files there were changed by hand
+    (`fix` says what to do then), and ToolError when the disk is full; the folder is then as it was.
+    """
+    with hold_plan(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix):
+        pass
+
+
+@contextmanager
+def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> Iterator[None]:
+    """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on."""
+    folder = folder.resolve()
+    check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
+    with ExitStack() as held:
+        try:
+            _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix)
+        except OSError as error:
+            raise _unwritable(error, folder) from None
+        yield
+
+
+def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool, fix: str = KEEP) -> None:
+    """Raise ConfigError for what speaks against writing a plan into a folder; writes nothing."""
+    _check_paths(plan)
+    if _check_folder(folder) and not force:
+        check_unedited(folder, paths=_paths(plan), fix=fix)
+    for copy in plan.copies:
+        if not copy.bundled:
+            _source(copy, recipe_folder=recipe_folder)
+
+
+def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str) -> None:
+    exists = _check_folder(folder)
+    staging = folder.with_name(_staging_of(folder) + new_mark())
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_staging(folder)
+    sources = sources_of(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
+    with Signals().caught(), removed_afterwards(staging):
+        staging.mkdir()
+        _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
+        if not exists:
+            note_sources(staging, sources)
+            exists = not _take_place(staging, folder, held=held)
+        if exists:
+            held.enter_context(hold(folder))  # not under a build that runs
+            check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
+            _check_jobs(folder)
+            _update(plan, staging, folder=folder, sources=sources)
+
+
+def _take_place(staging: Path, folder: Path, *, held: ExitStack) -> bool:
+    """Give a new folder its name, locked; False where another build was faster, whose lock then says so."""
+    with ExitStack() as lock:
+        lock.enter_context(hold(staging, becomes=folder))
+        try:
+            staging.replace(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        held.push(lock.pop_all())
+        return True
+
+
+def _unwritable(error: OSError, folder: Path) -> BuilderError:
+    code, reason = "folder-unwritable", (error.strerror or str(error)).lower()
+    if error.errno in FULL:
+        message = f"the plan folder '{folder}' cannot be written: {reason}"
+        fix = f"make room on the disk of '{folder.parent}', or choose another folder with -o"
+        return ToolError(Finding(code=code, message=message, at=Place(file=str(folder)), fix=fix))
+    at = Place(file=str(error.filename or folder))
+    message = f"the plan folder '{folder}' cannot be written: {reason}"
+    fix = "choose another folder with -o, or give it the rights and the space"
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix))
+
+
+def _check_folder(folder: Path) -> bool:
+    """Whether this is a plan folder of ours; False when it is new or empty."""
+    check_folder(folder)
+    if not os.path.lexists(folder):
+        return False
+    if folder.is_dir():
+        if (folder / PLAN_FILE).is_file():
+            return True
+        if not any(folder.iterdir()):
+            return False
+    what = "holds files that no plan wrote" if folder.is_dir() else "is a file"
+    message = f"the plan folder '{folder}' {what}"
+    raise ConfigError(Finding(code="folder-taken", message=message, fix="choose another folder with -o, or remove it"))
+
+
+def _check_jobs(folder: Path) -> None:
+    """Raise ConfigError while jobs wait or run that will read what lies here: they were submitted for that plan."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        from builder.slurm.client import Slurm  # few folders have jobs
+        from builder.slurm.submit import check_free
+
+        check_free(folder, slurm=Slurm(os.environ))
+
+
+def _check_paths(plan: Plan) -> None:
+    findings = [finding for path in _paths(plan) if (finding := _path_fault(path))]
+    seen: set[str] = set()
+    for path in _paths(plan):
+        parents = {str(parent) for parent in PurePosixPath(path).parents}
+        if path in seen or parents & seen:
+            findings.append(_path_finding(path, "is taken by another file of the plan"))
+        seen.add(path)
+    if findings:
+        raise ConfigError(*findings)
+
+
+def _paths(plan: Plan) -> list[str]:
+    return sorted([file.path for file in plan.files] + [copy.path for copy in plan.copies])
+
+
+def _path_fault(path: str) -> Finding | None:
+    if not is_plain(path):
+        return _path_finding(path, "is not a plain path inside it")
+    if path.split("/")[0] in RESERVED:
+        return _path_finding(path, "is a name that the build itself uses")
+    return None
+
+
+def _path_finding(path: str, what: str) -> Finding:
+    fix = "use another name: a relative path without '..'"
+    return Finding(code="plan-path", message=f"the path '{path}' in the plan folder {what}", fix=fix)
+
+
+def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> None:
+    for file in plan.files:
+        handle = tree.create(staging, file.path, mode=0o777 if file.executable else 0o666)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as out:
+            out.write(file.text)
+    for copy in plan.copies:
+        if copy.bundled:
+            for package, below in BUNDLED[copy.source].items():
+                _copy(PACKAGE / package, staging, f"{copy.path}{below}", skip={folder, staging}, own=None)
+            continue
+        source = _source(copy, recipe_folder=recipe_folder)
+        _copy(source, staging, copy.path, skip={folder, staging}, own=Left(recipe_folder))
+    tree.write(staging, PLAN_FILE, to_json(plan).encode())
+    note_written(staging, look(staging, [*_paths(plan), PLAN_FILE]))
+
+
+def _source(copy: Copy, *, recipe_folder: Path) -> Path:
+    """What is to be copied; a link of the recipe's folder may not lead out of it, the path itself may."""
+    base = recipe_folder.resolve()
+    named = Path(os.path.normpath(base / copy.source))
+    source = named.resolve()
+    if not source.exists():
+        message = f"'{copy.source}' is to be copied into the image and does not exist"
+        raise ConfigError(
+            Finding(code="copy-missing", message=message, at=Place(file=str(source)), fix="check the path")
+        )
+    if named.is_relative_to(base) and not source.is_relative_to(base):
+        message = f"'{copy.source}' leads through a link to '{source}', which is not in the recipe's folder"
+        fix = "name that place itself in `container.files`, if it is what the image is to hold"
+        raise ConfigError(Finding(code="copy-kind", message=message, at=Place(file=str(named)), fix=fix))
+    return source
+
+
+def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Left | None) -> None:
+    """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out.
+
+    `own` says what else is left out of a recipe's folders; None for what comes with the program.
+    """
+    if not (source.is_file() or source.is_dir()):
+        raise ConfigError(_copy_finding(source, "is neither a file nor a folder"))
+    left_out = {str(one.relative_to(source)) for one in skip if one.is_relative_to(source)}
+
+    def ignored(entry: tree.Entry) -> bool:
+        secret = own.why(source / entry.path, top=source) if own else entry.name == "__pycache__"
+        return entry.path in left_out or bool(secret)
+
+    copies.copy(source, staging, path, skip=ignored, check=lambda entry: _check_entry(entry, top=source))
+
+
+def _check_entry(entry: tree.Entry, *, top: Path) -> None:
+    if entry.kind == tree.LINK:
+        target = entry.target()
+        # Where `..` stands behind a name, only the files can say where that leads.
+        inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
+        if tree.leaves(entry.path, os.path.normpath(target)) or not inside:
+            raise ConfigError(
+                _copy_finding(top / entry.path, f"is a link to '{target}', which is not in the copied folder")
+            )
+    elif entry.kind == tree.OTHER:
+        raise ConfigError(_copy_finding(top / entry.path, "is neither a file, a folder nor a link"))
+
+
+def _copy_finding(path: Path, what: str) -> Finding:
+    fix = "put what the image needs into a folder of its own"
+    return Finding(code="copy-kind", message=f"'{path}' {what}", at=Place(file=str(path)), fix=fix)
+
+
+def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
+    """Bring our own folder up to date: what the old plan wrote is replaced or removed, all else stays."""
+    note_old(folder, plan, sources=sources)  # first: a build that is killed here leaves old products known as old
+    note_sources(folder, sources)
+    new = _paths(plan)
+    known, _ = read_written(folder)
+    coming, _ = read_written(staging)
+    both = {name: (*known.get(name, ()), *coming.get(name, ())) for name in {*known, *coming}}
+    note_written(folder, both, whole=False)  # one that is killed here leaves no changes that anybody made by hand
+    for path in _old_paths(folder):
+        if path not in new:
+            tree.remove(Path(path), below=folder)
+            _remove_empty(path, top=folder)
+    for path in [*new, PLAN_FILE, WRITTEN_FILE]:
+        if tree.is_folder(folder, path):
+            tree.remove(Path(path), below=folder)
+        try:
+            tree.move(staging, path, folder, path)
+        except tree.TreeError:
+            raise ConfigError(_path_finding(path, "leads out of it through a link")) from None
+
+
+def _remove_old_staging(folder: Path) -> None:
+    """Remove what a killed run left beside the folder."""
+    start = _staging_of(folder)
+    for left in folder.parent.glob(f"{glob.escape(start)}*"):
+        if is_dead(left, mark=left.name.removeprefix(start), age=OLD_STAGING):
+            remove_tree(left)
+
+
+def _staging_of(folder: Path) -> str:
+    return f".{folder.name}.recipe-"
+
+
+def _old_paths(folder: Path) -> list[str]:
+    with suppress(ConfigError, OSError, ValueError):
+        old = _paths(from_json(read_below(folder, PLAN_FILE, limit=LIMIT)))
+        return [path for path in old if _path_fault(path) is None]
+    return []  # a plan of another version: its files stay
+
+
+def _remove_empty(path: str, *, top: Path) -> None:
+    for parent in PurePosixPath(path).parents[:-1]:
+        tree.remove_empty(top, str(parent))

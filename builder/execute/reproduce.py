@@ -1,0 +1,165 @@
+"""A second build of a plan, to see whether it gives the same bytes: elsewhere, and nothing is kept but downloads."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from builder.execute.layer_cache import kept_downloads
+from builder.execute.run import Lead, Run
+from builder.execute.runner import Here
+from builder.inspect.compare import compare_images
+from builder.layers import copies
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plan import Plan, Step
+from builder.model.report import Report
+from builder.system.checksums import sha256_of
+from builder.system.files import remove_tree, write_whole
+from builder.system.layout import AGAIN, DIFFERENT, LOGS
+
+LIST = "verify.txt"  # every difference, in the plan folder
+SHOWN = 20  # differences in a report
+TOLD = 5  # differences in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a second build gave: nothing in `fault` where it was the same."""
+
+    answer: Mapping[str, Any]
+    fault: Finding | None = None
+
+
+def check_comparable(plan: Plan) -> None:
+    """Raise ConfigError where the product is no file that could be compared."""
+    if plan.image_kind != "sif":
+        message = f"the backend '{plan.backend}' makes a folder, and --verify compares SIF images"
+        fix = "leave out --verify, or choose another backend"
+        raise ConfigError(Finding(code="verify-folder", message=message, fix=fix))
+
+
+def again_steps(plan: Plan) -> tuple[Step, ...]:
+    """The steps that make the image."""
+    return tuple(step for step in plan.steps if step.kind != "smoke")
+
+
+def build_again(run: Run, here: Here, *, image: Path) -> Verified:
+    """Build once more in the scratch folder and hold `image` against it; raises OSError and ToolError."""
+    started = time.monotonic()
+    place = here.scratch / AGAIN
+    place.mkdir(0o700)
+    copy_plan(run.plan, run.folder, place)
+    fresh = fresh_cache(here.options.environment, place=here.scratch / "again-cache")
+    environment = {**here.options.environment, **fresh}
+    second = Run(
+        plan=run.plan,
+        folder=place,
+        output=place / "again.sif",
+        carrier=replace(here, folder=place, options=replace(here.options, environment=environment)),
+        progress=run.progress,
+        signals=run.signals,
+        versions=run.versions,
+        environment=environment,
+        went_before=Lead(results=tuple(run.results)),
+        origin=run.origin,
+    )
+    run.progress.note("building again, to compare")
+    try:
+        if not second.lead(again_steps(run.plan)):
+            return not_built(second, log=_kept_log(run, second))
+        return compared(run, second, image=image, seconds=time.monotonic() - started)
+    finally:
+        remove_tree(place)
+        remove_tree(here.scratch / "again-cache")
+
+
+def note_again(run: Run, build: Callable[[], Verified]) -> None:
+    """Note what a second build gave; the image stays, whatever it was."""
+    try:
+        seen = build()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
+        seen = Verified(
+            answer={"same": False, "error": reason}, fault=Finding(code=DIFFERENT, message=message, fix=fix)
+        )
+    run.verified = seen.answer
+    if seen.fault is not None:
+        run.findings.append(seen.fault)
+
+
+def with_answer(report: Report, run: Run) -> Report:
+    """The report of an image that was there, with what a second build gave."""
+    findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
+    return replace(report, verified=run.verified, findings=findings)
+
+
+def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Verified:
+    """Hold `image` against what a second build has made in `seconds`; raises OSError."""
+    made = second.folder / second.plan.image
+    digest = second.look_inside().settle()
+    same = digest == sha256_of(image)
+    lines = [] if same else list(compare_images(image, made, environment=second.environment))
+    answer = {"same": not lines, "sha256": digest, "seconds": round(seconds, 3)}
+    return _told(run, image, lines, answer=answer)
+
+
+def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
+    """The plan's own files, as the first build had them."""
+    for path in [*(file.path for file in plan.files), *(copy.path for copy in plan.copies)]:
+        copies.copy(folder / path, place, path)
+
+
+def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
+    """Make a cache with nothing in it but downloads; the variables by which a build uses it."""
+    place.mkdir(0o700, parents=True)
+    for kept in kept_downloads(user):
+        (place / kept.name).symlink_to(kept.resolve())
+    return {"RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
+
+
+def _kept_log(run: Run, second: Run) -> Path:
+    """The log of the step that failed, out of the folder that is removed."""
+    name = second.results[-1].name
+    log = run.folder / LOGS / f"{AGAIN}-{name}.log"
+    with suppress(OSError):
+        shutil.copyfile(second.carrier.log(next(one for one in run.plan.steps if one.name == name)), log)
+    return log
+
+
+def not_built(second: Run, *, log: Path) -> Verified:
+    """What is said where there is no second image."""
+    reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
+    message = f"the image could not be built again: {reason}"
+    fix = "the first image is in its place; see the log of the second build"
+    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(log)), fix=fix)
+    return Verified(answer={"same": False, "error": reason}, fault=fault)
+
+
+def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Verified:
+    """The answer with what differs, of which a part is shown and all of it in a file."""
+    path = run.folder / LIST
+    if not lines:
+        path.unlink(missing_ok=True)
+        return Verified(answer=answer)
+    write_whole(path, "".join(f"{_plain(line)}\n" for line in lines))
+    shown = [_plain(line) for line in islice(lines, SHOWN)]
+    message = f"a second build gave another image than '{image}': {'; '.join(shown[:TOLD])}"
+    if len(lines) > TOLD:
+        message += f"; and {len(lines) - TOLD} more"
+    fix = (
+        f"all of it is in '{path}'; look for dates and random names in `container.run` and in what is built from source"
+    )
+    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(path)), fix=fix)
+    return Verified(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
+
+
+def _plain(line: str) -> str:
+    """A name of an image may hold anything: as one line that a terminal bears."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)

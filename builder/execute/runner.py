@@ -1,0 +1,138 @@
+"""Products of a step: there, not empty, and new.
+
+How a step is carried out: here, by running its script; or elsewhere, as a job (execute/jobs).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from builder.execute.options import Options
+from builder.execute.progress import Progress
+from builder.model.finding import Finding
+from builder.model.plan import Plan, Step
+from builder.system.layout import LOGS
+from builder.system.process import Ended, run
+from builder.system.scratch import step_environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What can be seen of a path from outside. No clock is compared: a file server's may differ from ours."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int  # nanoseconds
+    changed: int  # nanoseconds
+
+
+def look(path: Path) -> Seen | None:
+    """Look at a product, None when it is not there; a link is looked at as such."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return Seen(
+        device=found.st_dev,
+        inode=found.st_ino,
+        size=found.st_size,
+        modified=found.st_mtime_ns,
+        changed=found.st_ctime_ns,
+    )
+
+
+def fault(path: Path, *, before: Seen | None) -> str:
+    """Say what is wrong with a product after its step, "" when nothing is."""
+    if not path.exists():
+        return f"wrote no '{path.name}'"
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            if next(entries, None) is None:
+                return f"left the folder '{path.name}' empty"
+    elif path.stat().st_size == 0:
+        return f"left '{path.name}' empty"
+    if before is not None and look(path) == before:
+        return f"left the old '{path.name}' as it was"
+    return ""
+
+
+def faults(folder: Path, names: Sequence[str], *, before: dict[str, Seen | None]) -> str:
+    """Say what is wrong with all products of a step, "" when nothing is."""
+    found = [text for name in names if (text := fault(folder / name, before=before.get(name)))]
+    return ", ".join(found)
+
+
+class Carrier(Protocol):
+    """Carries out the steps of a plan, one after the other."""
+
+    def log(self, step: Step) -> Path:
+        """Where the step's output is kept."""
+
+    def before(self, step: Step) -> Mapping[str, Seen | None]:
+        """Make room for the step, and say what was there of its products before it began."""
+
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+        """Carry the step out to its end; `hear` gets its lines where they come while it works."""
+
+    def fault(self, step: Step, ended: Ended) -> Finding | None:
+        """What only the carrier knows of a step that has failed, None where its log says it all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Here:
+    """Runs the steps' scripts on this machine."""
+
+    plan: Plan
+    folder: Path
+    options: Options
+    progress: Progress
+    scratch: Path
+    mask: Callable[[str], str]
+
+    def log(self, step: Step) -> Path:
+        """A file of the folder for logs."""
+        return self.folder / LOGS / f"{step.name}.log"
+
+    def before(self, step: Step) -> Mapping[str, Seen | None]:
+        """Remove the link to the published image: a step that writes in place must not write through it."""
+        return make_room(self.plan, step, self.folder)
+
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+        """Run the script."""
+        log = self.log(step)
+
+        def heard(text: str) -> None:
+            self.progress.line(text)
+            hear(text)
+
+        with suppress(OSError):
+            log.replace(log.with_suffix(".previous.log"))
+        return run(
+            ["bash", step.script],
+            cwd=self.folder,
+            env=step_environment(self.options.environment, scratch=self.scratch),
+            log=log,
+            on_line=heard,
+            on_tick=self.progress.tick,
+            mask=self.mask,
+            timeout=self.options.step_seconds,
+        )
+
+    def fault(self, step: Step, ended: Ended) -> Finding | None:
+        """Nothing more than the log says."""
+        del step, ended
+        return None
+
+
+def make_room(plan: Plan, step: Step, folder: Path) -> dict[str, Seen | None]:
+    """Remove the link to a published image where a step makes a new one; returns what is there of its products."""
+    image = folder / plan.image
+    if plan.image in step.produces and image.is_symlink():
+        image.unlink()
+    return {name: look(folder / name) for name in step.produces}

@@ -1,0 +1,63 @@
+"""Whether a build has been done already: a report that says it passed, of this plan and of the image that is there."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from builder.inspect.origin import identity, plan_digest, plan_in, sources_of
+from builder.model.plan import Plan, to_json
+from builder.sif.bounded import LIMIT, parse_json
+from builder.system.checksums import sha256_of
+from builder.system.layout import PLAN_FILE, REPORT_FILE
+from builder.system.trust import read_below
+
+
+def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
+    """Say how an earlier build of this very plan ended when its image still stands, else None.
+
+    The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
+    folder must hold the same plan byte for byte: its scripts are the image's.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        if report["status"] != "passed" or report["image"] != str(output.resolve()):
+            return None
+        smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
+        if not (smoked or no_smoke) or read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
+            return None
+        if report["plan"] != plan_digest(plan) or report["sources"] != sources_of(
+            plan, recipe_folder=recipe_folder, folder=folder
+        ):
+            return None
+        if _is_of(report, output):
+            return "passed its smoke test" if smoked else "was not smoke-tested"
+    return None
+
+
+def _is_of(report: dict[str, Any], image: Path) -> bool:
+    """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes."""
+    found = identity(image)
+    if found and found == report["identity"]:
+        return True
+    same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
+    return same_size and sha256_of(image) == report["image_sha256"]
+
+
+def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
+    """Why an image that is there is not known as built from this plan, for a message that it is in the way."""
+    said = plan_in(output)
+    if not said:
+        return ""
+    if said != plan_digest(plan):
+        return "it was built from another plan"
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
+        if report["plan"] == said:
+            if report["sources"] != sources_of(plan, recipe_folder=recipe_folder, folder=folder):
+                return "a file that went into it, or its base image, has changed since"
+            if not _is_of(report, output):
+                return "it was changed since it was built"
+            return "it was built from this plan, and has not passed its smoke test"
+    return "it was built from this plan by a build that was ended before it could write its report"

@@ -1,0 +1,89 @@
+"""What a plan wrote into its folder, so that nobody's changes by hand are lost when another plan is written there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from builder.model.finding import ConfigError, Finding, Place
+from builder.sif import tree
+from builder.sif.bounded import parse_json
+from builder.system.files import write_whole
+from builder.system.layout import WRITTEN_FILE
+from builder.system.trust import read_below
+
+LIMIT = 16 * 1024 * 1024  # bytes of the record
+WHOLE = 16 * 1024 * 1024  # bytes; of a larger file, which no one edits by hand, the size counts
+CACHES = "__pycache__"  # of scripts that were run by hand
+SHOWN = 5
+
+Digests = Mapping[str, tuple[str, ...]]
+
+
+def look(folder: Path, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The digest of every file at `paths`, and of all files below those that are folders; links by their target."""
+    return {name: (_digest(folder, name),) for path in paths for name in _files(folder, path)}
+
+
+def note_written(folder: Path, digests: Digests, *, whole: bool = True) -> None:
+    """Note what is written; without `whole` some of it may not be there yet. Raises OSError."""
+    content = {"schema": 1, "whole": whole, "files": {name: list(known) for name, known in sorted(digests.items())}}
+    write_whole(folder / WRITTEN_FILE, json.dumps(content, indent=0) + "\n")
+
+
+def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:
+    """What the last plan wrote, and whether it wrote all of it; nothing where no one noted it."""
+    try:
+        content = parse_json(read_below(folder, WRITTEN_FILE, limit=LIMIT))
+        files = {str(name): tuple(str(one) for one in known) for name, known in content["files"].items()}
+        return files, bool(content["whole"])
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}, False  # of an earlier version
+
+
+def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
+    """Raise ConfigError when files of a plan folder were edited, removed or added since a plan wrote them.
+
+    `paths` are those that are to be written now: what else lies at the top of the folder stays, and does not count.
+    """
+    files, whole = read_written(folder)
+    if not files:
+        return
+    new, found = set(paths), dict[str, str]()
+    inside = {PurePosixPath(path).parts[0] for path in files if "/" in path}
+    for path in sorted({*files, *inside, *new}):
+        found |= {name: digests[0] for name, digests in look(folder, [path]).items()}
+    said = [f"'{name}' was edited" for name in sorted(files) if name in found and found[name] not in files[name]]
+    said += [f"'{name}' was removed" for name in sorted(files) if whole and name not in found]
+    said += [f"'{name}' was added" for name in sorted(found) if name not in files]
+    if not said:
+        return
+    more = f", and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
+    message = f"the plan folder '{folder}' was changed by hand: {', '.join(said[:SHOWN])}{more}"
+    raise ConfigError(Finding(code="folder-edited", message=message, at=Place(file=str(folder)), fix=fix))
+
+
+def _files(folder: Path, path: str) -> Iterator[str]:
+    if not tree.is_folder(folder, path):
+        if tree.seen(folder, path) is not None:
+            yield path
+        return
+    for entry in tree.walk(folder, path):
+        name = f"{path}/{entry.path}"
+        if entry.kind != tree.FOLDER and CACHES not in name.split("/"):
+            yield name
+
+
+def _digest(folder: Path, name: str) -> str:
+    found = tree.seen(folder, name)
+    if found is not None and stat.S_ISLNK(found.st_mode):
+        return f"link {(folder / name).readlink()}"
+    if found is not None and found.st_size > WHOLE:
+        return f"size {found.st_size}"
+    try:
+        return hashlib.sha256(tree.read(folder, name, limit=WHOLE)).hexdigest()
+    except OSError:
+        return "unreadable"

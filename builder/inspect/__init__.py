@@ -1,0 +1,1 @@
+"""What is inside an image, and whether that is what is said of it."""

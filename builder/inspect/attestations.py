@@ -1,0 +1,109 @@
+"""How an image came to be, as an in-toto statement with a predicate of SLSA v1. Nothing of the user's machine is in it.
+
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance
+
+What lies beside a published image: its bill of materials and how it came to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from builder.inspect.sbom import base_uri
+from builder.model.plan import Plan
+from builder.model.report import Report
+from builder.system.files import write_whole
+
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "urn:recipe:build:v1"
+BUILDER = "urn:recipe:builder"
+
+
+def provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tuple[str, str] | None) -> str:
+    """Write the statement of a published image; `sbom` is the name and the sha256 of its bill of materials."""
+    record = _record(plan)
+    program, _, version = plan.tool.partition(" ")
+    definition = {
+        "buildType": BUILD_TYPE,
+        "externalParameters": {
+            "recipe": plan.recipe,
+            "site": plan.site,
+            "backend": plan.backend,
+            "base": base_uri(plan.base),
+        },
+        "internalParameters": {
+            "engines": dict(sorted(report.versions.items())),
+            "expect": dict(plan.expect),
+            "plan": report.plan,
+        },
+        "resolvedDependencies": _dependencies(plan, record),
+    }
+    byproducts = [{"name": sbom[0], "digest": {"sha256": sbom[1]}}] if sbom else []
+    details = {
+        "builder": {"id": BUILDER, "version": {program or "recipe": version}},
+        "metadata": {"startedOn": report.started, "finishedOn": finished},
+        "byproducts": byproducts,
+    }
+    statement = {
+        "_type": STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": report.image_sha256}}],
+        "predicateType": PREDICATE,
+        "predicate": {"buildDefinition": definition, "runDetails": details},
+    }
+    return json.dumps(statement, indent=1, sort_keys=True) + "\n"
+
+
+def _record(plan: Plan) -> Mapping[str, Any]:
+    """The plan's recipe.json: what the image is made from."""
+    text = next((file.text for file in plan.files if file.path == "recipe.json"), "{}")
+    record: Mapping[str, Any] = json.loads(text)
+    return record
+
+
+def _dependencies(plan: Plan, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    base: dict[str, Any] = {"name": "base image", "uri": base_uri(plan.base)}
+    _, separator, digest = plan.base.partition("@sha256:")
+    locked = str(record.get("base_digest", "")).removeprefix("sha256:")
+    if separator or locked:
+        base["digest"] = {"sha256": digest or locked}
+    found = [base]
+    for name, key in (("recipe", "digest"), ("lock", "lock")):
+        if record.get(key):
+            found.append({"name": name, "digest": {"sha256": str(record[key]).removeprefix("sha256:")}})
+    return found
+
+
+BILL, PROVENANCE = ".cdx.json", ".provenance.json"
+
+
+def papers_of(image: Path) -> tuple[Path, Path]:
+    """Where they lie."""
+    return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
+
+
+def write_papers(plan: Plan, report: Report, *, sbom: str) -> str:
+    """Write them beside an image that passed; returns what could not be written, "" when all is there."""
+    if report.status != "passed" or not report.image:
+        return ""
+    image = Path(report.image)
+    bill, origin = papers_of(image)
+    try:
+        named = None
+        if sbom:
+            write_whole(bill, sbom)
+            named = (bill.name, hashlib.sha256(sbom.encode()).hexdigest())
+        else:
+            bill.unlink(missing_ok=True)  # of an earlier image
+        if report.image_sha256:
+            finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            text = provenance(plan, report, name=image.name, finished=finished, sbom=named)
+            write_whole(origin, text)
+    except OSError as error:
+        return f"the papers of '{image}' could not be written: {(error.strerror or str(error)).lower()}"
+    return ""

@@ -1,0 +1,164 @@
+"""What is said of an image, beside it and in it, held against what it is. Nothing of the image is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from builder.inspect.attestations import BILL, PROVENANCE
+from builder.inspect.origin import plan_in, plan_of
+from builder.inspect.sif_objects import INSPECT, LARGEST, SBOM, SIGNATURE, Sif, SifError, layers_of, part_of, read_sif
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.text import listing, shown, table, text
+from builder.sif.bounded import parse_json, read_file, read_json
+from builder.system.checksums import sha256_of, sha256_of_part
+from builder.system.layout import REPORT_FILE, plan_folder
+from builder.system.process import capture, which
+
+MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
+LAYERS = "recipe.layers"  # the label
+SECONDS = 600.0  # for the engine to read the image
+Verdict = Literal["ok", "BAD", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One thing that is said of an image, and whether it is so."""
+
+    verdict: Verdict
+    what: str
+
+
+def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim, ...]:
+    """Check everything that there is; empty where nothing says what the image should be. Raises ConfigError."""
+    try:
+        sif = read_sif(image)
+        too_large = next((item for item in sif.objects if item.kind == SBOM and item.size > LARGEST), None)
+        if too_large is not None:  # before hours are spent on the digest of the whole
+            raise SifError(f"the bill of materials inside has {too_large.size} bytes, {LARGEST} at most are read")
+        return tuple(_claims(image, sif, environment=environment))
+    except (SifError, OSError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message, fix = f"'{image}' cannot be checked: {reason.lower()}", "name a SIF image"
+        raise ConfigError(
+            Finding(code="image-unreadable", message=message, at=Place(file=str(image)), fix=fix)
+        ) from None
+
+
+def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
+    folder = plan_folder(image)
+    report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
+    digest = sha256_of(image) if report or provenance is not None else ""
+    if report and report.get("image_sha256"):
+        yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
+    if provenance is not None:
+        named = [table(table(one).get("digest")).get("sha256") for one in listing(provenance.get("subject"))]
+        yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
+    plan = plan_in(image)
+    yield from _plans(plan, report=report, provenance=provenance, folder=folder, image=image)
+    yield from _bill(image, sif)
+    if plan and plan_of(folder) not in ("", plan):
+        yield Claim(
+            verdict="unknown", what=f"{folder.name} holds another plan by now: what it says is not of this image"
+        )
+        yield from _layers(image, sif, made_of=None)
+    else:
+        yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
+    if any(item.kind == SIGNATURE for item in sif.objects):
+        yield _signature(image, environment=environment)
+
+
+def _plans(
+    inside: str, *, report: Mapping[str, Any] | None, provenance: Mapping[str, Any] | None, folder: Path, image: Path
+) -> Iterator[Claim]:
+    """The plan that the image says it was made from, against the plans of its report and its papers."""
+    said = {f"{folder.name}/{REPORT_FILE}": (report or {}).get("plan")}
+    with suppress(KeyError, TypeError):
+        definition = (provenance or {})["predicate"]["buildDefinition"]
+        said[f"{image.name}{PROVENANCE}"] = definition["internalParameters"].get("plan")
+    for name, digest in said.items():
+        if inside and digest == inside:
+            yield Claim(verdict="ok", what=f"{name} is of the plan that the image was made from")
+        elif inside and digest:
+            what = f"{name} is of another plan than the image: a build was ended before it wrote it"
+            yield Claim(verdict="BAD", what=what)
+
+
+def _same(what: str, said: Any, found: str) -> Claim:
+    if said == found:
+        return Claim(verdict="ok", what=f"{what} is the image's")
+    told = text(said, limit=80) or ("no text" if said else "not there")
+    return Claim(verdict="BAD", what=f"{what} is {told}, the image's is {found}")
+
+
+def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
+    """The bill of materials inside and the one beside it."""
+    beside, inside = image.with_name(image.name + BILL), [item for item in sif.objects if item.kind == SBOM]
+    if not inside:
+        return
+    try:
+        same = read_file(beside, limit=LARGEST) == part_of(image, inside[0])
+    except ValueError:
+        same = False
+    except FileNotFoundError:
+        yield Claim(
+            verdict="unknown", what=f"the bill of materials inside: there is no {beside.name} to compare it with"
+        )
+        return
+    if same:
+        yield Claim(verdict="ok", what=f"{beside.name} is the bill of materials inside")
+    else:
+        yield Claim(verdict="BAD", what=f"{beside.name} is not the bill of materials inside")
+
+
+def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
+    """The layers against the image's own label, and against what the build noted."""
+    found = [sha256_of_part(image, layer.offset, layer.size) for layer in layers_of(image, sif)]
+    said = [word.partition("=")[2] for word in _label(image, sif).split()]
+    if said:
+        yield _list(f"layers in the label '{LAYERS}'", said, found)
+    if made_of:
+        rows = [text(table(row).get("sha256")) for row in listing(made_of.get("layers"))]
+        yield _list(f"layers in {MADE_OF}", rows, found)
+
+
+def _list(what: str, said: list[str], found: list[str]) -> Claim:
+    if said == found:
+        return Claim(verdict="ok", what=f"{what}: {len(found)} with the sha256 that they should have")
+    wrong = [str(row) for row, pair in enumerate(zip(said, found, strict=False), start=1) if pair[0] != pair[1]]
+    detail = f"not as it should be: {', '.join(wrong)}" if wrong else "as they should be as far as they are there"
+    return Claim(verdict="BAD", what=f"{what}: {len(found)} in the image, {len(said)} named; {detail}")
+
+
+def _label(image: Path, sif: Sif) -> str:
+    for item in sif.objects:
+        if item.label == INSPECT:
+            with suppress(ValueError, KeyError, TypeError):
+                return str(parse_json(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
+    return ""
+
+
+def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
+    engine = which("apptainer", env=environment) or which("singularity", env=environment)
+    if engine is None:
+        return Claim(verdict="unknown", what="signature: there is no engine here to verify it with")
+    answer = capture([str(engine), "verify", str(image.resolve())], env=environment, timeout=SECONDS)
+    if answer.exit_code == 0:
+        return Claim(verdict="ok", what=f"signature: good, says `{engine.name} verify`")
+    lines = [line.strip() for line in answer.text.splitlines() if line.strip()]
+    said = shown(lines[-1], limit=400) if lines else f"exit code {answer.exit_code}"
+    return Claim(verdict="BAD", what=f"signature: {said}")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A JSON object of a file, None where there is none; one that cannot be read says nothing that holds."""
+    try:
+        found = read_json(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return table(found)

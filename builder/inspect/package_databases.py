@@ -1,0 +1,234 @@
+"""The files in which package managers write down what is installed, as bytes are given. Nothing here trusts them.
+
+The package database of rpm, where it is one of SQLite (Fedora 33, RHEL 9 and newer).
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from builder.model.contents import Package, TorchBuild, normal
+from builder.model.text import text
+from builder.sif.bounded import parse_json
+from builder.system.scratch import work_folder
+
+SITE = r"(?P<site>(?:[^/\n]+/)*(?:site|dist)-packages)"
+CONDA = re.compile(r"(?P<prefix>(?:[^/\n]+/)*)conda-meta/(?P<stem>[^/\n]+)\.json")
+PIP = re.compile(rf"{SITE}/(?P<stem>[^/\n]+)\.(?:dist-info/METADATA|egg-info/PKG-INFO|egg-info)")
+TORCH = re.compile(rf"{SITE}/torch/version\.py")
+DPKG = re.compile(r"var/lib/dpkg/status(?:\.d/[^/\n.]+)?")
+RPM = re.compile(r"(?:var/lib|usr/lib/sysimage|usr/share)/rpm/(?:rpmdb\.sqlite|Packages|Packages\.db)")
+APK = "lib/apk/db/installed"
+LABELS, RECORD = ".singularity.d/labels.json", "opt/recipe/recipe.json"
+RELEASES = ("etc/os-release", "usr/lib/os-release")
+# One search decides of hundreds of thousands of paths.
+WANTED = re.compile(
+    "|".join(
+        f"(?:{re.sub('[?]P<[a-z]+>', '?:', form)})"
+        for form in (CONDA.pattern, PIP.pattern, TORCH.pattern, DPKG.pattern, RPM.pattern)
+    )
+    + "|"
+    + "|".join(re.escape(path) for path in (APK, LABELS, RECORD, *RELEASES))
+)
+LABELS_MOST = 200  # labels, and lines of os-release
+WORD = 200  # characters of a name or version
+HEADERS = 64 * 1024  # bytes of METADATA in which its fields are looked for
+ASSIGNED = re.compile(
+    r"^(__version__|cuda|hip|xpu)\s*(?::[^=\n]{0,80})?=\s*(?:'([^'\n]{0,200})'|\"([^\"\n]{0,200})\")", re.MULTILINE
+)
+LINE = re.compile(rb"[^\n]+|(?<=\n)(?=\n)")
+FIELDS, LONG = 200, 10_000  # fields of a paragraph, characters of one
+FIELD = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]*(.*)")
+
+
+def word(value: object) -> str:
+    """Return a name or a version as one printable word, credentials left out."""
+    return text(value, limit=WORD).strip()
+
+
+def conda_package(path: str, content: bytes | bytearray | None) -> Package | None:
+    """One package of conda's records; its file's name says most of it where the content cannot be read."""
+    match = CONDA.fullmatch(path)
+    if match is None or match["stem"] == "history":
+        return None
+    name, version, build = ("", "", *match["stem"].rsplit("-", 2))[-3:]
+    entry = _json(content)
+    sha256 = word(entry.get("sha256"))
+    return Package(
+        kind="conda",
+        name=word(entry.get("name") or name),
+        version=word(entry.get("version") or version),
+        build=word(entry.get("build") or build),
+        channel=_channel(word(entry.get("channel"))),
+        subdir=word(entry.get("subdir")),
+        license=word(entry.get("license")),
+        sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else "",
+        place=word(f"/{match['prefix'].rstrip('/')}"),
+    )
+
+
+def _channel(channel: str) -> str:
+    """https://conda.anaconda.org/conda-forge/linux-64 is conda-forge."""
+    if "://" not in channel:
+        return channel
+    parts = [part for part in urlsplit(channel).path.split("/") if part]
+    if parts and (parts[-1] == "noarch" or re.fullmatch(r"(?:linux|osx|win)-\w+", parts[-1])):
+        parts.pop()
+    return parts[-1] if parts else ""
+
+
+def pip_package(path: str, content: bytes | bytearray | None) -> Package | None:
+    """One distribution of a site-packages folder; its folder's name says most of it where METADATA cannot be read."""
+    match = PIP.fullmatch(path)
+    if match is None:
+        return None
+    fields = next(paragraphs((content or b"")[:HEADERS]), {})
+    name, _, version = match["stem"].partition("-")
+    return Package(
+        kind="pip",
+        name=word(fields.get("name") or name),
+        version=word(fields.get("version") or re.sub(r"-py\d[\d.]*$", "", version)),
+        license=word(fields.get("license-expression") or ""),
+        place=word(f"/{match['site']}"),
+    )
+
+
+def deb_packages(content: bytes | bytearray) -> Iterator[Package]:
+    """Return what dpkg's status file lists as installed."""
+    for fields in paragraphs(content):
+        if fields.get("status", "install ok installed").endswith(" installed") and fields.get("package"):
+            name, version = word(fields["package"]), word(fields.get("version", ""))
+            yield Package(kind="deb", name=name, version=version, arch=word(fields.get("architecture", "")))
+
+
+def torch_build(path: str, content: bytes | bytearray) -> TorchBuild | None:
+    """What torch/version.py says, read and not run."""
+    match = TORCH.fullmatch(path)
+    if match is None:
+        return None
+    source = content[:HEADERS].decode("utf-8", errors="replace")
+    found = {name: word(one or other) for name, one, other in ASSIGNED.findall(source)}
+    return TorchBuild(
+        version=found.get("__version__", ""),
+        cuda=found.get("cuda", ""),
+        hip=found.get("hip", ""),
+        xpu=found.get("xpu", ""),
+        place=word(f"/{match['site']}"),
+    )
+
+
+def paragraphs(content: bytes | bytearray) -> Iterator[Mapping[str, str]]:
+    """Fields of the paragraphs of a file in Debian's control format, or of an e-mail's header; the first of each."""
+    fields: dict[str, str] = {}
+    for row in LINE.finditer(content):  # a list of all lines takes thirty times as much as the file
+        line = row[0].decode("utf-8", errors="replace").rstrip("\r")
+        if not line.strip():
+            if fields:
+                yield fields
+            fields = {}
+        elif len(fields) < FIELDS and (match := FIELD.match(line)):
+            fields.setdefault(match[1].lower(), match[2].strip()[:LONG])
+    if fields:
+        yield fields
+
+
+def release(content: bytes | bytearray) -> Mapping[str, str]:
+    """Fields of os-release."""
+    lines = bytes(content[:HEADERS]).decode("utf-8", errors="replace").splitlines()[:LABELS_MOST]
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {name: word(value.strip("\"' ")) for name, _, value in pairs}
+
+
+def label_table(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
+    """Return labels as printable words; what is none is left out."""
+    entries = value.items() if isinstance(value, dict) else ()
+    found = {word(name): text(label) for name, label in entries if isinstance(label, (str, int, float))}
+    return dict(sorted(found.items())[:most])
+
+
+def without_twins(packages: Iterable[Package]) -> tuple[Package, ...]:
+    """Leave out pip's view of what conda has installed, and every second listing; sorted."""
+    unique = set(packages)
+    conda = {(normal(item.name), item.version) for item in unique if item.kind == "conda"}
+    prefixes = tuple(f"{item.place.rstrip('/')}/" for item in unique if item.kind == "conda")
+    kept = [
+        item
+        for item in unique
+        if item.kind != "pip" or (normal(item.name), item.version) not in conda or not item.place.startswith(prefixes)
+    ]
+    return tuple(sorted(kept, key=lambda item: (item.kind, normal(item.name), item.version, item.place, item.build)))
+
+
+def _json(content: bytes | bytearray | None) -> dict[str, Any]:
+    return table(content) if content else {}
+
+
+def table(content: bytes | bytearray) -> dict[str, Any]:
+    """Return the object of a JSON text, {} for what is none."""
+    try:
+        tree = parse_json(bytes(content))
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+# https://rpm-software-management.github.io/rpm/manual/tags.html
+NAME, VERSION, RELEASE, EPOCH, LICENSE, ARCH = 1000, 1001, 1002, 1003, 1014, 1022
+STEPS = 50_000_000  # of SQLite's machine; 2000 packages take 10 000
+MOST = 20_000  # packages
+
+
+def rpm_packages(database: bytes | bytearray) -> tuple[Package, ...] | None:
+    """Return the packages of a database, None where it cannot be read."""
+    with work_folder("recipe-") as folder:
+        path = folder / "rpmdb.sqlite"
+        path.write_bytes(database)
+        try:
+            connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+        except sqlite3.Error:
+            return None
+        try:
+            # A faulty file may ask for endless work.
+            steps = iter(range(STEPS // 100_000))
+            connection.set_progress_handler(lambda: next(steps, -1) < 0, 100_000)
+            rows = connection.execute("SELECT blob FROM Packages LIMIT ?", (MOST,))
+            return tuple(found for (blob,) in rows if isinstance(blob, bytes) and (found := _package(blob)))
+        except sqlite3.Error:
+            return None
+        finally:
+            connection.close()
+
+
+def _package(blob: bytes) -> Package | None:
+    fields = dict(_fields(blob))
+    name, version, epoch = fields.get(NAME, ""), fields.get(VERSION, ""), fields.get(EPOCH, "")
+    if not name or name == "gpg-pubkey":
+        return None
+    full = f"{epoch}:" if epoch else ""
+    full += f"{version}-{fields.get(RELEASE, '')}".rstrip("-")
+    arch, words = word(fields.get(ARCH, "")), word(fields.get(LICENSE, ""))
+    return Package(kind="rpm", name=word(name), version=word(full), arch=arch, license=words)
+
+
+def _fields(blob: bytes) -> Iterator[tuple[int, str]]:
+    """Texts and numbers of a header: an index of 16 bytes an entry, then the data."""
+    if len(blob) < 8:
+        return
+    count, size = struct.unpack_from(">II", blob)
+    start = 8 + 16 * count
+    if count > 10_000 or start + size > len(blob):
+        return
+    for at in range(8, start, 16):
+        tag, kind, offset, _ = struct.unpack_from(">IIiI", blob, at)
+        if not 0 <= offset < size:
+            continue
+        if kind in (6, 9):  # a string; a string in several languages, of which the first is plain
+            end = blob.find(b"\0", start + offset, start + offset + 1000)
+            yield tag, blob[start + offset : end if end >= 0 else start + offset].decode("utf-8", errors="replace")
+        elif kind == 4 and offset + 4 <= size:
+            yield tag, str(struct.unpack_from(">I", blob, start + offset)[0])

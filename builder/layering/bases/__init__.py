@@ -1,1 +1,0 @@
-"""Base images: fetched, and what has to be known of them."""

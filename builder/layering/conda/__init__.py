@@ -1,1 +1,0 @@
-"""What conda installs: linked on this machine."""

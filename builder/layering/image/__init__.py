@@ -1,1 +1,0 @@
-"""The SIF: its header, and what is put into it."""

@@ -1,1 +1,0 @@
-"""What pip installs: resolved, unpacked and compiled on this machine."""

@@ -1,0 +1,45 @@
+"""Run as a folder, ``python3 -B DIR/layering build``, or as a module, ``python3 -m builder.layers build``.
+
+A plan has this folder as `layering/`, with the library `sif/` inside; in the package the library is beside it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+
+
+def _package() -> str:
+    """Name the package this file is in; one run as a folder becomes "layering.layers", beside "layering.sif".
+
+    Python put the folder itself on sys.path: it is taken off, so that no module here hides one of the library.
+    """
+    if __package__:
+        return __package__
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    sys.modules["layering"] = parent = types.ModuleType("layering")
+    parent.__path__ = []
+    inside = os.path.join(here, "sif")
+    _load("layering.sif", inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), "sif"))
+    _load("layering.layers", here)
+    return "layering.layers"
+
+
+def _load(name: str, folder: str) -> None:
+    start = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(name, start, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f'"{start}" is missing')
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 10):  # noqa: UP036 - by hand it may be any Python
+        sys.exit(f"Python {sys.version.split()[0]} is too old: this takes 3.10")
+    sys.exit(importlib.import_module(_package() + ".main").main(sys.argv[1:]))

@@ -1,0 +1,188 @@
+"""The base image as a file of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import time as clock
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ..sif.errors import LayeringError, say
+from ..sif.normalise import DATE, EPOCH, date_of
+from ..sif.pack import Packer
+from ..sif.programs import call, clean_environment, follow
+from ..sif.sif import (
+    ALIGNMENT,
+    DATA_JSON,
+    INSPECT,
+    PARTITION,
+    SQUASHFS,
+    SYSTEM,
+    SifError,
+    add_object,
+    copy_range,
+    empty_sif,
+    end_of,
+    write_header,
+)
+from ..sif.tree import read, remove, walk, write
+from .cache import Store, key_of
+from .reference import HUB, HUB_SERVER, parts_of
+from .spec import FIX
+
+FOLDER_OF_LABELS = ".singularity.d"
+LABELS = f"{FOLDER_OF_LABELS}/labels.json"
+LABELS_LIMIT = 1 << 20
+FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
+
+
+def base_image(
+    reference: str,
+    *,
+    store: Store,
+    runtime: str,
+    work: Path,
+    packer: Packer,
+    offline: bool,
+    hold: Callable[[str], None],
+) -> Path:
+    """A SIF of the base: the file that is named, or what is made of an image in a registry; raises LayeringError.
+
+    An image of a registry is kept by its digest; `hold` is called with the key before it is taken. A tag may have
+    moved since: the registry is asked where it points.
+    """
+    if reference.startswith("/"):
+        path = Path(reference)
+        if not path.is_file():
+            raise LayeringError(f"the base image '{reference}' is not there", fix="give another one by --base")
+        return path
+    last = key_of(["reference", reference])
+    if offline:
+        return _of_last_time(reference, store=store, why="no server is asked", hold=hold)
+    exact = reference if "@sha256:" in reference else pinned(reference)
+    if exact is None:
+        with suppress(LayeringError):
+            why = f"the registry does not say where {reference} points"
+            return _of_last_time(reference, store=store, why=why, hold=hold)
+        target = work / "moving.sif"
+        _fetch(reference, target, runtime=runtime, packer=packer)
+        return target
+    key = key_of([FORMAT, exact, os.uname().machine, packer.inputs])
+    hold(key)
+    entry, _ = store.get(
+        "bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime, packer=packer)
+    )
+    store.remember("known", last, key)
+    return entry.path
+
+
+def pinned(reference: str) -> str | None:
+    """The reference with the digest that its tag stands for now; None where the registry does not say."""
+    if not reference.startswith("docker://"):
+        return None
+    # Most bases are files, and what speaks to registries takes its time to load.
+    from .registry import RegistryError, registry_digest
+    from .registry_login import login_of
+
+    try:
+        digest = registry_digest(reference, logins=lambda host: login_of(host, environment=os.environ))
+    except RegistryError as error:
+        say(f"{reference}: {error}")
+        return None
+    host, name, _ = parts_of(reference)
+    return f"docker://{HUB if host == HUB_SERVER else host}/{name}@{digest}"
+
+
+def _of_last_time(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
+    """What was made of an image in a registry before; raises LayeringError where there is nothing."""
+    known = store.recall("known", key_of(["reference", reference]))
+    entry = None
+    if isinstance(known, str):
+        hold(known)
+        entry = store.look("bases", known)
+    if entry is None:
+        raise LayeringError(f"the base image {reference} was not fetched before, and {why}", fix=FIX)
+    if "@sha256:" not in reference:
+        say(f"{why}: the image that {reference} was before is used")
+    return entry.path
+
+
+def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> None:
+    """The engine unpacks the image, and it is packed as layers are: with the same bytes wherever that happens."""
+    say(f"base image {reference}")
+    tree, part = target.with_name("base.tree"), target.with_name("base.part.sif")
+    started = int(clock.time())
+    try:
+        argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
+        if follow(argv, env=clean_environment()):
+            raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
+        newest = settle_times(tree, before=started)
+        _settle_labels(tree, time=newest)
+        squashfs = target.with_name("base.sqfs")
+        packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
+        wrap(squashfs, part, machine=os.uname().machine)
+        # What the engine puts beside the file system of an image that it packs itself, in its own words.
+        answer = call([runtime, "inspect", "--json", "--all", part], what=f"asking for the labels of '{reference}'")
+        wrap(squashfs, part, machine=os.uname().machine, inspect=answer.encode())
+        squashfs.unlink()
+    finally:
+        remove(tree)
+    part.rename(target)
+
+
+def wrap(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
+    """A root file system as a SIF image; raises SifError for a machine that the format has no number of."""
+    sif = empty_sif(machine)
+    with squashfs.open("rb") as source, target.open("w+b") as file:
+        size = os.fstat(source.fileno()).st_size
+        item = add_object(sif, size=size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
+        file.truncate(item.offset)
+        if copy_range(source, file, start=0, size=size, to=item.offset) < size:
+            raise SifError("its file system became shorter while it was read")
+        if inspect:
+            item = add_object(sif, size=len(inspect), kind=DATA_JSON, name=INSPECT)
+            file.truncate(item.offset)
+            file.seek(item.offset)
+            file.write(inspect)
+        file.truncate(-(-end_of(sif) // ALIGNMENT) * ALIGNMENT)
+        write_header(file, sif, time=EPOCH)
+    target.chmod(0o755)
+
+
+def settle_times(tree: Path, *, before: int) -> int:
+    """Give everything that is newer than `before` the time of the newest thing that is not; returns that.
+
+    The image's own files keep their times. What unpacking made has the time of day: folders that no layer of the
+    image names, and what the engine adds.
+    """
+    newest = EPOCH
+    top = int(tree.stat().st_mtime)
+    for entry in walk(tree):
+        noted = int(entry.stat().st_mtime)
+        if noted < before:
+            newest = max(newest, noted)
+    if top < before:
+        newest = max(newest, top)
+    for entry in walk(tree):
+        if int(entry.stat().st_mtime) >= before:
+            entry.set_time(newest)
+    if top >= before:
+        os.utime(tree, (newest, newest))
+    return newest
+
+
+def _settle_labels(tree: Path, *, time: int) -> None:
+    """The engine's labels without the time of day."""
+    try:
+        labels = json.loads(read(tree, LABELS, limit=LABELS_LIMIT))
+        if DATE in labels:
+            labels[DATE] = date_of(time)
+        write(tree, LABELS, (json.dumps(labels, indent=1, sort_keys=True) + "\n").encode(), mode=0o644)
+        for entry in walk(tree):
+            entry.enter = entry.path == FOLDER_OF_LABELS
+            if entry.path in (LABELS, FOLDER_OF_LABELS):
+                entry.set_time(time)
+    except (OSError, ValueError, TypeError, RecursionError):
+        return

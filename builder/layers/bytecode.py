@@ -1,0 +1,188 @@
+""".pyc files for a staged environment: made in parallel, kept by wheel, taken again when the same wheel comes again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..sif.errors import LayeringError
+from ..sif.pack import Piece, in_order, join
+from ..sif.programs import ask, clean_environment, find_program
+from ..sif.tree import FILE, FOLDER, walk
+
+WORKER = Path(__file__).with_name("bytecode_worker.py")
+# Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.
+MEMORY = "glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"
+# Test suites and benchmarks of packages, and of torch's own test kit what torch itself never imports (6 % of all that
+# an environment with torch has to compile). Whoever imports such a module compiles it in memory.
+UNUSED = re.compile(
+    r"/(?:tests|benchmarks)/"
+    r"|/torch/testing/_internal/(?:generated/|opinfo/definitions/|(?:.+/)?\w+_test\.py$"
+    r"|common_(?:methods_invocations|modules|nn|quantization)\.py$)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiler:
+    """A Python of the image's version: a program of this machine, or the base image's own in a container."""
+
+    argv: tuple[str, ...]
+    version: str  # X.Y.Z
+    tag: str  # cpython-311
+    binds: int = 0  # where the options that show a folder to it belong among the words, where it runs in a container
+
+    @property
+    def inputs(self) -> list[object]:
+        """What of it decides the bytes."""
+        return [self.version, self.tag]
+
+    def compile(
+        self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int, out: Path, nice: int = 0
+    ) -> list[Piece]:
+        """Compile the files of a folder as they will lie below `prefix`, into files of `out`; raises LayeringError."""
+        if not paths:
+            return []
+        argv, seen = [*self.argv], str(folder)
+        worker, place = str(WORKER), tempfile.mkdtemp(prefix="pyc-", dir=out)
+        told = place
+        if self.binds:
+            shown = {f"{folder}": "/mnt", str(WORKER): "/media/worker.py", place: "/media/out"}
+            binds = [f"{source}:{target}{'' if source == place else ':ro'}" for source, target in shown.items()]
+            argv[self.binds : self.binds] = [word for bind in binds for word in ("--bind", bind)]
+            seen, worker, told = shown.values()
+        done = subprocess.run(
+            [*argv, "-I", "-S", "-B", worker, seen, prefix, str(workers), str(nice), told],
+            input="".join(f"{path}\n" for path in paths),
+            env=clean_environment({"PYTHONHASHSEED": "0", "GLIBC_TUNABLES": MEMORY}),
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+        )
+        if done.returncode:
+            print(done.stderr[-2000:], flush=True)
+            raise LayeringError(f"Python {self.version} could not compile the packages: exit code {done.returncode}")
+        made = [piece for number in range(workers) for piece in _indexed(Path(place, str(number)))]
+        asked_for = {compiled_path(path, self.tag) for path in paths}
+        if not asked_for.issuperset(piece.path for piece in made):
+            raise LayeringError(f"Python {self.version} has written files that it was not asked for")
+        return made
+
+
+def _indexed(stem: Path) -> Iterator[Piece]:
+    """What one worker has written."""
+    offset, data, index = 0, stem.with_suffix(".data"), stem.with_suffix(".index")
+    for path in (data, index):
+        if not stat.S_ISREG(path.lstat().st_mode):  # a container may have left a link to anything
+            raise LayeringError(f"'{path}' is no file")
+    for line in os.fsdecode(index.read_bytes()).split("\n")[:-1]:
+        size, _, name = line.partition(" ")
+        yield Piece(path=name, source=data, offset=offset, size=int(size))
+        offset += int(size)
+
+
+ASK = "import sys, platform; print(platform.python_version(), sys.implementation.cache_tag)"
+
+
+# How a Python of an image runs: it sees what it compiles, and writes what it has compiled.
+ALONE = ("exec", "--containall", "--no-home", "--no-mount", "tmp,cwd")
+
+
+def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
+    """A Python X.Y that is no recipe's: this one, on PATH, one that uv knows; else the image's own, in a container.
+
+    `own` is a folder with a Python at `python` that stands for the image's. Raises LayeringError.
+    """
+    found = of_this_machine(minor, uv=uv)
+    return found or of_image(minor, runtime=runtime, base=base, python=python, own=own)
+
+
+def of_image(minor: str, *, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
+    """The image's own Python X.Y, or that of a folder, in a container of the base image; raises LayeringError."""
+    shown = ("--bind", f"{own}:/media/own:ro") if own else ()
+    # No network, where a user may have a name space of networks of his own.
+    for network in (("--net", "--network", "none"), ()):
+        words = (runtime, *ALONE, *network, *shown)
+        found = asked((*words, str(base), f"/media/own/{python}" if own else python), minor)
+        if found is not None:
+            return replace(found, binds=len(words))
+    whose = "the environment's own" if own else "the base image's own"
+    raise LayeringError(f"there is no Python {minor} here, and {whose} does not run", fix=f"install Python {minor}")
+
+
+def of_this_machine(minor: str, *, uv: str) -> Compiler | None:
+    """A Python X.Y: this one, on PATH, or one that uv knows."""
+    if sys.implementation.name == "cpython" and f"{sys.version_info[0]}.{sys.version_info[1]}" == minor:
+        tag = sys.implementation.cache_tag or ""
+        return Compiler(argv=(sys.executable,), version=platform.python_version(), tag=tag)
+    own = find_program(f"python{minor}")
+    found = asked((own,), minor) if own else None
+    if found is None and uv:
+        managed = _known_to_uv(uv, minor)
+        found = asked((managed,), minor) if managed else None
+    return found
+
+
+def _known_to_uv(uv: str, minor: str) -> str | None:
+    code, out, _ = ask([uv, "python", "find", "--offline", "--no-project", "--system", minor])
+    return out.strip() or None if code == 0 else None  # it ends badly where there is none
+
+
+def asked(argv: Sequence[str], minor: str) -> Compiler | None:
+    """A Python that runs and is CPython X.Y."""
+    code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])  # one that does not run here is not taken
+    words = out.split()
+    if code or len(words) != 2 or not words[0].startswith(f"{minor}.") or not words[1].startswith("cpython-"):
+        return None
+    return Compiler(argv=tuple(argv), version=words[0], tag=words[1])
+
+
+def sources(folder: Path, *, below: str) -> list[str]:
+    """The .py files to compile, sorted, as paths of `folder`; not those of test suites, which no program imports."""
+    found = []
+    for entry in walk(folder, below):
+        path = f"{below}/{entry.path}"
+        if entry.kind == FOLDER:
+            entry.enter = entry.name != "__pycache__" and used(f"{path}/")
+        elif entry.kind == FILE and entry.name.endswith(".py") and used(path):
+            found.append(path)
+    return sorted(found)
+
+
+def used(path: str) -> bool:
+    """Whether programs import what lies at this path, which has one line; a folder's ends with a slash."""
+    return UNUSED.search(path) is None and path.splitlines() == [path]
+
+
+def compiled_path(path: str, tag: str) -> str:
+    """Where the .pyc of a .py lies."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, "__pycache__", f"{name[:-3]}.{tag}.pyc")
+
+
+def save(pieces: Sequence[Piece], target: Path) -> None:
+    """Keep pieces in one file: a line that says where they lie, and their content."""
+    rows = in_order(pieces)
+    with target.open("wb") as file:
+        names = [[piece.path, piece.size] for piece in rows]
+        file.write(json.dumps(names, separators=(",", ":")).encode() + b"\n")
+        join(rows, file)
+
+
+def kept(path: Path) -> list[Piece]:
+    """The pieces of a kept file."""
+    with path.open("rb") as file:
+        rows, offset, found = json.loads(file.readline()), file.tell(), []
+    for name, size in rows:
+        found.append(Piece(path=name, source=path, offset=offset, size=size))
+        offset += size
+    return found

@@ -1,0 +1,361 @@
+"""Where what builds keep lies, and that it is the user's own.
+
+The shared cache: layers and what they are made of, named by the digest of their inputs.
+
+    layers/KEY.sqfs, KEY.json    a layer; the second file, written last, holds its sha256 and says what is in it
+    bases/KEY.sif, KEY.json      base images that came from a registry
+    compiled/KEY.pycs, KEY.json  the .pyc files of one wheel
+    facts/KEY.json               what is known of a base image, by its sha256
+    known/KEY.json               the sha256 of a file, by the file's identity
+    work/                        folders of builds that run, and of those that were killed
+    locks/                       locks, and marks of who reads what
+
+Only its owner can write it. Several builds may use it at once, on several machines: an entry is made beside its place,
+synced and renamed under a lock of its own, marked by whoever reads it, and removed only when no one does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..sif.bounded import read_json
+from ..sif.digest import sha256_of
+from ..sif.errors import LayeringError
+from ..sif.tree import remove
+from .locks import Locks, is_dead, new_mark
+from .private import private_folder
+from .shared_cache import SharedCache
+
+DOWNLOADS = ("uv", "conda")  # folders of the programs that download
+PARTS = (*DOWNLOADS, "repodata", "fetch")  # beside the layers; what makes them would do so by the user's umask
+LIMIT_GIB = 40.0
+INSTEAD = "set RECIPE_CACHE_DIR to a folder of your own"
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError where no home is known."""
+    if own := environment.get("RECIPE_CACHE_DIR"):
+        return Path(own)
+    if above := environment.get("XDG_CACHE_HOME"):
+        return Path(above, "recipe")
+    if home := environment.get("HOME"):
+        return Path(home, ".cache", "recipe")
+    raise LayeringError("there is no place for the cache: HOME is not set", fix=INSTEAD)
+
+
+def own_cache(folder: Path) -> Path:
+    """Make or check the cache folder, and what is kept in it; returns its path without links.
+
+    Raises PrivateError for one that is another user's or that others can write, and OSError.
+    """
+    folder = cache_part(folder)
+    for name in PARTS:
+        cache_part(folder / name)
+    return folder
+
+
+def cache_part(folder: Path) -> Path:
+    """Make or check one folder of the cache; raises what `own_cache` raises."""
+    return private_folder(folder, what="cache folder", instead=INSTEAD)
+
+
+def limit_bytes(environment: Mapping[str, str]) -> int:
+    """RECIPE_CACHE_GIB, else 40 GiB; raises LayeringError for what is no number of GiB."""
+    said = environment.get("RECIPE_CACHE_GIB") or ""
+    try:
+        gib = float(said) if said else LIMIT_GIB
+    except ValueError:
+        gib = -1.0
+    if not 0.0 <= gib < 2.0**40:  # not for NaN and infinity either
+        message = f"RECIPE_CACHE_GIB is '{said}', which is no number of GiB"
+        raise LayeringError(message, fix="set it to a number, as in RECIPE_CACHE_GIB=40")
+    return int(gib * 2**30)
+
+
+KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
+STORE = "layers-1"  # beside what was downloaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file of the cache."""
+
+    kind: str
+    key: str
+    path: Path
+    sha256: str
+    size: int
+    title: str
+    used: float = 0.0
+
+
+def key_of(document: object) -> str:
+    """The digest of a document's content."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold what was written."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError:
+        if path.is_file():
+            raise
+    finally:
+        os.close(number)
+
+
+def _identity(seen: os.stat_result) -> str:
+    return key_of([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
+
+
+class Store:
+    """The cache of one user."""
+
+    def __init__(self, folder: Path, *, shared: SharedCache | None = None) -> None:
+        """Make or check its folders; entries are copied from `shared`. Raises what `own_cache` raises."""
+        self.shared = shared
+        self.folder = cache_part(own_cache(folder) / STORE)
+        for name in (*KINDS, "facts", "known", "work", "locks"):
+            cache_part(self.folder / name)
+        self.locks = Locks(self.folder / "locks")
+        self._altered = set[Path]()
+
+    def path(self, kind: str, key: str) -> Path:
+        """Where an entry lies."""
+        return self.folder / kind / f"{key}{KINDS[kind]}"
+
+    def look(self, kind: str, key: str) -> Entry | None:
+        """An entry, when it is there and has the size that was written down."""
+        path = self.path(kind, key)
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            noted = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            used = path.with_suffix(".json").stat().st_mtime
+            entry = Entry(
+                kind=kind,
+                key=key,
+                path=path,
+                sha256=str(noted["sha256"]),
+                size=int(noted["size"]),
+                title=str(noted["title"]),
+                used=used,
+            )
+            if path.stat().st_size == entry.size and path not in self._altered:
+                return entry
+        return None
+
+    def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[Entry, bool]:
+        """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
+        found = self.look(kind, key)
+        if found is None:
+            with self.locks.waited(f"make-{kind}-{key}"):
+                found = self.look(kind, key)
+                if found is None:
+                    return self._make(kind, key, title=title, make=make), True
+        with suppress(OSError):
+            os.utime(found.path.with_suffix(".json"))
+        return found, False
+
+    def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
+        from concurrent.futures import ThreadPoolExecutor  # who only looks into the cache starts sooner
+
+        path = self.path(kind, key)
+        with self.work(wait=False) as folder:
+            part = folder / path.name
+            if not (self.shared and self.shared.copy(f"{STORE}/{kind}", part)):
+                make(part)
+            part.chmod(0o644)
+            with ThreadPoolExecutor(1) as beside:
+                # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
+                synced = beside.submit(sync, part) if kind != "compiled" else None
+                size = part.stat().st_size
+                noted = {"sha256": sha256_of(part), "size": size, "title": title}
+                if synced:
+                    synced.result()
+            note = folder / f"{key}.json"
+            note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            # No one removes half of it.
+            with self.held(kind, key), self.locks.waited(f"{kind}-{key}"):
+                path.with_suffix(".json").unlink(missing_ok=True)
+                part.replace(path)
+                note.replace(path.with_suffix(".json"))
+            self._altered.discard(path)
+            if kind != "compiled":
+                sync(path.parent)
+        return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
+
+    def intact(self, entry: Entry) -> bool:
+        """Whether an entry is what it was when it was made; one that is not is removed."""
+        if sha256_of(entry.path) == entry.sha256:
+            return True
+        self.forget(entry)
+        return False
+
+    def forget(self, entry: Entry) -> None:
+        """Take an altered entry for none: it is removed, or made again beside whoever reads it."""
+        self._altered.add(entry.path)
+        self.drop(entry)
+
+    def drop(self, entry: Entry) -> bool:
+        """Remove an entry; False while someone reads it, on any machine, and where there are no locks."""
+        name, note = f"{entry.kind}-{entry.key}", entry.path.with_suffix(".json")
+        with self.locks.alone(name) as ours:
+            if not ours:
+                return False
+            # From here on it is not found. Who marked it before has perhaps found it, and keeps it.
+            gone = entry.path.with_suffix(".gone")
+            with suppress(FileNotFoundError):
+                note.replace(gone)
+            if self.locks.in_use(name):
+                with suppress(OSError):
+                    os.link(gone, note)
+                gone.unlink(missing_ok=True)
+                return False
+            entry.path.unlink(missing_ok=True)
+            gone.unlink(missing_ok=True)
+            for fact in (self.folder / "facts").glob(f"*{entry.sha256}.json"):
+                fact.unlink(missing_ok=True)
+            return True
+
+    def drop_stray(self, path: Path) -> bool:
+        """Remove a file that belongs to no whole entry; False where it may belong to one that is made now."""
+        with self.locks.alone(f"{path.parent.name}-{path.stem}") as ours:
+            if not ours or self.look(path.parent.name, path.stem) is not None:
+                return False
+            path.unlink(missing_ok=True)
+            return True
+
+    def entries(self) -> list[Entry]:
+        """Every entry, the one used longest ago first."""
+        found = [
+            entry
+            for kind in KINDS
+            for path in (self.folder / kind).glob("*.json")
+            if (entry := self.look(kind, path.stem)) is not None
+        ]
+        return sorted(found, key=lambda entry: (entry.used, entry.key))
+
+    def broken(self) -> list[Path]:
+        """Files of the cache that belong to no whole entry, and facts that are not whole."""
+        whole = {entry.path for entry in self.entries()}
+        return self.broken_facts() + [
+            path
+            for kind, suffix in KINDS.items()
+            for path in sorted((self.folder / kind).iterdir())
+            if path.with_suffix(suffix) not in whole
+        ]
+
+    def broken_facts(self) -> list[Path]:
+        """Facts that are not whole, or of an earlier version, and drafts that a full disk or a kill has left."""
+        facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
+        return [path for path in facts if path.name.startswith(".") or _fact(path) is None]
+
+    def prune(self, limit: int) -> list[Entry]:
+        """Remove what was used longest ago until the rest fits; what is in use stays. Returns what was removed."""
+        entries = self.entries()
+        total, gone = sum(entry.size for entry in entries), []
+        for entry in entries:
+            if total <= limit:
+                break
+            if self.drop(entry):
+                gone.append(entry)
+                total -= entry.size
+        return gone
+
+    def remember(self, kind: str, key: str, document: object) -> None:
+        """Keep a small fact with its digest, whole or not at all."""
+        path = self.folder / kind / f"{key}.json"
+        part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+        try:
+            part.write_text(json.dumps({"digest": key_of(document), "fact": document}), encoding="utf-8")
+            if kind == "facts":  # a digest that is lost in a power cut is only made again
+                sync(part)
+            part.replace(path)
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
+
+    def recall(self, kind: str, key: str) -> Any:
+        """A fact that was kept, or None where there is none, or one that is not whole."""
+        return _fact(self.folder / kind / f"{key}.json")
+
+    def noted(self, path: Path) -> str | None:
+        """SHA-256 of a file as it was noted, None where the file has changed since in any way that the system notes."""
+        known = self.recall("known", _identity(path.stat()))
+        return known if isinstance(known, str) else None
+
+    def digest(self, path: Path) -> str:
+        """SHA-256 of a file, computed only where it is not noted."""
+        known = self.noted(path)
+        if known is not None:
+            return known
+        seen = path.stat()
+        found = sha256_of(path)
+        # A file written a moment ago may change again within the clock's tick.
+        if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > 2 * 10**9:
+            self.remember("known", _identity(seen), found)
+        return found
+
+    @contextmanager
+    def held(self, kind: str, key: str) -> Iterator[None]:
+        """While an entry is read no one removes it; it is looked for in here."""
+        with self.locks.used(f"{kind}-{key}"):
+            yield
+
+    @contextmanager
+    def downloads(self, *, alone: bool = False) -> Iterator[bool]:
+        """While a build reads what was downloaded no one removes it; with `alone` False while one does."""
+        if alone:
+            with self.locks.alone("downloads") as ours:
+                yield ours
+            return
+        with self.locks.used("downloads"):
+            with self.locks.waited("downloads"):
+                pass  # whoever removes them now has not seen the mark
+            yield True
+
+    @contextmanager
+    def work(self, *, wait: bool = True) -> Iterator[Path]:
+        """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied.
+
+        Its name is the mark of this process. Without `wait` it is removed beside what follows, before the program ends.
+        """
+        folder = self.folder / "work" / new_mark()
+        folder.mkdir(0o700)
+        try:
+            yield folder
+        except BaseException:
+            wait = True  # perhaps the disk is full
+            raise
+        finally:
+            thread = threading.Thread(target=remove, args=(folder,))
+            thread.start()
+            if wait:
+                thread.join()
+
+    def sweep(self) -> None:
+        """Remove what builds have left that were killed: of this machine at once, of others when it is old."""
+        with self.locks.alone("sweep") as ours:
+            if ours:
+                self.locks.sweep()
+                for left in (self.folder / "work").iterdir():
+                    if is_dead(left):
+                        remove(left)
+
+
+def _fact(path: Path) -> Any:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = read_json(path)
+        if found["digest"] == key_of(found["fact"]):
+            return found["fact"]
+    return None

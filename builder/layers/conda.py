@@ -1,0 +1,211 @@
+"""Exact conda packages, solved and linked by py-rattler: it knows every kind of package, and links for another prefix.
+
+py-rattler is no part of the standard library. `recipe build` brings its own; by hand a plan takes the Python's, or has
+uv fetch it. https://conda.github.io/rattler/py-rattler/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from ..sif.digest import sha256_of
+from ..sif.errors import LayeringError, say
+from ..sif.programs import ask, clean_environment
+from .spec import FIX as FETCH
+from .uv import find_uv
+
+WORKER = Path(__file__).with_name("conda_worker.py")
+RELEASE = "0.28"  # of py-rattler, which this was tried with
+# Of its wheels as the package index has them: x86_64 and aarch64.
+HASHES = (
+    "4f4ab1d34d5394e7ce130a86e59009c95ace4f5757d9c3af04de1351bcea47eb",
+    "61b24202374188e72130f1b3dc63b455befaafc3e49e5481a38b6a6c8828c1e0",
+)
+PINNED = f"py-rattler=={RELEASE}.0 " + " ".join(f"--hash=sha256:{digest}" for digest in HASHES) + "\n"
+FIX = (
+    f"`python3 -m pip install 'py-rattler=={RELEASE}.*'` and name that Python by RECIPE_PYTHON, install uv where PyPI "
+    "can be reached, or build with --backend apptainer"
+)
+OTHER = "is not the one that its channel or the lock names"
+AGAIN = "lock again with `recipe lock` if its channel has replaced it; if it has not, do not use it"
+PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!-]+")  # of names, which become names of files
+TOKEN = re.compile(r"/t/[^/]+/")
+UNSEEN = re.compile(r"no server is asked|no usable repodata cache")  # py-rattler 0.28
+UNREACHABLE = re.compile(r"error sending request|dns error|[Cc]onnection refused|timed out|failed to lookup|50[0-9] ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondaPackage:
+    """One file of a channel."""
+
+    name: str
+    version: str
+    build: str
+    subdir: str
+    url: str
+    sha256: str
+    md5: str = ""
+    size: int = 0
+    depends: tuple[str, ...] = ()
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def address(self) -> str:
+        """Where it came from, as an image says it: without tokens, and without folders of this machine."""
+        if self.url.startswith("file://"):
+            return f"file:///mnt/conda/{self.subdir}/{self.file_name}"
+        return TOKEN.sub("/", self.url)
+
+    @property
+    def inputs(self) -> list[object]:
+        """What decides its files in an image."""
+        return [self.name, self.version, self.build, self.sha256, self.address, sorted(self.depends)]
+
+
+def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]:
+    """Packages of a lock or of the solver, sorted; raises LayeringError where one has no sha256."""
+    found = [CondaPackage(**{**row, "depends": tuple(row["depends"])}) for row in rows]
+    for package in found:
+        if not all(PART.fullmatch(part) for part in (package.name, package.version, package.build, package.subdir)):
+            raise LayeringError(f"the channel gives a package a name that is none: {package.name[:100]!a}", fix=AGAIN)
+        if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
+            message = f"the channel gives no sha256 for '{package.name}' {package.version}"
+            raise LayeringError(message, fix="use a channel that gives hashes, or build with --backend apptainer")
+    return tuple(sorted(found, key=lambda package: package.name))
+
+
+def virtual_packages(*, machine: str, glibc: str, cuda: str) -> list[str]:
+    """What the image has for conda's solver, NAME=VERSION=BUILD: as in a lock, nothing of this machine's."""
+    driver = [f"__cuda={cuda}=0"] if cuda else []
+    return [f"__archspec=1={machine}", *driver, f"__glibc={glibc}=0", "__linux=0=0", "__unix=0=0"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CondaClient:
+    """py-rattler: `argv` starts a Python that has it."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    work: Path
+    cache: Path
+    offline: bool = False
+
+    def solve(self, asked: Mapping[str, Any], *, virtual: Sequence[str]) -> tuple[CondaPackage, ...]:
+        """The packages of an environment that no lock names; raises LayeringError."""
+        secret = any(TOKEN.search(channel) for channel in asked["channels"])
+        request = {
+            "do": "solve",
+            "folder": "/",
+            "channels": [channel for channel in asked["channels"] if channel != "nodefaults"],
+            "specs": asked["specs"],
+            "virtual": list(virtual),
+            "platform": asked["platform"],
+            "cache": str((self.work if secret else self.cache) / "repodata"),
+            "offline": self.offline,
+            "output": "",
+        }
+        return read_packages(self._call(request, what="the conda packages cannot be had together")["records"])
+
+    def stage(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
+        """Link packages below `folder` as they will lie at `prefix`; raises LayeringError."""
+        for package in packages:
+            _compare(package)
+        rows = [{**vars(package), "depends": list(package.depends)} for package in packages]
+        request = {
+            "do": "stage",
+            "records": rows,
+            "folder": str(folder),
+            "prefix": prefix,
+            "platform": platform,
+            "cache": str(self.cache / "packages"),
+            "offline": self.offline,
+        }
+        self._call(request, what="the conda packages cannot be installed")
+
+    def _call(self, request: Mapping[str, Any], *, what: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(dir=self.work) as folder:
+            question, answer = Path(folder, "request.json"), Path(folder, "answer.json")
+            question.write_text(json.dumps(request), encoding="utf-8")
+            code, out, err = ask([*self.argv, WORKER, question, answer], env=clean_environment(self.environment))
+            try:
+                if code:
+                    raise ValueError  # what it has written is perhaps not all
+                found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                print((out + err).strip()[-4000:], flush=True)
+                if code < 0 or code > 128:  # a shell's way to say it, and uv's
+                    message = f"py-rattler was killed by signal {-code if code < 0 else code - 128}"
+                    raise LayeringError(message, fix="build again; where memory was short, with more of it") from None
+                raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
+        if found["error"]:
+            text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")
+            if self.offline and UNSEEN.search(text):
+                raise LayeringError("conda packages were not fetched before, and no server is asked", fix=FETCH)
+            raise _error(found["error"], text, what=what)
+        return found
+
+
+def _compare(package: CondaPackage) -> None:
+    """Hold a package of a local channel against its sha256: py-rattler does so with what it downloads alone."""
+    if not package.url.startswith("file://"):
+        return
+    path = Path(unquote(package.url.removeprefix("file://")))
+    try:
+        same = sha256_of(path) == package.sha256
+    except OSError as error:
+        message = f"the package '{path}' cannot be read: {error.strerror}"
+        raise LayeringError(message, fix="check the channel, or lock again with `recipe lock`") from None
+    if not same:
+        raise LayeringError(f"the package '{path}' {OTHER}", fix=AGAIN)
+
+
+def _error(kind: str, text: str, *, what: str) -> LayeringError:
+    other = re.search(r"hash mismatch when extracting (\S+)", text)
+    if other:
+        return LayeringError(f"the package '{other[1]}' {OTHER}", fix=AGAIN)
+    fix = "check the names of the channels and packages"
+    if kind == "SolverError":
+        fix = "loosen a version, or add the channel that has what is missing"
+    elif UNREACHABLE.search(text):
+        fix = "build where the channel can be reached, or set https_proxy"
+    return LayeringError(f"{what}: {text}", fix=fix)
+
+
+def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offline: bool) -> CondaClient:
+    """py-rattler of this Python, else one that uv fetches; raises LayeringError with what to do.
+
+    `environment` are uv's variables.
+    """
+    question = "import rattler; print(rattler.__version__)"
+    code, out, _ = ask([sys.executable, "-c", question])  # it ends with 1 where there is none
+    if code == 0:
+        if not out.strip().startswith(f"{RELEASE}."):
+            say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
+        return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
+    uv = find_uv()
+    if uv is not None:
+        # Not `uv run --with`: that takes no hashes.
+        folder, pins = work / "py-rattler", work / "py-rattler.txt"
+        pins.write_text(PINNED, encoding="utf-8")
+        argv = [uv, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
+        argv += ["--only-binary", ":all:", "--python", sys.executable, "--target", str(folder), "-r", str(pins)]
+        code, _, err = ask(argv, env=clean_environment(environment))
+        if code == 0:
+            own = {**environment, "PYTHONPATH": str(folder)}
+            return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)
+        print(err.strip()[-2000:], flush=True)
+        if offline:
+            raise LayeringError("py-rattler was not fetched before, and no server is asked", fix=FETCH)
+    raise LayeringError(f"conda packages need py-rattler, which {sys.executable} has not", fix=FIX)

@@ -1,0 +1,249 @@
+"""A conda environment as layers: the large packages apart, then all others, then Python with the environment's files.
+
+py-rattler links the packages on this machine for the prefix in the image: nothing runs in a container. Every layer is
+linked by itself, from its own packages alone, so that what it holds is decided by what names it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time as clock
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..sif.errors import LayeringError, say
+from ..sif.pack import Piece, below, processors
+from . import bytecode, wheel_files
+from .bytecode_cache import Owned, compile_kept
+from .cache import key_of
+from .conda import CondaClient, CondaPackage, read_packages, virtual_packages
+from .conda_packages import (
+    FLAT,
+    LOST,
+    TOGETHER,
+    Found,
+    check_apart,
+    groups_of,
+    in_several,
+    learn,
+    meant,
+    owners,
+    read_record,
+    take_out,
+    tidy,
+    write_record,
+)
+from .uv import find_uv
+
+if TYPE_CHECKING:
+    from .assemble import Layer
+    from .builder import Builder
+
+COMPILED = 2  # of what is kept of a package; another number makes all of it anew
+LAYOUT = 2  # of which package lies in which layer; another number makes all of them anew
+OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
+THREADED = re.compile(r"_cp\d+t$")
+
+
+class _SameNameError(LayeringError):
+    """Packages with files of the same name would lie in different layers, or among others than in the environment."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(f"packages have files of the same name: {', '.join(sorted(names))}", fix=FLAT)
+        self.names = frozenset(names)
+
+
+class CondaEnvironment:
+    """The conda packages of one build."""
+
+    def __init__(self, builder: Builder, client: CondaClient) -> None:
+        self.builder, self.client = builder, client
+        asked = builder.spec.conda
+        self.platform = str(asked["platform"])
+        self.prefix = builder.facts.real(wheel_files.PREFIX)
+        if asked["packages"]:
+            self.packages = read_packages(asked["packages"])
+        else:
+            glibc = builder.facts.glibc
+            virtual = virtual_packages(machine=builder.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
+            self.packages = client.solve(asked, virtual=virtual)
+        self.python = _python(self.packages)
+        self.minor = ".".join(self.python.version.split(".")[:2])
+        self.compiler = self._compiler()
+        self.provided: dict[str, str] = {}
+
+    def install(self) -> None:
+        """Make the layers, and add them to the build.
+
+        Whose file is seen, of packages that have one of the same name, is py-rattler's to say, and depends on all
+        packages. Which these are nobody knows before they are there: they are found, and lie in a layer of their own.
+        """
+        store, before = self.builder.store, len(self.builder.layers)
+        key = f"conda-together-{key_of([LAYOUT, [package.inputs for package in self.packages]])}"
+        known = store.recall("facts", key)
+        together = {str(name) for name in known} if isinstance(known, list) else set[str]()
+        while True:
+            try:
+                found = self._make(together)
+                break
+            except _SameNameError as error:
+                if error.names <= together:
+                    raise
+                together |= error.names
+                say(f"have files of the same name, and lie in one layer: {', '.join(sorted(together))}")
+                del self.builder.layers[before:]
+        store.remember("facts", key, sorted(together))
+        for one in found:
+            self.provided.update(one.provided)
+        activate = sorted(name for one in found for name in one.activate)
+        if activate:
+            say(f"not run when the image is entered: {', '.join(activate)}; what is needed goes to variables")
+        self.scripts = tuple(sorted(name for one in found for name in one.scripts))
+
+    def _make(self, together: Collection[str]) -> list[Found]:
+        """Make the layers side by side, the large ones below the others.
+
+        Raises _SameNameError with all packages of which it was found that they have to lie with others.
+        """
+        groups = groups_of(self.packages, together=together)
+
+        def made(title: str) -> Layer:
+            group = groups[title]
+            pure = any(package.subdir == "noarch" for package in group)
+            # Pure Python packages are placed by the environment's Python: it is linked with them and taken out again.
+            among = self.packages if title == TOGETHER else (*group, self.python) if pure else group
+            inputs = [LAYOUT, self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in group]]
+            inputs += [[package.inputs for package in self.packages]] if title == TOGETHER else []
+            return self.builder.made(title, inputs, lambda tree: self._fill(group, tree, among=among))
+
+        before, names = len(self.builder.layers), set[str]()
+        with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
+            for job in [pool.submit(made, title) for title in groups]:
+                try:
+                    self.builder.take([job.result()])
+                except _SameNameError as error:
+                    names |= error.names
+        if names:
+            raise _SameNameError(names)
+        layers = self.builder.layers[before:]
+        found = [learn(layer.entry, prefix=self.prefix, store=self.builder.store) for layer in layers]
+        paths = in_several(found)
+        for layer, one in zip(layers, found, strict=True) if paths else ():
+            names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.builder.work)
+        if names:
+            raise _SameNameError(names)
+        return found
+
+    def _fill(self, packages: Sequence[CondaPackage], tree: Path, *, among: Sequence[CondaPackage]) -> list[Piece]:
+        """Link some packages as they will lie in the image among others, and compile what is Python among them."""
+        place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
+        place.parent.mkdir(parents=True)
+        own = {package.name for package in packages}
+        staged = [*dict.fromkeys(among)]
+        self.client.stage(staged, place, prefix=wheel_files.PREFIX, platform=self.platform)
+        linked = clock.monotonic()
+        files = {package.name: read_record(package, place)["files"] for package in staged}
+        check_apart(files)
+        lost = {meant(path) for rows in files.values() for path in rows if path.startswith(LOST)}
+        shared = {name for name, rows in files.items() if lost and any(meant(path) in lost for path in rows)}
+        if shared and among is not self.packages:
+            raise _SameNameError(shared)
+        for package in staged:
+            if package.name not in own:
+                take_out(package, place)
+                del files[package.name]
+        for package in packages:
+            write_record(package, place)
+        tidy(place, whole=self.python in packages)
+        noted = clock.monotonic()
+        pieces = below(self.prefix, self._compiled(packages, files, place, shared=shared))
+        seconds = (linked - started, noted - linked, clock.monotonic() - noted)
+        say(
+            "{} conda packages: linked in {:.1f} s, noted in {:.1f} s, compiled in {:.1f} s".format(
+                len(packages), *seconds
+            )
+        )
+        return pieces
+
+    def _compiled(
+        self,
+        packages: Sequence[CondaPackage],
+        files: Mapping[str, Sequence[str]],
+        place: Path,
+        *,
+        shared: Collection[str],
+    ) -> list[Piece]:
+        """What is compiled of some packages, of which `files` are; nothing is kept of those that `shared` names.
+
+        They have files that are another package's in this environment, and would be their own in the next.
+        """
+        paths = {*bytecode.sources(place, below="lib")}
+        sure = [
+            Owned(
+                key=key_of([COMPILED, self.compiler.inputs, self.minor, wheel_files.PREFIX, package.inputs]),
+                title=f"{package.name} {package.version} {package.build}",
+                paths=tuple(path for path in files[package.name] if path in paths),
+            )
+            for package in packages
+            if package.name not in shared
+        ]
+        out, nobodys = self.builder.work, paths.difference(*(one.paths for one in sure))
+
+        def compiled(some: Sequence[str]) -> list[Piece]:
+            return self.compiler.compile(place, some, prefix=wheel_files.PREFIX, workers=processors(), out=out)
+
+        return compile_kept(
+            sure,
+            more=sorted(nobodys),
+            compiled=compiled,
+            tag=self.compiler.tag,
+            store=self.builder.store,
+            work=self.builder.work,
+            later=self.builder.later,
+        )
+
+    # --- Python ------------------------------------------------------------------------------------------------------
+
+    def _compiler(self) -> bytecode.Compiler:
+        """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
+        builder, uv = self.builder, find_uv() or ""
+        found = bytecode.of_this_machine(self.minor, uv=uv)
+        if found is not None:
+            return found
+        if os.uname().machine != builder.spec.machine:
+            message = f"there is no Python {self.minor} here, and {builder.spec.machine}'s own does not run here"
+            raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
+        folder = builder.work / "python"
+        needed = closure(self.python, self.packages)
+        self.client.stage(needed, folder, prefix=wheel_files.PREFIX, platform=self.platform)
+        return bytecode.of_image(
+            self.minor,
+            runtime=builder.containers.runtime,
+            base=builder.base,
+            python=f"bin/python{self.minor}",
+            own=folder,
+        )
+
+
+def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
+    found = next((package for package in packages if package.name == "python"), None)
+    if found is None:
+        raise LayeringError("the conda environment has no Python", fix="add 'python=3.12' to the dependencies")
+    if OTHERS.search(found.build) or THREADED.search(found.build):
+        raise LayeringError(f"'python' {found.version} {found.build} is no ordinary CPython", fix=FLAT)
+    return found
+
+
+def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
+    """A package with all that it needs."""
+    known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
+    while todo:
+        for line in todo.pop().depends:
+            other = known.get(line.split()[0])
+            if other is not None and other.name not in done:
+                done[other.name] = other
+                todo.append(other)
+    return [done[name] for name in sorted(done)]

@@ -1,0 +1,264 @@
+"""A door to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
+
+A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the
+user's, or was named by a page of one; only this build knows the word in the door's address. Index pages:
+https://packaging.python.org/en/latest/specifications/simple-repository-api/
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import http.client
+import json
+import re
+import secrets
+import shlex
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape, unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from .registry import NoRedirect
+
+ADDRESS = re.compile(r"(https?)://(?:([^/\s,]*)@)?([^/@\s,?#]+)([^\s,]*)")
+TOKEN = re.compile(r"/(t/[^/?#\s]+)")  # model/secrets.py has the same
+EXPORT = "export "
+BASE = re.compile(r"<base\s[^>]*?href\s*=\s*[\"']?([^\"'\s>]+)[^>]*>", re.IGNORECASE)
+HREF = re.compile(r"(\shref\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)", re.IGNORECASE)
+ASKED = ("Accept", "Range", "If-Range", "If-None-Match", "If-Modified-Since", "User-Agent")
+ANSWERED = (
+    "Content-Type",
+    "Content-Length",
+    "Content-Range",
+    "Accept-Ranges",
+    "Cache-Control",
+    "ETag",
+    "Last-Modified",
+)
+LONG = 8  # a token is replaced wherever it stands; a shorter one only behind its t/
+PAGE = 64 << 20  # bytes: that of the largest project of the public index is below 5 MB
+SECONDS = 60.0
+OWN = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """An index: its server, the path that it lies below, and the login as a header, "" where it has none."""
+
+    server: str
+    path: str
+    login: str
+    opener: urllib.request.OpenerDirector
+
+
+class Door:
+    """A server on the loopback address, from now until `close`; `text` is the settings with its own addresses."""
+
+    def __init__(self, settings: str, *, environment: Mapping[str, str]) -> None:
+        self.environment = environment
+        self.indexes: list[Index] = []
+        self.named = set[str]()  # addresses that a page of an index names
+        self.tokens: dict[str, str] = {}  # t/TOKEN of a path, and what stands in its place in the build
+        self.word = secrets.token_urlsafe(24)
+        handler = type("Asked", (_Asked,), {"door": self})
+        self.server = _Server((OWN, 0), handler)
+        self.text = "".join(f"{self._line(line)}\n" for line in settings.splitlines())
+        for name in ("no_proxy", "NO_PROXY"):
+            self.text += f'export {name}="${{{name}:+${name},}}{OWN}"\n'
+        Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self.server.shutdown()
+        self.server.server_close()
+
+    def _line(self, line: str) -> str:
+        name, _, value = line.removeprefix(EXPORT).partition("=")
+        if not line.startswith(EXPORT) or name.lower().endswith("_proxy"):
+            return line
+        return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._own, ' '.join(shlex.split(value))))}"
+
+    def _own(self, found: re.Match[str]) -> str:
+        """The door's address for one of an index that wants a login."""
+        scheme, login, host, path = found.groups()
+        tokens = TOKEN.findall(path)
+        if login is None and not tokens:
+            return found[0]
+        for token in tokens:
+            self.tokens.setdefault(token, f"t/token-{len(self.tokens)}")
+        path = self._without_tokens(path)
+        user, _, password = (login or "").partition(":")
+        word = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        server = _server(f"{scheme}://{host}")
+        index = Index(
+            server=server,
+            path=urlsplit(path).path.rstrip("/"),
+            login=f"Basic {word}" if login else "",
+            opener=self._opener(host.partition(":")[0]),
+        )
+        self.indexes.append(index)
+        return f"{self._address(len(self.indexes) - 1)}{path}"
+
+    def _without_tokens(self, text: str) -> str:
+        """A text for the build: each token is replaced by a word, whichever of its characters are quoted."""
+        for token, word in self.tokens.items():
+            text = re.sub(rf"(?<![\w.~-]){_quoted(unquote(token))}(?![\w.~%-])", word, text)
+            secret = unquote(token).removeprefix("t/")
+            if len(secret) >= LONG:
+                text = re.sub(_quoted(secret), word.removeprefix("t/"), text)
+        return text
+
+    def _with_tokens(self, address: str) -> str:
+        words = {word: token for token, word in self.tokens.items()}
+        return re.sub(r"(?<=/)t/token-\d+(?=[/?#]|$)", lambda found: words.get(found[0], found[0]), address)
+
+    def _opener(self, host: str) -> urllib.request.OpenerDirector:
+        names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
+        tls = ssl.create_default_context(
+            cafile=next((self.environment[name] for name in names if name in self.environment), None)
+        )
+        insecure = f"{self.environment.get('UV_INSECURE_HOST', '')} {self.environment.get('PIP_TRUSTED_HOST', '')}"
+        if host in (name.partition(":")[0] for name in insecure.replace(",", " ").split()):
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirect)
+
+    def _address(self, number: int) -> str:
+        return f"http://{OWN}:{self.server.server_port}/{self.word}/{number}"
+
+    def open(
+        self, path: str, *, method: str, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPResponse, str] | None:
+        """The answer of an index and its address; None for what is none of an index's. Raises OSError."""
+        word, number, rest = (*path.lstrip("/").split("/", 2), "", "")[:3]
+        if not hmac.compare_digest(word.encode(), self.word.encode()) or number not in map(
+            str, range(len(self.indexes))
+        ):
+            return None
+        index = self.indexes[int(number)]
+        address = f"{index.server}/{rest}"
+        if not self._may(index, address):
+            return None
+        login = {"Authorization": index.login} if index.login else {}
+        request = urllib.request.Request(self._with_tokens(address), headers={**headers, **login}, method=method)
+        try:
+            return index.opener.open(request, timeout=SECONDS), address
+        except urllib.error.HTTPError as error:
+            return error, address  # type: ignore[return-value]  # it is an answer too
+
+    def _may(self, index: Index, address: str) -> bool:
+        if address in self.named or address.removesuffix(".metadata") in self.named:
+            return True
+        path = urlsplit(address).path
+        plain = not {".", ".."} & set(unquote(path).replace("\\", "/").split("/"))
+        return plain and (path == index.path or path.startswith(f"{index.path}/"))
+
+    def seen(self, address: str) -> str:
+        """An address as code in the build gets it: through the door where an index's server has it."""
+        bare = self._without_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
+        for number, index in enumerate(self.indexes):
+            if _server(bare) == index.server:
+                self.named.add(urldefrag(bare).url)
+                parts = urlsplit(bare)
+                return self._address(number) + parts._replace(scheme="", netloc="").geturl()
+        return self._without_tokens(address)
+
+    def page(self, body: bytes, *, kind: str, address: str) -> bytes:
+        """A page of an index whose links lead through the door."""
+        text = self._without_tokens(body.decode(errors="replace"))
+        if "json" in kind:
+            found = json.loads(text)
+            for file in found.get("files", ()):
+                file["url"] = self.seen(urljoin(address, file["url"]))
+            return json.dumps(found).encode()
+        base = BASE.search(text)
+        if base:
+            address, text = urljoin(address, unescape(base[1])), text.replace(base[0], "")
+
+        def link(match: re.Match[str]) -> str:
+            return f'{match[1]}"{escape(self.seen(urljoin(address, unescape(match[2].strip(chr(34) + chr(39))))))}"'
+
+        return HREF.sub(link, text).encode()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_arguments: object) -> None:
+        """An asker that has gone, or an index that breaks off, is the asker's to report."""
+
+
+class _Asked(BaseHTTPRequestHandler):
+    """One question."""
+
+    door: Door
+    timeout = SECONDS
+
+    def do_GET(self) -> None:
+        """Pass on what an index answers."""
+        headers = {name: self.headers[name] for name in ASKED if name in self.headers}
+        try:
+            found = self.door.open(self.path, method=self.command, headers=headers)
+        except (OSError, http.client.HTTPException, ValueError):
+            self.send_error(502)
+            return
+        if found is None:
+            self.send_error(404)
+            return
+        with found[0] as answer:
+            self._pass(answer, found[1])
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _pass(self, answer: http.client.HTTPResponse, address: str) -> None:
+        kind, body = answer.headers.get("Content-Type", ""), None
+        if self.command == "GET" and answer.status == 200 and re.match(r"text/html|application/(\S*\+)?json", kind):
+            try:
+                body = answer.read(PAGE + 1)
+                if len(body) > PAGE:
+                    raise ValueError("no page is so long")
+                body = self.door.page(body, kind=kind, address=address)
+            except (
+                OSError,
+                http.client.HTTPException,
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                RecursionError,
+            ):
+                self.send_error(502)
+                return
+        self.send_response(answer.status)
+        for name in ANSWERED:
+            if name in answer.headers and (body is None or name != "Content-Length"):
+                self.send_header(name, answer.headers[name])
+        if "Location" in answer.headers:
+            self.send_header("Location", self.door.seen(urljoin(address, answer.headers["Location"])))
+        if body is not None:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if body is not None:
+            self.wfile.write(body)
+        elif self.command == "GET":
+            shutil.copyfileobj(answer, self.wfile)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing: an address holds the word."""
+
+
+def _quoted(text: str) -> str:
+    """A pattern of a text in an address, where any character may be quoted."""
+    quoted = ((char, "".join(f"%{byte:02x}" for byte in char.encode())) for char in text)
+    return "".join(f"(?:{re.escape(char)}|(?i:{code}))" for char, code in quoted)
+
+
+def _server(address: str) -> str:
+    """Scheme, host and port of an address, the usual port left out."""
+    parts = urlsplit(address)
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+    return f"{parts.scheme}://{parts.netloc.lower().removesuffix(usual)}"

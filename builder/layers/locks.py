@@ -1,0 +1,156 @@
+"""Who uses something, in the name of a file: a process, its start, the boot of its machine and the machine.
+
+A file system may keep locks for each of its nodes alone (Lustre's `localflock`) or none at all. A mark is there for
+all nodes, and whole from the moment it has its name.
+
+Who is at work in a cache: locks of the kernel for this machine, marks in its folder for all machines.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+AGE = 14 * 86400.0  # seconds after which a mark that only another machine could judge counts no more
+_PROC = Path("/proc")
+
+
+def new_mark() -> str:
+    """A name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
+    pid = os.getpid()
+    return f"{secrets.token_hex(4)}.{pid}.{_start_of(pid)}.{_boot()}.{_machine()}"
+
+
+def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:
+    """Whether whoever made a file has ended; `mark` is the part of its name that says who, all of it by default.
+
+    A process of this machine is looked for. Of another machine, and of a name that is no mark, only `age` can tell.
+    """
+    try:
+        made = path.lstat().st_mtime
+    except OSError:
+        return False  # gone meanwhile
+    parts = (mark or path.name).split(".", 4)
+    if len(parts) == 5 and parts[4] == _machine() and parts[1].isascii() and parts[1].isdigit():
+        if parts[3] == _boot() and parts[2]:
+            return _start_of(int(parts[1])) != parts[2]
+        if made < _booted():  # and not another machine of the same name
+            return True
+    return time.time() - made > age
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, in the kernel's ticks; "" for one that is not there."""
+    with suppress(OSError, IndexError):
+        # The name of the program stands in brackets and may hold anything.
+        fields = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return fields[19] if fields[0] not in "ZX" else ""  # one that has ended waits to be reaped
+    return ""
+
+
+@cache
+def _boot() -> str:
+    """The boot of this machine, and the space of process numbers that this process sees."""
+    boot = space = ""
+    with suppress(OSError):
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")
+    with suppress(OSError):
+        space = os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256((boot + space).encode()).hexdigest()[:8]
+
+
+@cache
+def _booted() -> float:
+    with suppress(OSError, ValueError, IndexError):
+        text = (_PROC / "stat").read_text(encoding="ascii")
+        return float(text.partition("\nbtime ")[2].split()[0])
+    return 0.0
+
+
+def _machine() -> str:
+    return os.uname().nodename.replace("/", "_")[:64]
+
+
+NO_LOCKS = "its file system has no locks (flock): nothing is removed from it"
+
+
+class Locks:
+    """Locks and marks in one folder; `missing` once the file system has refused a lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.missing = False
+
+    @contextmanager
+    def used(self, name: str) -> Iterator[None]:
+        """While something is used no one removes it; whoever looks for it does so in here."""
+        mark = self.folder / f"{name}@{new_mark()}"
+        mark.touch(mode=0o600)
+        try:
+            yield
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def in_use(self, name: str) -> bool:
+        """Whether someone uses it, on any machine."""
+        return any(not _is_dead(mark) for mark in self.folder.glob(f"{name}@*"))
+
+    @contextmanager
+    def waited(self, name: str) -> Iterator[None]:
+        """Alone with something that is made; without locks two may make it, and the last one's stays."""
+        with self._lock(name, fcntl.LOCK_EX):
+            try:
+                yield
+            finally:
+                (self.folder / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Alone with something that is to be removed; False while it is used, and where no one could tell."""
+        with self._lock(name, fcntl.LOCK_EX | fcntl.LOCK_NB) as locked:
+            if not locked:
+                yield False
+                return
+            try:
+                yield not self.in_use(name)
+            finally:
+                (self.folder / name).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove the marks of processes that have ended."""
+        for mark in self.folder.glob("*@*"):
+            if _is_dead(mark):
+                mark.unlink(missing_ok=True)
+
+    @contextmanager
+    def _lock(self, name: str, how: int) -> Iterator[bool]:
+        path = self.folder / name
+        while True:
+            with path.open("a") as file:
+                try:
+                    fcntl.flock(file, how)
+                except BlockingIOError:
+                    yield False
+                    return
+                except OSError:
+                    self.missing = True
+                    yield False
+                    return
+                try:
+                    same = path.stat().st_ino == os.fstat(file.fileno()).st_ino
+                except FileNotFoundError:
+                    same = False  # whoever had it has removed it
+                if same:
+                    yield True
+                    return
+
+
+def _is_dead(mark: Path) -> bool:
+    return is_dead(mark, mark=mark.name.rpartition("@")[2])

@@ -1,0 +1,130 @@
+"""The command line of the stand-alone program."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..sif.errors import LayeringError, at_work, in_words, show
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command; 0 where it did what it was asked for, 1 where it could not."""
+    parser = argparse.ArgumentParser(prog="layering", description="Makes a SIF image out of layers.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="make the image that layers.json describes")
+    build.add_argument("spec", type=Path, metavar="layers.json")
+    build.add_argument("--output", type=Path, required=True)
+    build.add_argument("--runtime", required=True, help="apptainer or singularity")
+    fetch = commands.add_parser("fetch", help="have all that the image of layers.json is made of in the cache")
+    fetch.add_argument("spec", type=Path, metavar="layers.json")
+    fetch.add_argument("--runtime", required=True, help="apptainer or singularity")
+    wheels = commands.add_parser("offer", help="download the wheels that a build in a container asks for")
+    wheels.add_argument("folder", type=Path, metavar="image")
+    for one in (build, fetch, wheels):
+        one.add_argument(
+            "--given", type=Path, required=one is wheels, help="the folder with the pipes to the container"
+        )
+    when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
+    when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
+    when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
+    labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
+    labels.add_argument("archive", type=Path)
+    labels.add_argument("output", type=Path)
+    labels.add_argument("--time", type=int, required=True)
+    build.epilog = "What follows -- is given to the runtime for steps in a container: --bind SOURCE:TARGET ..."
+    own = list(arguments)
+    cut = own.index("--") if "--" in own else len(own)
+    chosen = parser.parse_args(own[:cut])
+    try:
+        return COMMANDS[chosen.command](chosen, own[cut + 1 :])
+    except (LayeringError, OSError) as error:
+        show(error if isinstance(error, LayeringError) else in_words(error))
+        if chosen.command in ("build", "fetch"):
+            _show_place(error, output=getattr(chosen, "output", None))
+    return 1
+
+
+def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
+    """Whoever explains the failure has to know which disk, or whose rights."""
+    from .cache import cache_folder
+
+    print(at_work(error, cache=cache_folder(os.environ), output=output), file=sys.stderr, flush=True)
+
+
+def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
+    from .build import build
+    from .cache import cache_folder
+    from .spec import read_spec
+
+    spec = read_spec(chosen.spec)
+    gc.disable()  # ten thousands of entries of tables live to the end: looking through them takes a third of a join
+    umask = os.umask(0o022)  # what is inside does not depend on the user's
+    build(
+        spec,
+        chosen.output,
+        runtime=chosen.runtime,
+        binds=binds,
+        given=chosen.given,
+        cache=cache_folder(os.environ),
+        environment=os.environ,
+        umask=umask,
+    )
+    return 0
+
+
+def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
+    from .build import fetch
+    from .cache import cache_folder
+    from .spec import read_spec
+
+    spec = read_spec(chosen.spec)
+    os.umask(0o022)
+    fetch(
+        spec,
+        runtime=chosen.runtime,
+        binds=binds,
+        given=chosen.given,
+        cache=cache_folder(os.environ),
+        environment=os.environ,
+    )
+    return 0
+
+
+def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from .cache import cache_folder
+    from .wheel_server import offer
+
+    os.umask(0o022)  # uv unpacks here what the image gets
+    offer(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
+    return 0
+
+
+def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from ..sif.normalise import date_of, settle, time_for
+
+    found = time_for(chosen.base, environment=os.environ)
+    if found is None:
+        return 0
+    print(found, date_of(found), flush=True)
+    # An engine works meanwhile; where it fails nobody names an image.
+    if chosen.settle and (name := sys.stdin.readline()):
+        settle(Path(name.removesuffix("\n")), time=found)
+    return 0
+
+
+def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from ..sif.normalise import labels_of
+
+    chosen.output.write_bytes(labels_of(chosen.archive, time=chosen.time))
+    return 0
+
+
+COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "time": _time, "labels": _labels}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""Folders that are the user's own: no one else can write there, or put something else in their place.
+
+`private_folder` of engine.sh is the same for the scripts.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from ..sif.errors import LayeringError
+
+OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class PrivateError(LayeringError):
+    """A folder that is not the user's own, or that others can write; `path` is the one that is at fault."""
+
+    def __init__(self, path: Path, message: str, *, fix: str) -> None:
+        super().__init__(message, fix=fix)
+        self.path = path
+
+
+def private_folder(path: Path, *, what: str, instead: str) -> Path:
+    """Make a folder for this user alone, or check one that exists; returns its path without links.
+
+    `what` it is and what to do `instead` are for the message. Raises PrivateError where somebody else could write in
+    it, or change what its path leads to, and OSError.
+    """
+    return _checked(path, what=what, instead=instead, shared=False)
+
+
+def temporary_parent(path: Path, *, instead: str) -> Path:
+    """Make or check a folder for temporary folders; one that all users share is right where it is sticky (/tmp).
+
+    Returns its path without links; raises what `private_folder` raises.
+    """
+    return _checked(path, what="temporary folder", instead=instead, shared=True)
+
+
+def owner_of(number: int) -> str:
+    """A user by name and number."""
+    import pwd
+
+    with suppress(KeyError):
+        return f"{pwd.getpwuid(number).pw_name} (uid {number})"
+    return f"uid {number}"
+
+
+def _checked(path: Path, *, what: str, instead: str, shared: bool) -> Path:
+    ours = os.getuid()
+    system = {0, ours, os.stat("/").st_uid}  # in a user namespace root's folders may have another number
+    asked = Path(os.path.abspath(path))
+    for link in (asked, *asked.parents):
+        with suppress(FileNotFoundError):
+            seen = link.lstat()
+            if stat.S_ISLNK(seen.st_mode) and seen.st_uid not in system:
+                raise _fault(what, asked, link, f"is a link of {owner_of(seen.st_uid)}", instead=instead)
+    # What no other user can change from here on; a link that is changed later leads nowhere else.
+    place = Path(os.path.realpath(asked))
+    for folder in (*reversed(place.parents), place):
+        last = folder == place
+        try:
+            seen = folder.stat()
+        except FileNotFoundError:
+            _make(folder)
+            seen = folder.stat()
+        sticky = bool(seen.st_mode & stat.S_ISVTX)
+        if not stat.S_ISDIR(seen.st_mode):
+            raise _fault(what, asked, folder, "is no folder", instead=instead)
+        if seen.st_uid not in (system if not last or (shared and sticky) else {ours}):
+            raise _fault(what, asked, folder, f"belongs to {owner_of(seen.st_uid)}", instead=instead)
+        if (seen.st_mode & (OTHERS if last else stat.S_IWOTH)) and not (sticky and (shared or not last)):
+            who = "all users" if seen.st_mode & stat.S_IWOTH else "its group"
+            if seen.st_uid == ours:  # only its owner can change that
+                instead = f"run `chmod -R go-w {shlex.quote(str(folder))}`, or {instead}"
+            raise _fault(what, asked, folder, f"can be written by {who}", instead=instead)
+    return place
+
+
+def _make(folder: Path) -> None:
+    with suppress(FileExistsError):
+        folder.mkdir(0o700)
+        if stat.S_IMODE(folder.stat().st_mode) & 0o777 != 0o700:
+            folder.chmod(0o700)  # a umask that takes rights of the user's own
+
+
+def _fault(what: str, asked: Path, folder: Path, why: str, *, instead: str) -> PrivateError:
+    if folder == asked:
+        return PrivateError(folder, f"the {what} '{asked}' {why}", fix=instead)
+    return PrivateError(folder, f"the {what} '{asked}' is not safe: '{folder}' {why}", fix=instead)

@@ -1,0 +1,65 @@
+"""A cache of somebody else, named by the user (RECIPE_CACHE_SHARED): entries are copied from it, nothing is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ..sif.digest import sha256_of
+from ..sif.errors import say
+from .private import OTHERS, PrivateError, owner_of
+
+FIX = "set RECIPE_CACHE_SHARED to a cache that only its owner can write, or to nothing"
+
+
+class SharedCache:
+    """A cache that is only read; who owns its folder is trusted, and no one else."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises PrivateError where others than its owner and root can change what it leads to, and OSError."""
+        self.folder = Path(os.path.realpath(folder))
+        self.owners = {0, os.stat("/").st_uid, self.folder.stat().st_uid}
+        for above in self.folder.parents:
+            seen = above.stat()
+            loose = seen.st_mode & stat.S_IWOTH and not seen.st_mode & stat.S_ISVTX
+            if loose or seen.st_uid not in {*self.owners, os.getuid()}:
+                raise self._fault(above, seen)
+        self._check(self.folder)
+
+    def copy(self, part: str, target: Path) -> bool:
+        """Copy an entry by the name of `target` out of a part; False where there is none that is what it was when made.
+
+        Raises PrivateError for one that others than the owner can write.
+        """
+        source = self.folder / part / target.name
+        note = source.with_suffix(".json")
+        with suppress(FileNotFoundError, PermissionError, NotADirectoryError, ValueError, KeyError, TypeError):
+            for path in (*reversed(source.relative_to(self.folder).parents), source, note):
+                self._check(self.folder / path)
+            said = json.loads(note.read_text(encoding="utf-8"))["sha256"]
+            shutil.copyfile(source, target)
+            if sha256_of(target) == said:
+                say(f"{target.stem[:12]}: from the shared cache")
+                return True
+        target.unlink(missing_ok=True)
+        return False
+
+    def _check(self, path: Path) -> None:
+        seen = path.lstat()
+        if seen.st_uid not in self.owners or seen.st_mode & OTHERS or stat.S_ISLNK(seen.st_mode):
+            raise self._fault(path, seen)
+
+    def _fault(self, path: Path, seen: os.stat_result) -> PrivateError:
+        who = f"belongs to {owner_of(seen.st_uid)}" if seen.st_uid not in self.owners else "can be changed by others"
+        return PrivateError(path, f"the shared cache '{self.folder}' is not safe: '{path}' {who}", fix=FIX)
+
+
+def shared_cache(environment: Mapping[str, str]) -> SharedCache | None:
+    """RECIPE_CACHE_SHARED, None where it is not set; raises what SharedCache raises."""
+    named = environment.get("RECIPE_CACHE_SHARED")
+    return SharedCache(Path(named)) if named else None

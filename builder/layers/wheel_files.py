@@ -1,0 +1,167 @@
+"""Packages unpacked on this machine as they will lie in the image."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..sif.errors import LayeringError
+from ..sif.programs import ask
+from ..sif.tree import FILE, folder, is_folder, link, move, read, remove, seen, walk, write
+from .spec import FIX
+from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
+
+PREFIX = "/opt/env"
+RECORD = 64 << 20  # bytes of the list of one wheel's files
+DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
+
+
+def install(
+    group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str, online: Callable[[], None]
+) -> Path:
+    """Unpack the wheels of a group below `tree`, which stands for the environment's folder; its site-packages.
+
+    `online` is called before anything is downloaded.
+    """
+    file = resolver.work / f"{number}.txt"
+    file.write_text("".join(f"{pin.text}\n" for pin in group.pins), encoding="utf-8")
+    hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
+    tree.mkdir(parents=True)
+    argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
+    argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
+    env = resolver.env(own_index=group.own_index)
+    # What was resolved a moment ago is mostly there: no index is asked again for files that are named by their hashes.
+    code, err = 1, ""
+    if hashes:
+        code, _, err = ask([*argv, "--offline"], env=env)  # a bad code: it is asked again, with the servers
+    if code:
+        online()
+        code, _, err = ask(argv, env=env)
+    if code:
+        print(err.strip()[-4000:], flush=True)
+        if resolver.offline and UNSEEN.search(err):
+            raise LayeringError(f"wheels of '{group.title}' were not fetched before, and no server is asked", fix=FIX)
+        if NO_WHEEL.search(err):
+            raise NeedsSourcesError("a package of the lock is no wheel")
+        raise LayeringError(f"the wheels of layer '{group.title}' could not be unpacked", told=True)
+    return tidy(tree, minor=minor)
+
+
+def tidy(tree: Path, *, minor: str) -> Path:
+    """Take this machine out of an installation: its Python's version and path, its own notes. Returns site-packages."""
+    own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for parent in ("lib", "include/site"):
+        if own != f"python{minor}" and is_folder(tree, f"{parent}/{own}"):
+            move(tree, f"{parent}/{own}", tree, f"{parent}/python{minor}")
+    remove(Path(".lock"), below=tree)
+    inside = f"lib/python{minor}/site-packages"
+    with folder(tree, inside, make=0o777):
+        pass
+    changed = _scripts(tree)
+    for info in _infos(tree, inside):
+        _record(tree, inside, info, changed=changed, own=own, minor=minor)
+    return tree / inside
+
+
+def _infos(tree: Path, inside: str) -> list[str]:
+    """The folders that say what is installed."""
+    with folder(tree, inside) as at:
+        return sorted(name for name in os.listdir(at) if name.endswith(".dist-info"))
+
+
+def _scripts(tree: Path) -> dict[str, bytes]:
+    """Give console scripts the image's Python; returns what was written, by path."""
+    changed = {}
+    own = sys.executable.encode()
+    for entry in walk(tree, "bin"):
+        entry.enter = False
+        if entry.kind != FILE:
+            continue
+        with open(entry.open(), "rb") as file:
+            head = file.read(4096)
+            if not head.startswith(b"#!") or own not in head:
+                continue
+            text = head + file.read()
+        first, _, rest = text.partition(b"\n")
+        if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):
+            rest = rest.split(b"\n", 2)[2]  # how installers write a path that is too long for the first line
+        elif own not in first:
+            continue
+        text = f"#!{PREFIX}/bin/python\n".encode() + rest
+        write(tree, f"bin/{entry.name}", text, mode=0o755)  # a new file: it may be a link into uv's cache
+        changed[f"bin/{entry.name}"] = text
+    return changed
+
+
+def _rows(tree: Path, record: str) -> list[list[str]] | None:
+    try:
+        return [row for row in csv.reader(io.StringIO(read(tree, record, limit=RECORD).decode())) if row]
+    except (OSError, ValueError, csv.Error):
+        return None
+
+
+def _record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
+    """Bring RECORD up to date with what was changed."""
+    record = f"{inside}/{info}/RECORD"
+    rows = _rows(tree, record)
+    if rows is None:
+        return
+    kept = []
+    dropped = {f"{info}/{name}" for name in DROPPED}
+    for row in rows:
+        name = row[0]
+        if name in dropped:
+            remove(Path(inside, name), below=tree)
+            continue
+        if name.startswith(".."):  # of thousands of files these alone lie outside: scripts, headers
+            name = name.replace(f"/{own}/", f"/python{minor}/")
+            text = changed.get(os.path.normpath(f"{inside}/{name}"))
+            if text is not None:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(text).digest()).rstrip(b"=").decode()
+                row = [name, f"sha256={digest}", str(len(text))]
+        kept.append([name, *row[1:]])
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(sorted(kept))
+    write(tree, record, out.getvalue().encode())
+
+
+def owners(site: Path, tree: Path) -> dict[str, list[str]]:
+    """The .py files of every distribution by its normal name, relative to `tree`; what lies outside is nobody's."""
+    from .wheels import normal
+
+    found: dict[str, list[str]] = {}
+    here = os.path.relpath(site, tree)
+    for info in _infos(tree, here):
+        name = normal(info.removesuffix(".dist-info").rsplit("-", 1)[0])
+        rows = _rows(tree, f"{here}/{info}/RECORD")
+        if rows is None:
+            continue
+        paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py") and row[0][0] != "/")
+        # A RECORD is a package's word: nothing outside the environment, no line of a list.
+        found[name] = sorted(path for path in paths if path.isprintable() and not path.startswith("../"))
+    return found
+
+
+def environment_files(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
+    """The files that make a folder a virtual environment on the image's Python."""
+    for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
+        link(tree, f"bin/{name}", target)
+    with folder(tree, f"lib/python{minor}/site-packages", make=0o777):
+        pass
+    if seen(tree, "lib64") is None:
+        link(tree, "lib64", "lib")
+    words = "true" if system_packages else "false"
+    home = Path(python).parent
+    text = f"home = {home}\ninclude-system-site-packages = {words}\nversion = {minor}\n"
+    write(tree, "pyvenv.cfg", text.encode())
+
+
+def names_of(groups: Sequence[Group]) -> list[str]:
+    """Every package of some groups, as name==version."""
+    return sorted(f"{pin.name}=={pin.version}" for group in groups for pin in group.pins)

@@ -1,0 +1,244 @@
+"""Wheels as layers: resolved and unpacked on this machine; what has no wheel is installed inside the image."""
+
+from __future__ import annotations
+
+import threading
+import time as clock
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..sif.errors import LayeringError, say
+from ..sif.pack import Piece, below, processors
+from . import bytecode, wheel_files
+from .bytecode_cache import Owned, compile_kept
+from .cache import key_of
+from .copies import merge
+from .uv import needed_uv
+from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
+
+if TYPE_CHECKING:
+    from .assemble import Layer
+    from .builder import Builder
+
+COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
+LIGHT = "packages"  # the layer of all that has none of its own
+NICE = 10  # of those who compile light packages beside heavy ones: what is large is to be ready first
+REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
+PACKAGES = (
+    *REQUIREMENTS,
+    "constraints.txt",
+    "compiled.txt",
+    "tools.txt",
+    "lock",
+    "protected.txt",
+    "protect.py",
+    "python-version",
+)
+
+
+def install(builder: Builder) -> None:
+    """The recipe's packages of pip: wheels on this machine, the rest inside the image."""
+    spec, facts = builder.spec, builder.facts
+    wanted = [name for name in REQUIREMENTS if spec.text(name)]
+    if builder.conda and not wanted:
+        return
+    parts = ("torch", "packages") if builder.conda else ("python", "torch", "packages")
+    if spec.place == "base" or not facts.minor:
+        if wanted:
+            builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
+        return
+    if spec.python and spec.python != facts.minor:
+        message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
+        raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
+    uv = needed_uv()
+    resolver = Resolver(
+        uv=uv,
+        minor=facts.minor,
+        platform=platform_of(facts.machine, facts.glibc),
+        work=builder.work,
+        environment=settings(builder.environment, cache=builder.cache),
+        provided=builder.conda.provided if builder.conda else {},
+    )
+    before = len(builder.layers)
+    try:
+        with Wheels(builder, resolver) as wheels:
+            sources = wheels.install(ask=bool(wanted))
+    except NeedsSourcesError as reason:
+        say(f"{reason}: the packages are installed inside the base image")
+        del builder.layers[before:]
+        sources = True
+    if sources:
+        builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
+
+
+Part = tuple[Group, ...]  # what goes into one layer
+
+
+class Wheels:
+    """The layers of wheels of one build, made side by side.
+
+    What uv finds without asking an index, as it was the last time, is begun with while the indexes are asked: layers
+    are named by what is in them, and one that is not wanted in the end was only made for nothing.
+    """
+
+    def __init__(self, builder: Builder, resolver: Resolver) -> None:
+        self.builder, self.facts, self.resolver = builder, builder.facts, resolver
+        self.prefix = self.facts.real(wheel_files.PREFIX)
+        self._heavy = False  # a heavy package is being made
+        self._numbers = count()  # groups are unpacked side by side
+        self._jobs: dict[Part, Future[Layer | None]] = {}
+        self._wanted: frozenset[Part] | None = None
+        self._known, self._lock = threading.Event(), threading.Lock()
+
+    def __enter__(self) -> Wheels:
+        self._pool = ThreadPoolExecutor(max_workers=64)
+        self._compiler = self._pool.submit(self._find_compiler)
+        self._pool.submit(lambda: self.builder.packer.form)  # tried before somebody waits for it
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._decide(())  # after a failure nothing is wanted any more
+        self._pool.shutdown()
+
+    @property
+    def compiler(self) -> bytecode.Compiler:
+        """A Python like the image's."""
+        return self._compiler.result()
+
+    def install(self, *, ask: bool) -> bool:
+        """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
+        started, folder = clock.monotonic(), self.builder.spec.folder
+        if ask and not self.resolver.offline:
+            self._pool.submit(self._guess, self.resolver.of_last_time(self.builder.work / "last-time"))
+        groups, sources = resolve(folder, self.resolver) if ask else ((), False)
+        say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
+        self.builder.packages += wheel_files.names_of(groups)
+        parts = self._parts(groups, last=not sources)
+        self._decide(parts)
+        if self._jobs.keys() - set(parts):
+            say("other packages than the last time: what was begun with is left")
+        self.builder.take(job.result() for job in self._start(parts))
+        return sources
+
+    def _guess(self, resolver: Resolver) -> None:
+        """Begin with what was wanted the last time."""
+        with suppress(LayeringError):
+            groups, sources = resolve(self.builder.spec.folder, resolver)
+            self._start(self._parts(groups, last=not sources))
+
+    def _parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
+        """What goes into one layer each; the environment's own files go with the light packages, the last ones."""
+        heavy = [(group,) for group in groups if group.title != LIGHT]
+        light = tuple(group for group in groups if group.title == LIGHT)
+        return (*heavy, light) if last and (light or self.builder.conda is None) else tuple(heavy)
+
+    def _start(self, parts: Sequence[Part]) -> list[Future[Layer | None]]:
+        with self._lock:
+            for part in parts:
+                if part not in self._jobs:
+                    self._jobs[part] = self._pool.submit(self._layer, part)
+            return [self._jobs[part] for part in parts]
+
+    def _decide(self, parts: Sequence[Part]) -> None:
+        with self._lock:
+            if self._wanted is None:
+                self._wanted = frozenset(parts)
+        self._known.set()
+
+    def _go_on(self, part: Part) -> None:
+        if self._wanted is not None and part not in self._wanted:
+            raise LayeringError("the packages have changed since the last time")
+
+    def _be_sure(self, part: Part) -> None:
+        """Nothing is downloaded before it is known that it is wanted."""
+        self._known.wait()
+        self._go_on(part)
+
+    def _layer(self, part: Part) -> Layer | None:
+        self._go_on(part)
+        title = part[0].title if part else LIGHT
+        if title != LIGHT:
+            return self.builder.of_wheels(title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True))
+
+        def fill(tree: Path) -> list[Piece]:
+            pieces, place = self._filled(part, tree), tree / self.prefix.lstrip("/")
+            place.mkdir(parents=True, exist_ok=True)
+            if self.builder.conda is None:
+                wheel_files.environment_files(
+                    place, python=self.facts.python, minor=self.facts.minor, system_packages=False
+                )
+            return pieces
+
+        return self.builder.of_wheels(title, [*self.inputs(part), self.facts.python], fill)
+
+    def _filled(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
+        """Unpack and compile what goes into one layer."""
+        self._heavy = self._heavy or heavy
+        place = tree / self.prefix.lstrip("/")
+        return below(self.prefix, [piece for group in part for piece in self.fill(group, place, part)])
+
+    def _find_compiler(self) -> bytecode.Compiler:
+        if self.builder.conda:
+            return self.builder.conda.compiler
+        return bytecode.find_compiler(
+            self.facts.minor,
+            uv=self.resolver.uv,
+            runtime=self.builder.containers.runtime,
+            base=self.builder.base,
+            python=self.facts.python,
+        )
+
+    def inputs(self, part: Part) -> list[object]:
+        """What decides a layer of wheels."""
+        pins = [pin.inputs for group in part for pin in group.pins]
+        return [self.facts.minor, self.facts.machine, self.facts.glibc, self.prefix, self.compiler.inputs, pins]
+
+    def fill(self, group: Group, tree: Path, part: Part) -> list[Piece]:
+        """Unpack and compile a group; what was compiled is kept by wheel for the next time."""
+        number = next(self._numbers)
+        place = tree if not tree.exists() else self.resolver.work / f"stage-{number}"
+        site = wheel_files.install(
+            group,
+            place,
+            resolver=self.resolver,
+            minor=self.facts.minor,
+            number=f"pins-{number}",
+            online=lambda: self._be_sure(part),
+        )
+        self._go_on(part)
+        nice = NICE if self._heavy and group.title == LIGHT else 0
+        made = self.compile_kept(group, place, site, nice=nice)
+        self._go_on(part)
+        if place != tree:
+            merge(place, tree)
+        return made
+
+    def compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
+        """Compile files of a folder on every core."""
+        return self.compiler.compile(
+            place, paths, prefix=wheel_files.PREFIX, workers=processors(), out=self.builder.work, nice=nice
+        )
+
+    def compile_kept(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
+        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
+        files = wheel_files.owners(site, tree)
+        owned = [
+            Owned(
+                key=key_of([COMPILED, self.compiler.inputs, wheel_files.PREFIX, pin.inputs]),
+                title=f"{pin.name} {pin.version}",
+                paths=tuple(path for path in files.get(pin.name, []) if bytecode.used(path)),
+            )
+            for pin in group.pins
+        ]
+        return compile_kept(
+            owned,
+            compiled=lambda paths: self.compile(tree, paths, nice=nice),
+            tag=self.compiler.tag,
+            store=self.builder.store,
+            work=self.builder.work,
+            later=self.builder.later,
+        )

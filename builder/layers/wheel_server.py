@@ -1,0 +1,181 @@
+"""Wheels for an installation inside a container: this machine downloads them, the container only reads them.
+
+The container asks once it has its Python, by a line through a pipe: what it answers is data, held against patterns. uv
+then resolves and downloads on this machine, with the user's settings, into a cache that is read-only in there. Where
+all is wheels the container asks no index. Where something has to be built, code of others runs beside uv: for that part
+alone indexes that want a login are asked through a door of this machine (door.py), and no login is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from ..sif.errors import LayeringError, say
+from ..sif.programs import ask
+from .uv import find_uv
+from .wheel_stubs import is_distribution
+from .wheels import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
+
+if TYPE_CHECKING:
+    from .index_proxy import Door
+
+MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
+MINOR = re.compile(r"3\.\d{1,2}")
+GLIBC = re.compile(r"2\.\d{1,2}")
+ASKING = {"torch", "packages"}  # parts of install.sh
+SHOWN = "settings"  # what the container sees while something is built: indexes by the door's addresses
+
+
+class Offer:
+    """The answers to one container; `given` is the folder that it sees, and cannot write.
+
+    Once it is `over` nothing is shown any more: the recipe's own commands can ask too.
+    """
+
+    def __init__(
+        self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str], over: bool = False
+    ) -> None:
+        self.over = over
+        self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
+        self.private = given.with_name(f"{given.name}.private") / SHOWN
+        self.door: Door | None = None
+        uv = find_uv()
+        if uv is not None and not (given / "uv").exists():
+            shutil.copy(uv, given / "uv")
+        # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
+        # A container that asks and reads no answer keeps nobody waiting.
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+        self.questions, self.answers = (os.open(given / name, flags) for name in ("ask", "answer"))
+
+    def serve(self, alive: int) -> None:
+        """Answer until `alive` ends: `whole` where uv needs no index, `ask` where it does, `over` at the end."""
+        line = b""
+        while self.questions in select.select([self.questions, alive], [], [])[0]:
+            line += os.read(self.questions, 65536)
+            if len(line) > MOST:
+                line = b""
+            elif line.endswith(b"\n"):
+                answer = self.answer(line.decode(errors="replace"))
+                with suppress(BlockingIOError):
+                    os.write(self.answers, f"{answer}\n".encode())
+                line = b""
+
+    def close(self) -> None:
+        """Show nothing any more."""
+        self._hide()
+        for number in (self.questions, self.answers):
+            os.close(number)
+
+    def answer(self, line: str) -> str:
+        """The answer to one question."""
+        if self.over or line == "over\n":
+            self.over = True
+            self._hide()
+            return "over"
+        try:
+            if line != "show\n" and self._downloaded(line):
+                return "whole"
+        except (LayeringError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            say(f"wheels were not downloaded before: {error}"[:300])
+        self._show()
+        return "ask"
+
+    def _downloaded(self, line: str) -> bool:
+        asked = json.loads(line)
+        minor, machine, glibc = (str(asked[name]) for name in ("minor", "machine", "glibc"))
+        if not MINOR.fullmatch(minor) or not GLIBC.fullmatch(glibc):
+            return False
+        provided = {
+            normal(str(name)): str(version)
+            for name, version in asked["provided"].items()
+            if is_distribution(str(name), str(version))
+        }
+        uv = find_uv()
+        if uv is None:
+            return False
+        with tempfile.TemporaryDirectory(dir=self.given.parent) as folder:
+            resolver = Resolver(
+                uv=uv,
+                minor=minor,
+                platform=platform_of(machine, glibc),
+                work=Path(folder),
+                environment=settings(self.environment, cache=self.cache) | {"UV_CACHE_DIR": str(self.cache / "uv")},
+                provided=provided,
+            )
+            try:
+                groups, sources = resolve(self.folder, resolver)
+            except NeedsSourcesError:
+                return False
+            for number, group in enumerate(groups):
+                _download(group, Path(folder, str(number)), resolver)
+        return not sources
+
+    def _show(self) -> None:
+        """Open a door to the indexes, where some want a login."""
+        if self.door is not None or not self.private.is_file():
+            return
+        from .index_proxy import Door  # few builds need one
+
+        say("note: something is built inside the image: it can read the indexes, and sees no login")
+        self.door = Door(self.private.read_text(encoding="utf-8"), environment=self.environment)
+        (self.given / SHOWN).write_text(self.door.text, encoding="utf-8")
+
+    def _hide(self) -> None:
+        (self.given / SHOWN).unlink(missing_ok=True)
+        if self.door is not None:
+            self.door.close()
+            self.door = None
+
+
+def _download(group: Group, tree: Path, resolver: Resolver) -> None:
+    """Have the wheels of a group in uv's cache: they are linked into a folder that goes."""
+    file = tree.with_suffix(".txt")
+    file.write_text("".join(f"{pin.text}\n" for pin in group.pins), encoding="utf-8")
+    hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
+    argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(tree), "--link-mode"]
+    argv += ["symlink", *resolver.target, *group.options, "-r", str(file)]
+    code, _, err = ask(argv, env=resolver.env(own_index=group.own_index))
+    if code:
+        raise LayeringError(f"uv could not download '{group.title}': {err.strip()[-200:]}")
+
+
+def offer(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
+    """Answer one build until standard input ends; a line on standard output says that questions may come."""
+    own = Offer(folder, given=given, cache=cache, environment=environment)
+    print("ready", flush=True)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    own.serve(sys.stdin.fileno())
+    own.close()
+
+
+@contextmanager
+def offered(
+    folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str], parts: Sequence[str]
+) -> Iterator[None]:
+    """The same beside a container step of this program; only the parts that install packages have something to ask."""
+    if given is None:
+        yield
+        return
+    over = not ASKING.intersection(parts)
+    own = Offer(folder, given=given, cache=cache, environment=environment, over=over)
+    end, alive = os.pipe()
+    thread = Thread(target=own.serve, args=(end,))
+    thread.start()
+    try:
+        yield
+    finally:
+        os.close(alive)
+        thread.join()
+        own.close()
+        os.close(end)

@@ -1,0 +1,294 @@
+"""The exact packages of an image: uv resolves for the image's Python and glibc, on this machine, wheels only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from ..sif.errors import LayeringError, say
+from ..sif.programs import ask, clean_environment
+from .spec import FIX, is_offline
+from .wheel_stubs import write_stubs
+
+# The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
+PLATFORMS = (17, 28, *range(31, 41))
+# Files of a plan that speak of packages which are built: at a commit, or against the torch of the image.
+SOURCES = ("requirements-commits.txt", "compiled.txt")
+NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)")
+HASH = re.compile(r"--hash[= ](sha256:[0-9a-f]{64})")
+VERSION = re.compile(r"==\s*([^\s;\\]+)")
+# What uv says where a package has no wheel for the image.
+NO_WHEEL = re.compile(
+    r"no (?:usable |compatible )?wheels|source distribution|building .{0,80}disabled|no-build|only-binary"
+)
+# What uv says of what it did not download before (uv 0.9 to 0.13).
+UNSEEN = re.compile(r"not found in the cache|network (?:was|is) disabled|[Nn]etwork connectivity is disabled")
+SOURCE = re.compile(
+    r"^(?:-e |--editable|git\+|hg\+|svn\+|\.|/)|@\s*(?:git|hg|svn)\+|\.(?:tar\.gz|zip|tar\.bz2)(?:[\s#]|$)"
+)
+
+# Layers of their own: large, and changed less often than the rest. torch's vendor libraries come and go with torch.
+TORCH = re.compile(
+    r"torch|torchvision|torchaudio|torchtext|torchdata|torchao|torchcodec|triton|pytorch-triton.*|triton-.*|nvidia-.*|cuda-.*|"
+    r"intel-.*|impi-.*|mkl|tbb|tcmlib|umf|dpcpp.*|onemkl.*|oneccl.*|xformers|flash-attn|intel_extension_for_pytorch"
+)
+HEAVY = re.compile(
+    r"tensorflow.*|jax|jaxlib|jax-cuda.*|vllm|deepspeed|bitsandbytes|cupy-.*|cudf-.*|onnxruntime.*|pyspark|ray|paddlepaddle.*|"
+    r"mxnet.*|pyside6.*|pyqt.*|vtk|open3d|polars.*|pyarrow"
+)
+
+
+class NeedsSourcesError(LayeringError):
+    """A package that there is no wheel of: it has to be built inside the base image."""
+
+
+class OtherVersionsError(NeedsSourcesError):
+    """pip's packages do not go with what is in the image already: only an installer inside can replace it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """One exact package: `text` is its block in a requirements file, with hashes."""
+
+    name: str
+    version: str
+    text: str
+    hashes: tuple[str, ...]
+
+    @property
+    def inputs(self) -> list[object]:
+        """What decides its files."""
+        return [self.name, self.version, sorted(self.hashes) or self.text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Pins that come from the same indexes and lie in one layer."""
+
+    title: str
+    pins: tuple[Pin, ...]
+    options: tuple[str, ...] = ()  # of uv, naming indexes
+    own_index: bool = False  # the user's settings of indexes do not hold
+
+
+def normal(name: str) -> str:
+    """A distribution's name as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def platform_of(machine: str, glibc: str) -> str:
+    """uv's name of the image's platform; raises LayeringError where wheels are not made for it."""
+    parts = glibc.split(".")
+    if machine not in ("x86_64", "aarch64") or len(parts) != 2 or parts[0] != "2" or int(parts[1]) < PLATFORMS[0]:
+        what = f"glibc {glibc}" if glibc else "no glibc"
+        raise LayeringError(f"the base image has {what} for {machine}", fix="build with --backend apptainer")
+    return f"{machine}-manylinux_2_{max(number for number in PLATFORMS if number <= int(parts[1]))}"
+
+
+def parse_pins(text: str) -> tuple[Pin, ...]:
+    """The pins of a requirements file as uv and pip-compile write them."""
+    pins = []
+    for line in text.replace("\\\n", " ").splitlines():
+        line = line.split(" #")[0].strip()
+        found = NAME.match(line)
+        if found is None or line.startswith(("#", "-")):
+            continue
+        version = VERSION.search(line)
+        address = line.partition(" @ ")[2].split()
+        pins.append(
+            Pin(
+                name=normal(found[1]),
+                version=version[1] if version else address[0] if address else "",
+                text=line,
+                hashes=tuple(HASH.findall(line)),
+            )
+        )
+    return tuple(pins)
+
+
+class Resolver:
+    """uv for one image."""
+
+    def __init__(
+        self,
+        *,
+        uv: str,
+        minor: str,
+        platform: str,
+        work: Path,
+        environment: Mapping[str, str],
+        provided: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.uv, self.work = uv, work
+        self.last_time, self.offline = False, "UV_OFFLINE" in environment
+        self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
+        self.environment = environment
+        self.stubs = work / "stubs"
+        self.provided, self.words = provided, tuple[str, ...]()
+        if provided:
+            file = work / "provided.txt"
+            file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
+            self.words = ("--constraint", str(file))
+
+    def of_last_time(self, work: Path) -> Resolver:
+        """One that asks nobody and says nothing: what it finds may be out of date."""
+        work.mkdir()
+        other = copy(self)
+        other.work, other.last_time = work, True
+        return other
+
+    def env(self, *, own_index: bool = False) -> dict[str, str]:
+        """uv's environment; with `own_index` the file's index is the only one."""
+        found = clean_environment(self.environment)
+        if own_index:
+            for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
+                found.pop(name, None)
+        return found
+
+    def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
+        """Resolve requirement files to pins with hashes; raises NeedsSourcesError and LayeringError."""
+        for file in files:
+            if any(SOURCE.search(line) for line in file.read_text(encoding="utf-8").splitlines()):
+                raise NeedsSourcesError("a package comes as sources")
+        argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+        argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
+        argv += ["--offline"] if self.last_time else []
+        code, out, err = ask(argv, env=self.env(own_index=own_index))
+        if code == 0:
+            return self.pins(out)
+        if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
+            raise OtherVersionsError("pip's packages ask for other versions than conda's")
+        if not self.last_time:
+            print(err.strip()[-4000:], flush=True)
+        if self.offline and UNSEEN.search(err):
+            raise LayeringError("what the indexes have was not fetched before, and no server is asked", fix=FIX)
+        if NO_WHEEL.search(err):
+            raise NeedsSourcesError("a package has no wheel for the image")
+        raise LayeringError("the packages cannot be resolved", told=True)
+
+    def pins(self, text: str) -> tuple[Pin, ...]:
+        """The pins of a file that uv has written, less what is in the image already."""
+        own = self.stubs.as_uri()
+        return tuple(pin for pin in parse_pins(text) if own not in pin.text)
+
+
+def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
+    """Groups of pins for the files in `image/`; True where the rest has to be installed inside the base image."""
+    torch, packages = folder / "requirements-torch.txt", folder / "requirements.txt"
+    options = option_words(packages) if packages.exists() else []
+    if (folder / "constraints.txt").exists():
+        options += ["-c", str(folder / "constraints.txt")]
+    own_index = torch.exists() and _has_index(torch)
+    sources = any((folder / name).exists() for name in SOURCES)
+    groups: list[Group] = []
+    try:
+        if torch.exists() and packages.exists() and not own_index and not _hashed(packages) and not sources:
+            return _split(resolver.compile([torch, packages], *options), ()), False
+        if torch.exists():
+            groups += _torch(torch, resolver, own_index=own_index)
+        if sources:
+            raise NeedsSourcesError("a package comes as sources")
+        if packages.exists():
+            groups = list(_joined(groups, _packages(packages, resolver, groups=groups, options=options)))
+    except NeedsSourcesError as reason:
+        if not resolver.last_time:
+            say(f"{reason}: the packages are installed inside the base image")
+        if isinstance(reason, OtherVersionsError):
+            return (), True
+        if torch.exists() and not groups:
+            groups = _torch(torch, resolver, own_index=own_index)
+        return tuple(groups), True
+    return tuple(groups), False
+
+
+def _torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[Group]:
+    """The torch family with what it requires; of a lock every file is listed."""
+    text = file.read_text(encoding="utf-8")
+    pins = parse_pins(text) if _hashed(file) else resolver.compile([file], own_index=own_index)
+    return [replace(group, own_index=own_index) for group in _split(pins, tuple(option_words(file)))]
+
+
+def _packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
+    """The recipe's own packages, beside a torch that was resolved from its own index and stays."""
+    words = tuple(option_words(file))
+    if _hashed(file):
+        # Such a file lists everything, and what it does not list is not installed.
+        return _split(parse_pins(file.read_text(encoding="utf-8")), words)
+    done = [pin for group in groups for pin in group.pins]
+    if done:
+        family = [pin.name for pin in done if TORCH.fullmatch(pin.name)]
+        names = resolver.work / "torch-family.txt"
+        names.write_text("".join(f"{name}\n" for name in family), encoding="utf-8")
+        before = resolver.work / "preferred.txt"
+        before.write_text("".join(f"{pin.text}\n" for pin in done if pin.name not in family), encoding="utf-8")
+        options = [*options, "--excludes", str(names), "--output-file", str(before)]
+        resolver.compile([file], *options)
+        return _split(resolver.pins(before.read_text(encoding="utf-8")), words)
+    return _split(resolver.compile([file], *options), words)
+
+
+def _joined(first: Sequence[Group], second: Sequence[Group]) -> tuple[Group, ...]:
+    """Two sets of groups as one; a package of both is the second's."""
+    names = {pin.name for group in second for pin in group.pins}
+    kept = [replace(group, pins=tuple(pin for pin in group.pins if pin.name not in names)) for group in first]
+    return (*[group for group in kept if group.pins], *second)
+
+
+def _split(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, ...]:
+    """Heavy packages apart, so that another pin among the others never packs them again."""
+    rows: dict[str, list[Pin]] = {}
+    for pin in sorted(pins, key=lambda pin: pin.name):
+        title = "torch" if TORCH.fullmatch(pin.name) else pin.name if HEAVY.fullmatch(pin.name) else "packages"
+        rows.setdefault(title, []).append(pin)
+    order = sorted(rows, key=lambda title: (title == "packages", title != "torch", title))
+    return tuple(Group(title=title, pins=tuple(rows[title]), options=options) for title in order)
+
+
+def option_words(file: Path) -> list[str]:
+    """uv's words for the options in a requirements file; it passes over some of pip's in the file itself."""
+    words = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        name, _, value = line.strip().partition(" ")
+        if name in ("--index-url", "--extra-index-url", "--find-links", "--no-index"):
+            words += [name, value] if value else [name]
+        elif name == "--pre":
+            words += ["--prerelease", "allow"]
+        elif name == "--trusted-host":
+            words += ["--allow-insecure-host", value]
+    return words
+
+
+def _has_index(file: Path) -> bool:
+    return any(line.startswith("--index-url ") for line in file.read_text(encoding="utf-8").splitlines())
+
+
+def _hashed(file: Path) -> bool:
+    return any(line.strip() == "--require-hashes" for line in file.read_text(encoding="utf-8").splitlines())
+
+
+def settings(environment: Mapping[str, str], *, cache: Path) -> dict[str, str]:
+    """uv's variables; pip's are taken where uv's are not set."""
+
+    def first(*names: str) -> str:
+        return next((environment[name] for name in names if environment.get(name)), "")
+
+    links = environment.get("UV_FIND_LINKS") or ",".join(environment.get("PIP_FIND_LINKS", "").split())
+    found = {
+        "UV_DEFAULT_INDEX": first("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
+        "UV_INDEX": first("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+        "UV_FIND_LINKS": links,
+        "UV_INSECURE_HOST": first("UV_INSECURE_HOST", "PIP_TRUSTED_HOST"),
+        "UV_HTTP_TIMEOUT": first("UV_HTTP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"),
+        "UV_NO_INDEX": first("UV_NO_INDEX", "PIP_NO_INDEX"),
+        "SSL_CERT_FILE": first("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"),
+        "UV_CACHE_DIR": first("UV_CACHE_DIR") or str(cache / "uv"),
+        "UV_OFFLINE": "1" if is_offline(environment) else first("UV_OFFLINE"),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_CONFIG": "1",
+        "UV_NO_PROGRESS": "1",
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,1 @@
+"""The exact files of an environment for a site."""

@@ -1,0 +1,295 @@
+"""Whether files of this machine are those of a lock: py-rattler checks what it downloads, and no local file.
+
+The one file of a Python package that an installer would take for a given Python, processor and glibc.
+
+Exact Python packages for a site: resolved by uv for the site's Python and glibc, one file each with its sha256.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from builder.layers.wheel_stubs import write_stubs
+from builder.lock.session import Session, said, unreachable
+from builder.lock.uv import settings, uv_program
+from builder.model.finding import Finding, Place, StepError, UnsupportedError
+from builder.model.lock import Asked, CondaPackage, PipFile
+from builder.model.secrets import stripped
+from builder.model.text import USER
+from builder.parse.pylock import TORCH_FAMILY, parse_pylock
+from builder.system.checksums import sha256_of
+
+
+def local_path(url: str) -> Path | None:
+    """The path that a file:// address or a plain path names, None for another address."""
+    if url.startswith("/"):
+        return Path(url)
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def verify_local(files: Iterable[CondaPackage | PipFile]) -> None:
+    """Check every file of this machine against the lock; raises StepError with all that differ or are gone."""
+    findings = []
+    for file in files:
+        path = local_path(file.url)
+        if path is None or not file.sha256:
+            continue
+        try:
+            found = sha256_of(path)
+        except OSError as error:
+            message = f"'{file.name}' is locked to a file that cannot be read: {(error.strerror or str(error)).lower()}"
+            fix = "bring it back, or run `recipe lock SITE ENV` again"
+            findings.append(Finding(code="lock-file", message=message, at=Place(file=str(path)), fix=fix))
+            continue
+        if found != file.sha256:
+            findings.append(mismatch(file, found=found, at=str(path)))
+    if findings:
+        raise StepError(*findings)
+
+
+def mismatch(file: CondaPackage | PipFile, *, found: str, at: str) -> Finding:
+    """The finding for a file that is not the locked one."""
+    message = f"'{file.name}' {file.version} is not the file that was locked: sha256 {found}, locked {file.sha256}"
+    fix = "do not use it; lock again only if you know why it was replaced"
+    return Finding(code="lock-hash", message=message, at=Place(file=at), fix=fix)
+
+
+# Spellings from before PEP 600, by the glibc they stand for. https://peps.python.org/pep-0600/
+OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+OLDEST = {"x86_64": 5, "aarch64": 17}
+
+
+def platforms(arch: str, *, glibc: str) -> Iterator[str]:
+    """Platform tags that a glibc serves, the newest first."""
+    for minor in range(int(glibc.partition(".")[2].partition(".")[0]), OLDEST[arch] - 1, -1):
+        yield f"manylinux_2_{minor}_{arch}"
+        if minor in OLD_NAMES:
+            yield f"{OLD_NAMES[minor]}_{arch}"
+    yield f"linux_{arch}"
+
+
+@lru_cache(maxsize=16)
+def ranks(python: str, arch: str, glibc: str) -> dict[Tag, int]:
+    """Every tag that fits, by its rank: the lower the better."""
+    major, minor = (int(part) for part in python.split(".")[:2])
+    names = list(platforms(arch, glibc=glibc))
+    tags = [
+        *cpython_tags((major, minor), platforms=names),
+        *compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=names),
+    ]
+    return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
+
+
+def best_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
+    """The wheel that fits best, None where none fits; of equals the last build."""
+    known = ranks(python, arch, glibc)
+    found = []
+    for name in file_names:
+        try:
+            _, _, build, tags = parse_wheel_filename(name)
+        except InvalidWheelFilename:
+            continue
+        fitting = [known[tag] for tag in tags if tag in known]
+        if fitting:
+            found.append((-min(fitting), build, name))
+    return max(found)[2] if found else None
+
+
+# What uv 0.13.8 takes as --python-platform (uv pip compile --help).
+GLIBCS = (17, 28, *range(31, 41))
+NETWORK = re.compile(r"[Ff]ailed to fetch|error sending request|dns error|[Cc]onnection refused|timed out|offline mode")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """The Python that the packages are for: X.Y or X.Y.Z, the processor, X.Y of glibc."""
+
+    python: str
+    arch: str
+    glibc: str
+
+    @property
+    def platform(self) -> str:
+        """The newest platform of uv's that the glibc serves."""
+        minor = int(self.glibc.partition(".")[2].partition(".")[0] or 0)
+        fitting = max((known for known in GLIBCS if known <= minor), default=GLIBCS[0])
+        return f"{self.arch}-manylinux_2_{fitting}"
+
+
+def lock_pip(
+    asked: Asked, *, target: Interpreter, torch_index: str, provided: Mapping[str, str], at: Place, session: Session
+) -> tuple[PipFile, ...]:
+    """Resolve and choose the files; `provided` is what conda or the base image has, by its version.
+
+    Raises UnsupportedError where nothing fits and StepError where an index cannot be reached.
+    """
+    if not (asked.torch or asked.pip):
+        return ()
+    folder = session.work / "pip"
+    folder.mkdir(exist_ok=True)
+    stubs = folder / "stubs"
+    constraints = [*asked.constraints, *write_stubs(stubs, provided)]
+    _lines(folder / "constraints.txt", constraints)
+    _lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
+    _lines(folder / "requirements.in", [*_options(asked.options), *asked.pip])
+    own = "://" in torch_index
+    (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
+    if own and asked.torch:
+        # What of the family torch itself requires (a Triton of its vendor) is known only after a first resolution.
+        options = ["--default-index", torch_index]
+        names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
+        family = [
+            f"{name}=={package['version']}"
+            for package in names
+            if (name := package["name"]) in TORCH_FAMILY and not _is_named(name, asked.torch)
+        ]
+        lines = (*asked.torch, *family)
+        (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
+    inputs = ["pyproject.toml", "requirements.in"]
+    options = ["--constraints", "constraints.txt", "--excludes", "excludes.txt", *_prerelease(asked.options)]
+    packages = _compile(folder, inputs, options, target=target, at=at, session=session)
+    kept = [package for package in packages if not _is_stub(package, stubs)]
+    return tuple(sorted((_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
+
+
+def _lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _options(options: Iterable[str]) -> list[str]:
+    """What uv reads in a requirements file; hashes are found anew."""
+    return [line for line in options if not line.startswith(("--require-hashes", "--pre", "--trusted-host"))]
+
+
+def _prerelease(options: Iterable[str]) -> list[str]:
+    hosts = [line.removeprefix("--trusted-host ") for line in options if line.startswith("--trusted-host ")]
+    insecure = [word for host in hosts for word in ("--allow-insecure-host", host)]
+    return [*(["--prerelease", "allow"] if "--pre" in options else []), *insecure]
+
+
+def _is_named(name: str, lines: Iterable[str]) -> bool:
+    return name in {str(canonicalize_name(re.split(r"[\[=<>!~ ]", line)[0])) for line in lines}
+
+
+def _project(lines: Iterable[str], *, own: Iterable[str], index: str) -> str:
+    """A project whose direct dependencies come from an index of their own: uv has this for projects alone."""
+    text = f'[project]\nname = "recipe"\nversion = "0"\ndependencies = {json.dumps(list(lines))}\n'
+    if own:
+        names = [re.split(r"[\[=<>!~ ]", line)[0] for line in own]
+        text += f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(index)}\nexplicit = true\n[tool.uv.sources]\n'
+        text += "".join(f'{json.dumps(name)} = {{ index = "torch" }}\n' for name in names)
+    return text
+
+
+def _compile(
+    folder: Path,
+    inputs: list[str],
+    options: list[str],
+    *,
+    target: Interpreter,
+    at: Place,
+    session: Session,
+    own_index: bool = False,
+) -> list[Mapping[str, Any]]:
+    """Run uv and return the packages of the pylock that it writes."""
+    output = folder / "pylock.toml"
+    output.unlink(missing_ok=True)
+    environment = settings(session.environment, own_index=own_index)
+    program = uv_program(environment)
+    argv = [
+        program,
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-header",
+        "--format",
+        "pylock.toml",
+        "--output-file",
+        output.name,
+    ]
+    argv += ["--python-version", target.python, "--python-platform", target.platform, "--no-python-downloads"]
+    argv += ["--no-progress", *(["--offline"] if session.offline else []), *options, *inputs]
+    ended = session.run(argv, cwd=folder, env=environment, name="uv")
+    if ended.exit_code or not output.is_file():
+        raise _error(said(ended), at=at)
+    return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
+
+
+def _error(text: str, *, at: Place) -> Exception:
+    text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
+    text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
+    text = USER.sub("//", text).strip()
+    if NETWORK.search(text):
+        return unreachable("an index of Python packages", text)
+    if "Hash mismatch" in text:
+        fix = "do not use the file; ask whoever keeps the index"
+        return StepError(
+            Finding(code="lock-hash", message=f"a file is not the one its index names: {text}", at=at, fix=fix)
+        )
+    fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
+    return UnsupportedError(
+        Finding(code="lock-pip", message=f"the Python packages cannot be had together: {text}", at=at, fix=fix)
+    )
+
+
+def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:
+    return str((package.get("archive") or {}).get("path", "")).startswith(f"{stubs}/")
+
+
+def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipFile:
+    """The one file of a package: the wheel that fits best, else the sdist, else what the recipe names itself."""
+    name, version = str(package["name"]), str(package.get("version", ""))
+    torch = name in TORCH_FAMILY
+    if vcs := package.get("vcs"):
+        part = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
+        address = str(vcs["url"])
+        url = f"git+{stripped(address)}@{vcs['commit-id']}{part}"
+        return PipFile(name=name, version=version, kind="vcs", url=url, torch=torch, direct=True)
+    if "directory" in package:
+        message = f"'{name}' is a folder of this machine: a lock can only name files that do not change"
+        fix = "build a wheel of it (`pip wheel .`) and name that, or take it out of the lock by container.run"
+        raise UnsupportedError(Finding(code="lock-folder", message=message, at=at, fix=fix))
+    wheels = {_name_of(item): item for item in package.get("wheels") or []}
+    best = best_wheel(wheels, python=target.python, arch=target.arch, glibc=target.glibc)
+    source = wheels[best] if best else package.get("sdist") or package.get("archive")
+    if source is None:
+        message = (
+            f"'{name}' {version} has no file for Python {target.python} on {target.arch} with glibc {target.glibc}"
+        )
+        fix = "use another version, another Python, or a base image with a newer glibc"
+        raise UnsupportedError(Finding(code="lock-no-file", message=message, at=at, fix=fix))
+    url = stripped(_address(source))
+    path = local_path(url)
+    size = int(source.get("size", 0)) or (path.stat().st_size if path and path.is_file() else 0)
+    sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (sha256_of(path) if path else "")
+    if not sha256:
+        message = f"the index gives no sha256 for '{name}' {version}"
+        raise StepError(Finding(code="lock-no-hash", message=message, at=at, fix="use an index that gives hashes"))
+    direct = "archive" in package
+    kind = "wheel" if unquote(url).partition("#")[0].endswith(".whl") else "sdist"
+    return PipFile(
+        name=name, version=version, kind="wheel" if kind == "wheel" else "sdist",
+        url=url, sha256=sha256, size=size, torch=torch, direct=direct,
+    )  # fmt: skip
+
+
+def _address(source: Mapping[str, Any]) -> str:
+    """The address of a file; one that is only a path becomes a file:// address."""
+    if source.get("url"):
+        return str(source["url"])
+    return f"file://{quote(str(source['path']), safe='/+@~')}"
+
+
+def _name_of(source: Mapping[str, Any]) -> str:
+    return unquote(_address(source).partition("#")[0].rpartition("/")[2])

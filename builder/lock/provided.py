@@ -1,0 +1,36 @@
+"""Python packages that are in an image before pip's: they are resolved against, and stay out of the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from builder.layers.wheel_stubs import is_distribution
+from builder.model.lock import CondaPackage
+from builder.resolve.conda_names import python_name
+
+
+def plain(provided: Mapping[str, str]) -> dict[str, str]:
+    """Names and versions in normal form; what is no name, or no version that Python knows, is left out."""
+    found = {}
+    for name, version in provided.items():
+        if not is_distribution(name, version):
+            continue
+        try:
+            found[str(canonicalize_name(name))] = str(Version(version))
+        except InvalidVersion:
+            continue
+    return found
+
+
+def of_conda(packages: Iterable[CondaPackage]) -> dict[str, str]:
+    """The Python packages among conda's: those of the table of names, and those that depend on Python itself."""
+    found = {}
+    for package in packages:
+        needs = {spec.split()[0] for spec in package.depends}
+        known = python_name(package.name)
+        if package.name not in ("python", "python_abi") and (known or needs & {"python", "python_abi"}):
+            found[known or package.name] = package.version
+    return plain(found)

@@ -1,0 +1,50 @@
+"""What the parts of one `recipe lock` share: the environment, a work folder, a cache, whether to go online."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.execute.causes.packages import PACKAGES
+from builder.model.finding import Finding, StepError
+from builder.system.log import Mask
+from builder.system.process import Ended, run
+
+TIMEOUT = 1800.0  # seconds that one resolution may take
+SHOWN = 12  # lines of a program's answer that a finding carries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """`environment` is the user's, `work` a folder that leaves with the command, `cache` one that stays."""
+
+    environment: Mapping[str, str]
+    work: Path
+    cache: Path
+    offline: bool = False
+
+    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str) -> Ended:
+        """Run a program; its output, without secrets, is the tail of the answer."""
+        log, mask = self.work / f"{name}.log", Mask(env)
+        return run(argv, cwd=cwd, env=env, log=log, on_line=_unseen, mask=mask, timeout=TIMEOUT)
+
+
+def _unseen(line: str) -> None:
+    del line
+
+
+def said(ended: Ended) -> str:
+    """The end of what a program said, in one paragraph."""
+    lines = [line.strip() for line in ended.tail if line.strip()]
+    return " ".join(lines[-SHOWN:])[-1500:]
+
+
+def unreachable(what: str, reason: str) -> StepError:
+    """Make the error for a server that could not be asked, or whose certificate is not trusted here."""
+    message = f"{what} could not be reached: {reason}"
+    fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"
+    tls = next(cause for cause in PACKAGES if cause.code == "tls")
+    if tls.pattern.search(reason):
+        message, fix = f"{what} could not be read: {tls.message}: {reason}", tls.fix
+    return StepError(Finding(code="lock-network", message=message, fix=fix))

@@ -1,0 +1,268 @@
+"""The base image of a lock: its digest, and what only the image itself can answer (Python, glibc, its packages).
+
+The lock of one site: the base image, then conda's packages, then pip's, each on what came before.
+
+The files of locks on disk: whole or not at all, the index last. No link that a recipe's folder holds is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.compile.image_files import base_registry
+from builder.lock.conda import lock_conda, virtual_packages
+from builder.lock.pip import Interpreter, lock_pip
+from builder.lock.provided import of_conda, plain
+from builder.lock.registry import base_digest
+from builder.lock.session import Session
+from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
+from builder.model.lock import BaseLock, Lock, PipFile
+from builder.model.site import BaseImage
+from builder.model.target import Target
+from builder.parse.lock_files import PIXI, PYLOCK, Entry, index_text, read_conda, read_index, read_lock, site_folder
+from builder.parse.pylock import write_pylock
+from builder.resolve.locked import asked_of
+from builder.resolve.requested import FAMILY
+from builder.resolve.resolve import OWN_CONDA
+from builder.sif import tree
+from builder.sif.bounded import parse_json
+from builder.system.checksums import sha256_of
+from builder.system.files import draft_of
+from builder.system.process import capture, which
+
+SECONDS = 120.0  # for an image that has to be mounted first
+# One line of JSON: versions and packages of the Python that `python3` is in the image, and the C library's.
+QUESTION = """
+glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || true)
+python3 -I - "$glibc" <<'END'
+import json, platform, sys
+from importlib import metadata
+found = {str(item.metadata["Name"]): item.version for item in metadata.distributions() if item.metadata["Name"]}
+print("recipe:" + json.dumps({"glibc": sys.argv[1], "python": platform.python_version(), "provides": found}))
+END
+[ "$?" = 0 ] || printf 'recipe:{"glibc": "%s"}\\n' "$glibc"
+"""
+
+
+def lock_base(
+    image: BaseImage, *, own: bool, name: str, packages: bool, runtimes: tuple[str, ...], session: Session
+) -> BaseLock:
+    """Find the digest; ask a local image for what its site's file does not say, and for its `packages`.
+
+    `own` says that the site or the user names its registry, and not the recipe.
+    """
+    glibc, python = image.glibc or "", image.python or ""
+    known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
+    if "://" in image.reference:
+        digest, why = base_digest(image.reference, own=own, session=session)
+        return BaseLock(reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=plain(known))
+    path = Path(image.reference)
+    if not path.is_absolute():
+        return BaseLock(reference=name, why="it is no image that has a name", python=python, glibc=glibc)
+    try:
+        size, digest = path.stat().st_size, f"sha256:{sha256_of(path)}"
+    except OSError as error:
+        why = f"it cannot be read on this machine: {(error.strerror or str(error)).lower()}"
+        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=plain(known))
+    answer = {} if glibc and python and not packages else _ask(path, runtimes=runtimes, session=session)
+    return BaseLock(
+        reference=name,
+        digest=digest,
+        size=size,
+        python=_text(answer, "python") or python,
+        glibc=_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
+        provides=plain({**known, **_packages(answer)}) if packages else {},
+    )
+
+
+def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[str, object]:
+    """Run the question in the image; nothing where no engine is here, or the image has no such Python."""
+    runtime = next((found for name in runtimes if (found := which(name, env=session.environment))), None)
+    if runtime is None:
+        return {}
+    argv = [str(runtime), "exec", "--cleanenv", "--contain", str(path), "sh", "-c", QUESTION]
+    answer = capture(argv, env=session.environment, timeout=SECONDS)
+    lines = answer.text.splitlines() if answer.exit_code == 0 else []
+    line = next((line for line in lines if line.startswith("recipe:{")), "")
+    try:
+        found = parse_json(line.removeprefix("recipe:"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(answer: Mapping[str, object], name: str) -> str:
+    value = answer.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _packages(answer: Mapping[str, object]) -> dict[str, str]:
+    found = answer.get("provides")
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+
+
+def keeps_torch(base: BaseLock) -> bool:
+    """Whether an image's own packages are known beyond its torch."""
+    return bool(set(base.provides) - set(FAMILY))
+
+
+# The C library of the oldest systems that current builds of torch and of conda-forge are made for.
+USUAL_GLIBC = "2.28"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Locked:
+    """A lock with the text of its two files (empty: there is nothing for it), and what is worth knowing of it."""
+
+    lock: Lock
+    conda: str
+    pip: str
+    findings: tuple[Finding, ...] = ()
+
+
+def lock_site(target: Target, *, session: Session) -> Locked:
+    """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason why it cannot be."""
+    asked, at = asked_of(target), Place(file=target.recipe.file)
+    runtimes = (target.site.runtime.command, "apptainer", "singularity")
+    base = lock_base(
+        target.base,
+        own=base_registry(target)[1],
+        name=asked.base,
+        packages=asked.place == "base",
+        runtimes=runtimes,
+        session=session,
+    )
+    glibc = base.glibc or USUAL_GLIBC
+    virtual = virtual_packages(asked, glibc=glibc) if asked.place == "conda" else ()
+    text = ""
+    if asked.conda:
+        text = lock_conda(asked, virtual=virtual, folder=target.recipe.folder, at=at, session=session)
+    packages = read_conda(text, file=Path("pixi.lock")) if text else ()
+    lock = Lock(
+        site=target.site.name, recipe=target.recipe.digest, tool=target.context.tool, asked=asked, base=base,
+        virtual=virtual, conda=packages,
+    )  # fmt: skip
+    if not (asked.torch or asked.pip):
+        return Locked(lock=lock, conda=text, pip="", findings=tuple(_findings(target, base=base)))
+    python = _python(lock, at=at)
+    files = lock_pip(
+        asked,
+        target=Interpreter(python=python, arch=asked.arch, glibc=glibc),
+        torch_index=target.environment.torch.index if target.environment.torch else "",
+        provided=of_conda(packages) if asked.place == "conda" else base.provides,
+        at=at,
+        session=session,
+    )
+    _no_commits(target, files=files, at=at)
+    whole = Lock(**{**vars(lock), "pip": files})
+    pip = write_pylock(files, python=".".join(python.split(".")[:2]))
+    return Locked(lock=whole, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
+
+
+def _python(lock: Lock, *, at: Place) -> str:
+    if lock.python:
+        return lock.python
+    message = f"the Python of '{lock.base.reference}' is not known: wheels cannot be chosen for it"
+    fix = "add 'python=3.12' to the dependencies, or give the image as a file (--base image.sif), which can be asked"
+    raise ConfigError(Finding(code="lock-python", message=message, at=at, fix=fix))
+
+
+def _no_commits(target: Target, *, files: tuple[PipFile, ...], at: Place) -> None:
+    """cotainr and tykky have one call of pip, which takes no commits among hashes."""
+    commits = [file.name for file in files if file.kind == "vcs"]
+    if commits and target.backend in OWN_CONDA:
+        message = (
+            f"'{commits[0]}' comes from version control: {target.backend} cannot install it among files with hashes"
+        )
+        fix = "name a release or the address of a wheel, or use another backend or site"
+        raise UnsupportedError(Finding(code="lock-commit", message=message, at=at, fix=fix))
+
+
+def _findings(target: Target, *, base: BaseLock) -> list[Finding]:
+    found = []
+    site, reference = target.site.name, base.reference
+    if not base.digest:
+        message = f"{site}: the base image '{reference}' is locked by its name alone: {base.why}"
+        fix = "lock where it can be reached; what lies under the name may change"
+        found.append(Finding(code="lock-base", message=message, fix=fix, level="warning"))
+    if not base.glibc:
+        message = f"{site}: the glibc of '{reference}' is not known: files for glibc {USUAL_GLIBC} are locked"
+        fix = "give the image as a file (--base image.sif) where Apptainer is, so that it can be asked"
+        found.append(Finding(code="lock-glibc", message=message, fix=fix, level="warning"))
+    if target.environment.place == "base" and not keeps_torch(base):
+        message = f"{site}: of the packages in '{reference}' only {_names(base)} is known: the others may be replaced"
+        fix = "name the image as a file, in a site of your own, where Apptainer is: it can be asked then"
+        found.append(Finding(code="lock-provided", message=message, fix=fix, level="warning"))
+    return found
+
+
+def _names(base: BaseLock) -> str:
+    return ", ".join(sorted(base.provides)) or "none"
+
+
+def write_locks(index: Path, locked: Iterable[Locked], *, tool: str) -> None:
+    """Write the locks of some sites; those of other sites stay. Raises ToolError where that cannot be."""
+    new = {item.lock.site: item for item in locked}
+    top = index.parent.resolve()
+    locks, files = _kept(index, without=set(new))
+    for site, item in new.items():
+        locks[site] = item.lock
+        files[site] = (_digest(item.conda), _digest(item.pip))
+    try:
+        for site, item in new.items():
+            folder = _below(index, site)
+            for name, text in ((PIXI, item.conda), (PYLOCK, item.pip)):
+                _replace(top, folder / name, text)
+            tree.remove_empty(top, str(folder))
+        _replace(top, Path(index.name), index_text(locks, files=files, tool=tool))
+    except OSError as error:
+        at = Place(file=str(index.parent / (error.filename or index.name)))
+        message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
+        odd = isinstance(error, tree.TreeError)
+        fix = "look where it leads, remove it, and lock again" if odd else "check the rights and the space"
+        raise ToolError(Finding(code="lock-write", message=message, at=at, fix=fix)) from None
+
+
+def _kept(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
+    """The locks of other sites; one that is faulty is left out, with its files: it could not be used either."""
+    entries: Mapping[str, Entry] = {}
+    with suppress(ConfigError):
+        found = read_index(index)
+        entries = found.sites if found else {}
+    locks, files = {}, {}
+    for site, entry in entries.items():
+        if site in without:
+            continue
+        with suppress(ConfigError):
+            lock = read_lock(index, site)
+            if lock is not None:
+                locks[site], files[site] = lock, (entry.conda, entry.pip)
+                continue
+        tree.remove(_below(index, site), below=index.parent.resolve())
+    return locks, files
+
+
+def _below(index: Path, site: str) -> Path:
+    """The folder of a site's files, from the one that the index is in."""
+    return site_folder(index, site).relative_to(index.parent)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+def _replace(top: Path, path: Path, text: str) -> None:
+    """Put a file below a folder in its place at once; without text it goes."""
+    if not text:
+        tree.remove(path, below=top)
+        return
+    draft = draft_of(path)
+    try:
+        tree.write(top, str(draft), text.encode())
+        tree.move(top, str(draft), top, str(path))
+    finally:
+        tree.remove(draft, below=top)

@@ -1,0 +1,13 @@
+"""Where the files that ship with us are found: inside the package in a wheel, beside it in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def data_folder(name: str) -> Path:
+    """Give the folder of "recipes" or "sites"."""
+    inside = PACKAGE / "data" / name
+    return inside if inside.is_dir() else PACKAGE.parent / name

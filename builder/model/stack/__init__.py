@@ -1,1 +1,0 @@
-"""What is known of GPU stacks: the tables of `data/gpu`, a dataclass a row."""

@@ -1,0 +1,264 @@
+"""What a text of a recipe may hold: patterns that keep names, versions and addresses from becoming commands.
+
+What a value of foreign JSON can be taken for; a value of another kind is None or empty, never an exception.
+
+Paths below a plan folder, as they are written and as they are believed when they are read.
+
+JSON data to frozen dataclasses, as strictly as they were written: types, choices, numbers, no key too many.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import json
+import math
+import re
+import types
+import typing
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, Union
+from urllib.parse import unquote, urlsplit
+
+from builder.model.finding import ConfigError, Edit, Finding, Place
+from builder.model.secrets import hidden, host_in, in_addresses
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
+# Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# What a terminal obeys, and what turns the direction of a line, so that it reads otherwise than it is.
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+USER = re.compile(r"//[^/@\s]+@")
+TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
+
+
+def refusal(code: str, message: str, *, at: Place, fix: str, edit: Edit | None = None) -> ConfigError:
+    """Make the error for one fault."""
+    return ConfigError(Finding(code=code, message=message, at=at, fix=fix, edit=edit))
+
+
+def shown(text: str, *, limit: int = 60) -> str:
+    """Return a text as it can stand in a message: one line, cut, control characters escaped, credentials left out."""
+    text = hidden(text)
+    plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    return plain if len(plain) <= limit else plain[: limit - 3] + "..."
+
+
+def misleads(url: str) -> bool:
+    """Say whether an address, decoded, holds a control character or a step to a parent folder.
+
+    What reads an address decodes it: `%0A` is then a line of a list, `%2E%2E` a step out of a folder.
+    """
+    plain = unquote(url, errors="surrogateescape")
+    return bool(CONTROL.search(plain)) or any(part == ".." for part in re.split(r"[/\\?#]", plain))
+
+
+def visible(text: str) -> str:
+    """Return a text as a terminal may have it: control characters written out; its lines and tabs stay."""
+    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as a part of a line: no line break of a foreign name begins a line of ours."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def is_there(path: Path) -> bool:
+    """Say whether a path exists; one that is too long or loops does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_secrets(text: str, *, at: Place) -> None:
+    """Raise ConfigError for a text whose addresses hold a password or a token; no part of it is repeated."""
+    found = in_addresses(text)
+    if not found and "trusted-host" in text and "@" in text:
+        found = "a login"
+    if found:
+        what = found if found.startswith(("a port", "a fragment")) else "credentials"
+        end = "and they would end up in the image" if what == "credentials" else "which may be a part of a password"
+        message = f"the address of '{host_in(text)}' has {what} in it, {end}"
+        fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
+        raise refusal("url-secret", message, at=at, fix=fix)
+
+
+def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
+    """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
+    refuse_secrets(url, at=at)
+    if "$" in url:
+        message = f"the address '{shown(url)}' holds a variable, and a recipe is read as it stands"
+        fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
+        raise refusal("url-variable", message, at=at, fix=fix)
+    if not URL.fullmatch(url):
+        message = f"the address '{shown(url)}' is not a URL, or holds characters that a URL cannot have"
+        raise refusal("url-form", message, at=at, fix="check it; write a special character as %XX")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise refusal("url-form", f"the address '{shown(url)}' cannot be read", at=at, fix="check it") from None
+    scheme = parts.scheme.lower()
+    if scheme not in schemes:
+        message = f"the address '{shown(url)}' begins with '{scheme}:'"
+        raise refusal("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
+    if not parts.hostname and scheme != "file":
+        raise refusal("url-form", f"the address '{shown(url)}' names no host", at=at, fix="write https://HOST/...")
+
+
+LARGEST = 1e15  # no time, size or rate here is beyond it
+TEXT_LIMIT = 400  # characters
+
+
+def number(value: object) -> float | None:
+    """Return the value as a number that something could be measured with, else None; next to nothing is 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    if not math.isfinite(found) or abs(found) > LARGEST:
+        return None
+    return found if abs(found) > 1 / LARGEST else 0.0
+
+
+def whole(value: object) -> int | None:
+    """Return the value as a whole number that something could be counted with, else None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
+
+
+def text(value: object, *, limit: int = TEXT_LIMIT) -> str:
+    """Return a scalar as one printable line, "" for what is none."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and abs(value) > 10**30:
+        return "a huge number"  # str() of one refuses past 4300 digits
+    return shown(str(value), limit=limit) if isinstance(value, (str, int, float)) else ""
+
+
+def table(value: object) -> dict[str, Any]:
+    """Return an object, {} for what is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def listing(value: object, *, limit: int = 10_000) -> list[Any]:
+    """Return a list cut to `limit` items, [] for what is none."""
+    return value[:limit] if isinstance(value, list) else []
+
+
+def numbers(value: object, *, limit: int = 10_000) -> tuple[float, ...]:
+    """Return the finite numbers of a list."""
+    return tuple(found for item in listing(value, limit=limit) if (found := number(item)) is not None)
+
+
+def is_plain(path: str) -> bool:
+    """Whether a path is relative, printable and has no part that leads elsewhere."""
+    parts = path.split("/")
+    return path.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(path) <= 4096
+
+
+T = TypeVar("T")
+WIDEST = 2**64  # of a whole number: an inode has 64 bits
+
+
+class MismatchError(ValueError):
+    """A value of another kind than its place; `key` is the path to it."""
+
+    def __init__(self, message: str, *, key: str) -> None:
+        super().__init__(f"{message}, at '{key}'" if key else message)
+        self.message, self.key = message, key
+
+
+def typed(kind: type[T], value: Any, *, schema: int | None = None, what: str = "file", more: bool = False) -> T:
+    """Turn plain data into the dataclass `kind`; raises MismatchError with the first fault.
+
+    `schema` is the version that the table must name, `what` the word for it in messages; with `more` a table may have
+    keys of its own beside those of `kind`, as what a shell script writes.
+    """
+    table = _expect(isinstance(value, dict), value, "an object", key="")
+    if schema is not None:
+        found = table.get("schema")
+        if found != schema or isinstance(found, bool):
+            other = shown(repr(found), limit=40)
+            raise MismatchError(f"the {what} has schema {other}, this version reads {schema}", key="schema")
+        table = {name: item for name, item in table.items() if name != "schema"}
+    if more:
+        table = {name: item for name, item in table.items() if name in _fields(kind)}
+    decoded = _dataclass(kind, table, key="", what=what)
+    assert isinstance(decoded, kind)
+    return decoded
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return _shape(kind)[0]
+
+
+@cache
+def _shape(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """The type of every field, and the names that may not be missing."""
+    needed = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}, frozenset(needed)
+
+
+def _decode(kind: Any, value: Any, *, key: str, what: str) -> Any:
+    """Turn JSON data into a value of a type that our dataclasses use."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _dataclass(kind, value, key=key, what=what)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return _expect(isinstance(value, str) and value in arguments, value, " or ".join(map(repr, arguments)), key=key)
+    if origin in (Union, types.UnionType):
+        return None if value is None else _decode(arguments[0], value, key=key, what=what)
+    if origin is tuple:
+        items = _expect(isinstance(value, list), value, "a list", key=key)
+        return tuple(_decode(arguments[0], item, key=f"{key}[{at}]", what=what) for at, item in enumerate(items))
+    if origin is collections.abc.Mapping:
+        table = _expect(isinstance(value, dict), value, "an object", key=key)
+        return {name: _decode(arguments[1], item, key=f"{key}.{name}", what=what) for name, item in table.items()}
+    return value if kind is Any else _scalar(kind, value, key=key)
+
+
+def _scalar(kind: Any, value: Any, *, key: str) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is float:
+        fits = number and abs(value) <= LARGEST and math.isfinite(value)
+        return float(_expect(fits, value, "a number" if not number else "a number of a sane size", key=key))
+    if kind is int:
+        whole = number and isinstance(value, int)
+        fits = whole and abs(value) < WIDEST
+        return _expect(fits, value, "a whole number" if not whole else "a whole number of a sane size", key=key)
+    return _expect(isinstance(value, kind), value, {str: "text", bool: "true or false"}[kind], key=key)
+
+
+def _dataclass(kind: Any, value: Any, *, key: str, what: str) -> Any:
+    table = _expect(isinstance(value, dict), value, "an object", key=key)
+    fields, needed = _shape(kind)
+    for name in table:
+        if name not in fields:
+            raise MismatchError(f"'{shown(name)}' is no key of a {what}", key=f"{key}.{name}".lstrip("."))
+    for name in fields:
+        if name in needed and name not in table:
+            raise MismatchError(f"'{name}' is missing", key=key)
+    keys = {name: f"{key}.{name}".lstrip(".") for name in table}
+    return kind(**{name: _decode(fields[name], item, key=keys[name], what=what) for name, item in table.items()})
+
+
+def _expect(ok: bool, value: Any, expected: str, *, key: str) -> Any:
+    if not ok:
+        raise MismatchError(f"expected {expected}, found {_shown(value)}", key=key)
+    return value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= WIDEST:
+        return "a number of too many digits"
+    return shown(json.dumps(value), limit=40)

@@ -1,0 +1,1 @@
+"""Files of users and sites to the types of the model."""

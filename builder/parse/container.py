@@ -1,0 +1,243 @@
+"""The `container:` section of a recipe: decoded by its dataclass, then checked value by value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.model.recipe import Container
+from builder.model.text import CONTROL, PATH, VARIABLE, is_there, shown
+from builder.model.variables import reserved_in_image
+from builder.parse.decode import Decoder
+from builder.parse.own_files import IGNORE, is_machines, source_fault
+from builder.parse.yaml import Listing, Table, Text, Value, describe
+
+TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+REFERENCE = re.compile(rf"(?:docker|oras|library)://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)*{TAG}")
+IMAGE_FILE = re.compile(r"(?:/|\./|\.\./)[A-Za-z0-9._/+@,=-]+|(?!-)[A-Za-z0-9._/+@,=-]+\.sif")
+# Of one package, by its name: what begins with - + ! ~ or @, or ends with -, is a removal, a group or a tag. Names
+# of rpm have capitals and underscores (libX11, libgcc_s1); Debian's and Alpine's programs know none and say so.
+# Sources: dnf5-specs(7) (NAME-VERSION, globs, @group) and apk-world(5) ([!]name{@tag}{[<>~=]version}), read 2026-11-23;
+# apt-get(8) ("install": NAME-, NAME+, NAME=VERSION). Of zypper(8) no page was found: its + - ! ~ stand before a name.
+SYSTEM = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9+._-]*[A-Za-z0-9+])?(?:=[A-Za-z0-9](?:[A-Za-z0-9.+:_~-]*[A-Za-z0-9.~])?)?"
+)
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+VERSION = re.compile(r"(?:python\s*)?[=<>~!]*\s*[0-9]+(?:\.[0-9*]+)*")
+RESERVED = ("dev", "proc", "run", "sys", "tmp")  # what a runtime mounts over the image
+TEXTS = ("env", "labels")  # tables whose numbers and yes/no values are kept as they were written
+
+
+def read_container(value: Value, *, decoder: Decoder, folder: Path) -> Container:
+    """Read the section; its faults are noted in the decoder. `folder` is what relative sources of files are in."""
+    if isinstance(value, Text) and value.kind == "null":
+        return Container()
+    tree = plain_tree(value, decoder=decoder)
+    before = len(decoder.findings)
+    container = decoder.table(tree, Container, key="container")
+    if isinstance(tree, Table):
+        _check(tree, decoder=decoder, folder=folder)
+    return container if container is not None and len(decoder.findings) == before else Container()
+
+
+def as_text(value: Value) -> Value:
+    """A table whose numbers, dates and yes/no values count as the text that the user wrote (3.10 stays 3.10)."""
+    if isinstance(value, Table):
+        return Table(entries=tuple((name, as_text(item)) for name, item in value.entries), line=value.line)
+    if isinstance(value, Text) and value.kind in ("number", "bool"):
+        return Text(raw=value.raw, line=value.line)
+    return value
+
+
+def plain_tree(value: Value, *, decoder: Decoder) -> Value:
+    """Leave out keys without a value, and keep what is text by its place as text."""
+    if not isinstance(value, Table):
+        return value
+    entries: list[tuple[Text, Value]] = []
+    for name, item in value.entries:
+        if isinstance(item, Text) and item.kind == "null":
+            continue
+        if name.raw == "python" and isinstance(item, Text) and VERSION.fullmatch(item.raw):
+            message = f"'python' says where packages go, not which Python ('{shown(item.raw)}')"
+            fix = "write the version below dependencies: '- python=3.12'; here: auto, base or env"
+            decoder.fault("container-python", message, line=item.line, key="container.python", fix=fix)
+            continue
+        if name.raw == "gpu" and _vendor_fault(item, decoder=decoder):
+            continue
+        entries.append((name, as_text(item) if name.raw in TEXTS else item))
+    return Table(entries=tuple(entries), line=value.line)
+
+
+# What people write who think of the software -> the vendor.
+VENDORS = {
+    **dict.fromkeys(("amd", "rocm", "hip"), "amd"),
+    **dict.fromkeys(("nvidia", "cuda"), "nvidia"),
+    **dict.fromkeys(("intel", "xpu", "oneapi"), "intel"),
+    **dict.fromkeys(("cpu", "none"), "cpu"),
+}
+
+
+def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
+    """Note a vendor that is no list, or the name of its software; the fix is the line to write."""
+    words = value.items if isinstance(value, Listing) else (value,)
+    meant = [VENDORS.get(word.raw.lower(), "") if isinstance(word, Text) else "" for word in words]
+    plain = [word.raw for word in words if isinstance(word, Text)]
+    if not words or not all(meant) or (isinstance(value, Listing) and plain == meant):
+        return False
+    message = f"'gpu' is a list of vendors (amd, nvidia, intel, cpu), found {describe(words[0])}"
+    fix = f"write gpu: [{', '.join(dict.fromkeys(meant))}]"
+    right = f"[{', '.join(dict.fromkeys(meant))}]"
+    edit = (f"[{', '.join(plain)}]", right) if isinstance(value, Listing) else (f"gpu: {plain[0]}", f"gpu: {right}")
+    decoder.fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix, edit=edit)
+    return True
+
+
+STRING_LIMIT = 128 * 1024  # bytes of NAME=VALUE with its end: MAX_ARG_STRLEN of Linux (execve(2))
+VARIABLES_LIMIT = 1024 * 1024  # bytes: with the arguments they have two MiB where the stack may have eight (execve(2))
+
+
+def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
+    """Note names that no shell takes or that are obeyed somewhere, and values that are more than one
+    line or than a program can be started with.
+    """
+    whole = 0
+    for name, item in value.entries if isinstance(value, Table) else ():
+        place = f"{key}.{shown(name.raw)}"
+        if not VARIABLE.fullmatch(name.raw):
+            message = f"'{shown(name.raw)}' is not a name that a variable can have"
+            fix = "use letters, digits and _, no digit first"
+            decoder.fault("variable-name", message, line=name.line, key=place, fix=fix)
+        elif (owner := reserved_in_image(name.raw)) is not None:
+            message = f"'{name.raw}' cannot be a variable of an image: {owner.why}"
+            decoder.fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
+        if not isinstance(item, Text):
+            continue
+        _check_line(item, decoder=decoder, key=place)
+        size = len(f"{name.raw}={item.raw}".encode(errors="surrogatepass")) + 1
+        whole += size
+        if size > STRING_LIMIT or whole - size <= VARIABLES_LIMIT < whole:
+            one = size > STRING_LIMIT
+            limit = STRING_LIMIT if one else VARIABLES_LIMIT
+            what = "the variable takes" if one else "the variables together take"
+            message = f"{what} more than {limit >> 10} KiB, and no program can be started so"
+            decoder.fault("value-long", message, line=item.line, key=place, fix="put it into a file, and name that")
+
+
+def _check_line(item: Text, *, decoder: Decoder, key: str) -> None:
+    if CONTROL.search(item.raw):
+        what = "more than one line" if "\n" in item.raw else "a control character"
+        fix = "write it in one line" if "\n" in item.raw else "remove it"
+        decoder.fault("value-line", f"the value holds {what}", line=item.line, key=key, fix=fix)
+
+
+def _items(tree: Table, name: str) -> Iterator[tuple[str, Text]]:
+    """Every text of a list of the section, with its key path."""
+    value = tree.get(name)
+    if isinstance(value, Listing):
+        for index, item in enumerate(value.items):
+            if isinstance(item, Text):
+                yield f"container.{name}[{index}]", item
+
+
+def _check(tree: Table, *, decoder: Decoder, folder: Path) -> None:
+    check_variables(tree.get("env"), decoder=decoder, key="container.env")
+    _check_base(tree.get("base"), decoder=decoder)
+    for key, item in _items(tree, "system"):
+        if not SYSTEM.fullmatch(item.raw):
+            message = f"'{shown(item.raw)}' is not the name of a distribution package"
+            fix = "write one package an item, as 'libgl1' or 'libgl1=1.7.0-1'"
+            decoder.fault("container-system", message, line=item.line, key=key, fix=fix)
+    for key, item in _items(tree, "run"):
+        if not item.raw.strip():
+            decoder.fault("container-run", "a command is empty", line=item.line, key=key, fix="remove it")
+        elif CONTROL.search(re.sub(r"[\n\t]", "", item.raw)):
+            decoder.fault(
+                "container-run", "a command holds a control character", line=item.line, key=key, fix="remove it"
+            )
+    _check_labels(tree.get("labels"), decoder=decoder)
+    _check_files(tree.get("files"), decoder=decoder, folder=folder)
+    _check_imports(tree.get("smoke"), decoder=decoder)
+
+
+def _check_base(value: Value | None, *, decoder: Decoder) -> None:
+    if not isinstance(value, Text) or REFERENCE.fullmatch(value.raw) or IMAGE_FILE.fullmatch(value.raw):
+        return
+    message = f"'{shown(value.raw)}' does not name an image"
+    fix = "write docker://NAME:TAG, oras://NAME:TAG, library://NAME:TAG or the path of a .sif file"
+    if REFERENCE.fullmatch(f"docker://{value.raw}"):
+        message = f"'{shown(value.raw)}' may be a file or an image of a registry"
+        fix = f"write docker://{value.raw}"
+    decoder.fault("container-base", message, line=value.line, key="container.base", fix=fix)
+
+
+def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
+    for name, item in value.entries if isinstance(value, Table) else ():
+        key = f"container.labels.{shown(name.raw)}"
+        if not LABEL.fullmatch(name.raw):
+            fix = "use letters, digits and ._/-, a letter or digit first"
+            message = f"'{shown(name.raw)}' is not a name that a label can have"
+            decoder.fault("label-name", message, line=name.line, key=key, fix=fix)
+        if isinstance(item, Text):
+            _check_line(item, decoder=decoder, key=key)
+
+
+def _check_files(value: Value | None, *, decoder: Decoder, folder: Path) -> None:
+    targets: dict[str, str] = {}
+    for name, item in value.entries if isinstance(value, Table) else ():
+        key = f"container.files.{shown(name.raw)}"
+        fault = _source_fault(name.raw, folder=folder)
+        if fault is not None:
+            decoder.fault("file-source", fault[0], line=name.line, key=key, fix=fault[1])
+        if not isinstance(item, Text):
+            continue
+        target = item.raw.rstrip("/")
+        fault = _target_fault(item.raw)
+        if fault is None and target in targets:
+            fault = f"'{item.raw}' is also where '{targets[target]}' goes", "give each its own place"
+        if fault is not None:
+            decoder.fault("file-target", fault[0], line=item.line, key=key, fix=fault[1])
+        targets[target] = shown(name.raw)
+
+
+def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
+    if not PATH.fullmatch(source):
+        return f"the path '{shown(source)}' has characters beyond letters, digits and ._/+@,=~-", "rename it"
+    if source.startswith("~"):
+        return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
+    if not is_there(folder / source):
+        return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
+    if is_machines(folder / source):
+        message = f"'{shown(source)}' is a part of this machine and its processes, and no file"
+        return message, "copy what is needed of it"
+    fault = source_fault(source, folder=folder)
+    if fault:
+        return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} beside the recipe"
+    return None
+
+
+def _target_fault(target: str) -> tuple[str, str] | None:
+    parts = target.strip("/").split("/")
+    if not PATH.fullmatch(target) or "~" in target:
+        return f"the path '{shown(target)}' has characters beyond letters, digits and ._/+@,=-", "choose another"
+    if not target.startswith("/"):
+        return f"'{target}' is not a full path inside the image", f"begin with '/': /{target}"
+    if ".." in parts:
+        return f"'{target}' goes up with '..'", "write the full path"
+    if parts == [""]:
+        return "'/' is the whole image", "name a folder in it, e.g. /opt/src"
+    if parts[0] in RESERVED:
+        message = f"'/{parts[0]}' belongs to the runtime: what the image holds there cannot be seen"
+        return message, "choose a folder such as /opt/src"
+    return None
+
+
+def _check_imports(value: Value | None, *, decoder: Decoder) -> None:
+    imports = value.get("imports") if isinstance(value, Table) else None
+    for index, item in enumerate(imports.items if isinstance(imports, Listing) else ()):
+        if isinstance(item, Text) and not MODULE.fullmatch(item.raw):
+            message = f"'{shown(item.raw)}' is not a module that Python can import"
+            fix = "write the name that follows 'import', e.g. 'torch' or 'sklearn.svm'"
+            key = f"container.smoke.imports[{index}]"
+            decoder.fault("smoke-import", message, line=item.line, key=key, fix=fix)

@@ -1,0 +1,217 @@
+"""The tree of a document to frozen dataclasses, by their own annotations: the type is the schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar, Union
+
+from builder.model.finding import Finding, Place, did_you_mean, edit_at, nearest
+from builder.model.text import shown
+from builder.parse.yaml import Listing, Table, Text, Value, describe
+
+LARGEST = 10**15  # no count, size or time here is beyond it
+INSTEAD = {  # key of a site -> what to do without the value that one would like
+    "scheduler.kind": "only Slurm is known: write kind: none, and submit the scripts of a plan yourself",
+}
+T = TypeVar("T")
+
+
+@cache
+def _shape(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field[Any]]]:
+    """Types and fields of a dataclass; reading the annotations took a third of the time of a site file."""
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    return typing.get_type_hints(kind), fields
+
+
+def key_below(kind: Any, name: str) -> tuple[Any, bool]:
+    """Give the type of a key in a table that is to be `kind` (None where there is none), and if it may be left out."""
+    if typing.get_origin(kind) in (Union, types.UnionType):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    origin = typing.get_origin(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return typing.get_args(kind)[1], True
+    if not dataclasses.is_dataclass(kind):
+        return None, False
+    hints, fields = _shape(typing.cast("typing.Hashable", kind))
+    return (hints[name], not _required(fields[name])) if name in fields else (None, False)
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+class Decoder:
+    """Decode a tree by a dataclass's annotations; faults are collected in `findings`, never raised one by one."""
+
+    def __init__(self, *, file: str) -> None:
+        self.file = file
+        self.findings: list[Finding] = []
+
+    def fault(
+        self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
+    ) -> None:
+        """Note one fault."""
+        at = Place(file=self.file, line=line, key=key)
+        change = edit_at(at, *edit) if edit else None
+        self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))
+
+    def decode(self, value: Value, kind: Any, *, key: str) -> Any:
+        """Return the value as `kind`, or None after noting why it is not one."""
+        origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self._optional(value, arguments, key=key)
+        if origin is Literal:
+            return self._choice(value, arguments, key=key)
+        if origin is tuple:
+            return self._tuple(value, arguments[0], key=key)
+        if origin is not None and issubclass(origin, Mapping):
+            return self._mapping(value, arguments[1], key=key)
+        if dataclasses.is_dataclass(kind):
+            return self.table(value, typing.cast(type[Any], kind), key=key)
+        return self._scalar(value, kind, key=key)
+
+    def table(self, value: Value, kind: type[T], *, key: str) -> T | None:
+        """Decode a table into the dataclass `kind`: unknown, missing and faulty keys are noted."""
+        if not isinstance(value, Table):
+            self.fault(
+                "wrong-type",
+                f"expected a table of keys, found {describe(value)}",
+                line=value.line,
+                key=key,
+                fix=self._keys(kind),
+            )
+            return None
+        hints, fields = _shape(typing.cast("typing.Hashable", kind))
+        before = len(self.findings)
+        found: dict[str, Any] = {}
+        for name, item in value.entries:
+            if name.raw not in fields:
+                fix = did_you_mean(name.raw, known=fields)
+                self.fault(
+                    "unknown-key",
+                    f"unknown key '{shown(name.raw)}'",
+                    line=name.line,
+                    key=f"{key}.{shown(name.raw)}".lstrip("."),
+                    fix=fix,
+                    edit=(name.raw, nearest(name.raw, known=fields)),
+                )
+                continue
+            found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
+        for name_, field in fields.items():
+            if _required(field) and name_ not in found:
+                where = f" in '{key}'" if key else ""
+                self.fault(
+                    "missing-key",
+                    f"the key '{name_}' is missing{where}",
+                    line=value.line,
+                    key=key,
+                    fix=f"add '{name_}:'",
+                )
+        return kind(**found) if len(self.findings) == before else None
+
+    def _keys(self, kind: Any) -> str:
+        return "known keys: " + ", ".join(sorted(field.name for field in dataclasses.fields(kind)))
+
+    def _optional(self, value: Value, arguments: tuple[Any, ...], *, key: str) -> Any:
+        """`X | None`: the word `unknown` (or nothing) is None: a fact we do not have is written, never left out."""
+        if isinstance(value, Text) and (value.kind == "null" or value.raw == "unknown"):
+            return None
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        return self.decode(value, kinds[0], key=key)
+
+    def _choice(self, value: Value, choices: tuple[Any, ...], *, key: str) -> Any:
+        if isinstance(value, Text) and value.raw in choices:
+            return value.raw
+        words = [str(choice) for choice in choices]
+        fix = (
+            did_you_mean(value.raw, known=words, noun="allowed")
+            if isinstance(value, Text)
+            else f"allowed: {', '.join(words)}"
+        )
+        if key in INSTEAD:
+            fix = f"{INSTEAD[key]}; {fix}"
+        self.fault(
+            "wrong-choice",
+            f"expected one of {', '.join(words)}, found {describe(value)}",
+            line=value.line,
+            key=key,
+            fix=fix,
+            edit=(value.raw, nearest(value.raw, known=words)) if isinstance(value, Text) else None,
+        )
+        return None
+
+    def _tuple(self, value: Value, kind: Any, *, key: str) -> tuple[Any, ...]:
+        if not isinstance(value, Listing):
+            if isinstance(value, Text) and value.kind == "null":
+                return ()
+            self.fault(
+                "wrong-type",
+                f"expected a list, found {describe(value)}",
+                line=value.line,
+                key=key,
+                fix="write one item a line, each after '- '",
+            )
+            return ()
+        return tuple(self.decode(item, kind, key=f"{key}[{index}]") for index, item in enumerate(value.items))
+
+    def _mapping(self, value: Value, kind: Any, *, key: str) -> dict[str, Any]:
+        if not isinstance(value, Table):
+            if isinstance(value, Text) and value.kind == "null":
+                return {}
+            self.fault(
+                "wrong-type",
+                f"expected a table of keys, found {describe(value)}",
+                line=value.line,
+                key=key,
+                fix="write it as 'KEY: value' lines",
+            )
+            return {}
+        return {name.raw: self.decode(item, kind, key=f"{key}.{shown(name.raw)}") for name, item in value.entries}
+
+    def _scalar(self, value: Value, kind: Any, *, key: str) -> Any:
+        if kind is str:
+            return self._string(value, key=key)
+        if kind is bool:
+            return self._boolean(value, key=key)
+        assert kind in (int, float), f"no decoding for {kind}"
+        noun = "a whole number" if kind is int else "a number"
+        if isinstance(value, Text) and value.kind == "number":
+            try:
+                found = kind(value.raw)
+                if abs(found) <= LARGEST:  # neither infinite nor of a thousand digits
+                    return found
+            except ValueError:
+                pass
+        self.fault(
+            "wrong-type", f"expected {noun}, found {describe(value)}", line=value.line, key=key, fix=f"write {noun}"
+        )
+        return None
+
+    def _string(self, value: Value, *, key: str) -> str | None:
+        if isinstance(value, Text) and value.kind in ("text", "date"):
+            return value.raw
+        edit = None
+        if isinstance(value, Text) and value.kind != "null":
+            edit = (value.raw, f'"{value.raw}"')
+            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{shown(value.raw)}"'
+        else:
+            fix = "write a text"
+        message = f"expected text, found {describe(value)}"
+        self.fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
+        return None
+
+    def _boolean(self, value: Value, *, key: str) -> bool | None:
+        if isinstance(value, Text) and value.kind == "bool":
+            return value.raw.lower() in ("true", "yes", "on")
+        self.fault(
+            "wrong-type",
+            f"expected true or false, found {describe(value)}",
+            line=value.line,
+            key=key,
+            fix="write true or false",
+        )
+        return None

@@ -1,0 +1,283 @@
+"""A conda environment file to the normal form of a recipe."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
+from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
+from builder.model.text import refusal, shown
+from builder.parse.container import as_text, check_variables, read_container
+from builder.parse.decode import Decoder
+from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
+from builder.parse.other_formats import refuse_other_tables
+from builder.parse.own_files import file_warnings
+from builder.parse.requirement import join_requirements, missing_hashes
+from builder.parse.requirements_txt import RequirementsReader
+from builder.parse.secret_findings import check_secrets, odd_addresses
+from builder.parse.yaml import Listing, Table, Text, Value, describe, parse_yaml, read_text
+
+KEYS = ("category", "channels", "container", "dependencies", "name", "platforms", "prefix", "variables")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+NAME_LIMIT = 100
+NO_PACKAGE = "write packages below 'dependencies:', e.g. '- python=3.12'"
+
+
+def digest_of(texts: list[str]) -> str:
+    """Hash the texts; they are joined by NUL, which none of them holds."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def name_from(stem: str) -> str:
+    """Make a name for a recipe that gives none, from its file or folder."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", stem).strip("-.+")[:NAME_LIMIT] or "recipe"
+
+
+def in_order(findings: Iterable[Finding], *, file: str) -> tuple[Finding, ...]:
+    """Sort findings by line, those of the recipe before those of the files it names."""
+
+    def order(finding: Finding) -> tuple[bool, int]:
+        at = finding.at or Place()
+        return at.file != file, at.line or 0 if at.file == file else 0
+
+    return tuple(sorted(findings, key=order))
+
+
+class Environment:
+    """A conda environment file; every part notes its faults in `decoder`, and they are raised together."""
+
+    def __init__(self, path: Path, *, file: str) -> None:
+        self.path = path
+        self.file = file
+        self.decoder = Decoder(file=file)
+        self.reader = RequirementsReader(file=file, folder=path.parent)
+
+    def recipe(self) -> Recipe:
+        """Read the file; raises ConfigError with all its faults."""
+        text = read_text(self.path, what="recipe", name=self.file)
+        tree = self._tree(text)
+        self._check_keys(tree)
+        check_secrets(tree, decoder=self.decoder)
+        name = self._name(tree.get("name"))
+        channels = self._channels(tree.get("channels"))
+        conda, pip = self._dependencies(tree)
+        variables = self._variables(tree.get("variables"))
+        section = tree.get("container")
+        container = read_container(section, decoder=self.decoder, folder=self.path.parent) if section else Container()
+        if not conda and not pip and container == Container() and not self.decoder.findings:
+            at = Place(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
+            self._note(refusal("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
+        if self.decoder.findings:
+            raise ConfigError(*in_order(self.decoder.findings, file=self.file))
+        return Recipe(
+            name=name,
+            file=self.file,
+            digest=digest_of([text, *self.reader.texts]),
+            folder=str(self.path.parent),
+            kind="conda",
+            channels=channels,
+            conda=conda,
+            pip=pip,
+            pip_options=self.reader.options(),
+            variables=variables,
+            container=container,
+            lines=dict(_lines(tree, "")),
+            warnings=(
+                *odd_addresses(pip, self.reader.options(), file=self.file),
+                *file_warnings(container.files, folder=self.path.parent, file=self.file),
+            ),
+        )
+
+    def _note(self, error: ConfigError) -> None:
+        self.decoder.findings.extend(error.findings)
+
+    def _fault(
+        self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
+    ) -> None:
+        self.decoder.fault(code, message, line=line, key=key, fix=fix, edit=edit)
+
+    def _tree(self, text: str) -> Table:
+        tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
+        if tree is None or (isinstance(tree, Text) and tree.kind == "null"):
+            message = "the recipe is empty"
+            raise refusal("recipe-empty", message, at=Place(file=self.file), fix=NO_PACKAGE)
+        if not isinstance(tree, Table):
+            message = f"the recipe is {describe(tree)}, not an environment file"
+            fix = "begin with 'dependencies:' and write the packages below it; a requirements file ends in .txt"
+            raise refusal("recipe-shape", message, at=Place(file=self.file, line=tree.line), fix=fix)
+        refuse_other_tables(tree, file=self.file)
+        return tree
+
+    def _check_keys(self, tree: Table) -> None:
+        for name, _ in tree.entries:
+            if name.raw in KEYS:
+                continue
+            fix = did_you_mean(name.raw, known=KEYS)
+            edit: tuple[str, str] | None = (name.raw, nearest(name.raw, known=KEYS))
+            if name.raw == "pip":
+                edit = None
+                fix = "write it as an item below dependencies: '- pip:', and the list below that"
+            elif name.raw in ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python"):
+                message, fix = f"unknown key '{name.raw}'", f"write it below 'container:'; {fix}"
+                at = Place(file=self.file, line=name.line, key=name.raw)
+                exact = None if name.raw == "python" else edit_at(at, name.raw, below="container")
+                self._note(refusal("unknown-key", message, at=at, fix=fix, edit=exact))
+                continue
+            key = shown(name.raw)
+            self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
+
+    def _name(self, value: Value | None) -> str:
+        if value is None or (isinstance(value, Text) and value.kind == "null"):
+            return name_from(self.path.stem)
+        if not isinstance(value, Text):
+            message = f"expected a name, found {describe(value)}"
+            self._fault("wrong-type", message, line=value.line, key="name", fix="write one word")
+        elif not NAME.fullmatch(value.raw) or len(value.raw) > NAME_LIMIT:
+            message = f"'{shown(value.raw)}' cannot be the name of an image"
+            fix = "use letters, digits and _.+- only, at most 100"
+            self._fault("recipe-name", message, line=value.line, key="name", fix=fix)
+        else:
+            return value.raw
+        return ""
+
+    def _channels(self, value: Value | None) -> tuple[str, ...]:
+        if value is None or (isinstance(value, Text) and value.kind == "null"):
+            return ()
+        if isinstance(value, Table):
+            message = f"expected a list of channels, found {describe(value)}"
+            self._fault("wrong-type", message, line=value.line, key="channels", fix="write '- conda-forge' lines")
+            return ()
+        found: list[str] = []
+        single = isinstance(value, Text)
+        for index, item in enumerate(value.items if isinstance(value, Listing) else (value,)):
+            key = "channels" if single else f"channels[{index}]"
+            if not isinstance(item, Text) or item.kind in ("null", "bool"):
+                message = f"expected the name of a channel, found {describe(item)}"
+                self._fault("wrong-type", message, line=item.line, key=key, fix="write e.g. '- conda-forge'")
+                continue
+            try:
+                check_channel(item.raw, at=Place(file=self.file, line=item.line, key=key))
+            except ConfigError as error:
+                self._note(error)
+            found.append(item.raw)
+        return tuple(dict.fromkeys(found))
+
+    def _dependencies(self, tree: Table) -> tuple[tuple[CondaSpec, ...], tuple[PipRequirement, ...]]:
+        value = tree.get("dependencies")
+        if value is None or (isinstance(value, Text) and value.kind == "null"):
+            return (), ()
+        if not isinstance(value, Listing):
+            message = f"expected a list of packages, found {describe(value)}"
+            fix = "write one package a line, each after '- '"
+            self._fault("wrong-type", message, line=value.line, key="dependencies", fix=fix)
+            return (), ()
+        specs: list[CondaSpec] = []
+        ats: list[Place] = []
+        pip_line = 0
+        for index, item in enumerate(value.items):
+            key = f"dependencies[{index}]"
+            at = Place(file=self.file, line=item.line, key=key)
+            try:
+                if isinstance(item, Text):
+                    specs.append(self._conda(item, at=at))
+                    ats.append(at)
+                elif isinstance(item, Table):
+                    last = index == len(value.items) - 1
+                    pip_line = self._pip(item, at=at, first=pip_line, last=last)
+                else:
+                    fix = "write every package directly below 'dependencies:'"
+                    raise refusal("wrong-type", "a list stands inside the list of packages", at=at, fix=fix)
+            except ConfigError as error:
+                self._note(error)
+        conda, twice = join_conda(specs, ats=ats)
+        if twice is not None:
+            self._note(twice)
+        pip, findings = join_requirements(self.reader.requirements, file=self.file, key="dependencies.pip")
+        self.decoder.findings += [*self.reader.findings, *findings]
+        asked = self.reader.options().require_hashes
+        self.decoder.findings += missing_hashes(pip, asked=asked, file=self.file)
+        return conda, pip
+
+    def _conda(self, item: Text, *, at: Place) -> CondaSpec:
+        if item.kind == "null":
+            raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=edit_at(at, "-"))
+        if item.kind != "text":
+            message = f"expected a package, found {describe(item)}"
+            example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
+            raise refusal("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
+        spec = parse_conda_spec(item.raw, at=at)
+        check_python(spec, at=at)
+        return spec
+
+    def _pip(self, item: Table, *, at: Place, first: int, last: bool) -> int:
+        """Read `- pip: [...]`, return its line; `last` says that no item follows that could be meant for it."""
+        for name, value in item.entries:
+            if name.raw != "pip":
+                shown_name = shown(name.raw)
+                if isinstance(value, Text) and value.kind != "null":
+                    operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
+                    right = f"{shown_name}{operator}{shown(value.raw)}"
+                    fix = f"write '- {right}'"
+                    edit = edit_at(Place(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
+                    message = f"'{shown_name}: {shown(value.raw)}' has a colon where conda wants '='"
+                else:
+                    message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
+                    edit = None
+                place = Place(file=at.file, line=name.line, key=at.key)
+                self._note(refusal("conda-colon", message, at=place, fix=fix, edit=edit))
+                continue
+            if first:
+                message = f"a second 'pip:' list (the first is in line {first}), and conda would use only one"
+                self._note(refusal("pip-second", message, at=at, fix="join the two"))
+            first = name.line
+            if not last and isinstance(value, Text) and value.kind == "null":
+                message = "the 'pip:' list is empty, and the items after it are read as conda packages"
+                edit = edit_at(Place(file=at.file, line=name.line), "pip", below="items")
+                fix = "indent the items for pip by two more spaces"
+                self._note(refusal("pip-flat", message, at=at, fix=fix, edit=edit))
+            self._pip_list(value)
+        return first
+
+    def _pip_list(self, value: Value) -> None:
+        if isinstance(value, Text) and value.kind == "null":
+            return
+        if not isinstance(value, Listing):
+            message = f"expected a list of packages for pip, found {describe(value)}"
+            fix = "write one package a line below 'pip:', each after '- '"
+            self._fault("wrong-type", message, line=value.line, key="dependencies.pip", fix=fix)
+            return
+        for index, item in enumerate(value.items):
+            key = f"dependencies.pip[{index}]"
+            if not isinstance(item, Text) or item.kind != "text":
+                message = f"expected a package for pip, found {describe(item)}"
+                fix = "write NAME==VERSION, e.g. '- numpy==1.26.4'"
+                self._fault("wrong-type", message, line=item.line, key=key, fix=fix)
+                continue
+            at = Place(file=self.file, line=item.line, key=key)
+            self.reader.add_text(item.raw, at=at, base=self.path.parent)
+
+    def _variables(self, value: Value | None) -> Mapping[str, str]:
+        if value is None:
+            return {}
+        value = as_text(value)
+        check_variables(value, decoder=self.decoder, key="variables")
+        found: Mapping[str, str] = self.decoder.decode(value, Mapping[str, str], key="variables")
+        return found
+
+
+def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
+    """The line of every key path; the items of pip's list are `dependencies.pip[N]`, wherever the list stands."""
+    if isinstance(value, Table):
+        for name, item in value.entries:
+            below = (
+                "dependencies.pip" if re.fullmatch(r"dependencies\[\d+\]", path) else f"{path}.{name.raw}".lstrip(".")
+            )
+            yield below, name.line
+            yield from _lines(item, below)
+    elif isinstance(value, Listing):
+        for index, item in enumerate(value.items):
+            yield f"{path}[{index}]", item.line
+            yield from _lines(item, f"{path}[{index}]")

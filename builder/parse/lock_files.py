@@ -1,0 +1,204 @@
+"""The files of a lock: our small index, and beside it those in the formats that other tools read.
+
+`NAME.lock.yml` is the index; `NAME.lock/SITE/pixi.lock` (rattler's format) has the conda packages and
+`NAME.lock/SITE/pylock.toml` (PEP 751) those of pip. The index holds the sha256 of both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
+from builder.model.secrets import in_addresses
+from builder.model.text import URL, is_there, misleads, shown
+from builder.parse.decode import Decoder
+from builder.parse.pylock import read_pylock
+from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text, to_yaml
+
+SCHEMA = "1"
+PIXI, PYLOCK = "pixi.lock", "pylock.toml"
+MD5 = re.compile(r"[0-9a-f]{32}")
+HEX = re.compile(r"[0-9a-f]{64}")
+SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+BYTES = re.compile(r"[0-9]{1,15}")
+PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!%-]+")  # of a package's file name
+DIGEST = re.compile(r"(sha256:[0-9a-f]{64})?")
+SIZE = 8 * 1024 * 1024  # bytes: a conda environment of a thousand packages is below one MiB
+PIP_SIZE = 2 * 1024 * 1024  # bytes: a thousand packages are below half of one MiB
+NODES = 200_000  # values: of a thousand packages there are thirty thousand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One site in the index; `conda` and `pip` are the sha256 of its files, empty where it has none."""
+
+    recipe: str
+    digest: str
+    asked: Asked
+    base: BaseLock
+    virtual: tuple[str, ...] = ()
+    conda: str = ""
+    pip: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The index: every site that the environment is locked for."""
+
+    lock: str  # the version of this format
+    tool: str
+    sites: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def index_path(env: Path) -> Path:
+    """The index of an environment file: beside it, named after it."""
+    return env.with_name(f"{env.stem}.lock.yml")
+
+
+def site_folder(index: Path, site: str) -> Path:
+    """The folder of a site's files."""
+    return index.with_name(index.name.removesuffix(".yml")) / site
+
+
+def read_index(path: Path) -> Index | None:
+    """Read the index, None where there is none; raises ConfigError with every fault of it."""
+    if not is_there(path):
+        return None
+    tree = parse_yaml(read_text(path, what="lock"), file=str(path))
+    decoder = Decoder(file=str(path))
+    index: Index | None = None if tree is None else decoder.table(tree, Index, key="")
+    if index is None or decoder.findings:
+        raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
+    if index.lock != SCHEMA:
+        raise ConfigError(
+            _fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock")
+        )
+    for name in index.sites:
+        if not SITE.fullmatch(name):
+            raise ConfigError(_fault(path, "a site of the lock has no plain name", key="sites"))
+    return index
+
+
+def read_lock(path: Path, site: str) -> Lock | None:
+    """Read the lock of a site from an index, None where there is none; raises ConfigError when it was altered."""
+    index = read_index(path)
+    entry = index.sites.get(site) if index else None
+    if index is None or entry is None:
+        return None
+    if not DIGEST.fullmatch(entry.base.digest):
+        raise ConfigError(_fault(path, "the digest of the base image is none", key=f"sites.{site}.base.digest"))
+    folder = site_folder(path, site)
+    conda = _own_file(folder / PIXI, entry.conda, index=path)
+    pip = _own_file(folder / PYLOCK, entry.pip, index=path, limit=PIP_SIZE)
+    lock = Lock(
+        site=site,
+        recipe=entry.recipe,
+        tool=index.tool,
+        asked=entry.asked,
+        base=entry.base,
+        virtual=entry.virtual,
+        conda=read_conda(conda, file=folder / PIXI) if conda else (),
+        pip=read_pylock(pip, file=folder / PYLOCK) if pip else (),
+    )
+    if lock.digest != entry.digest:
+        raise ConfigError(_altered(path, key=f"sites.{site}"))
+    return lock
+
+
+def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str:
+    """The text of a file that the index has the digest of."""
+    if not digest:
+        return ""
+    text = read_text(path, what="lock", at=Place(file=str(index)), limit=limit)
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise ConfigError(_altered(path))
+    return text
+
+
+def _altered(path: Path, *, key: str = "") -> Finding:
+    message = "the lock was altered by hand, or its files are of two runs: it is not what `recipe lock` wrote"
+    fix = "take back the change, or run `recipe lock SITE ENV` again"
+    return Finding(code="lock-altered", message=message, at=Place(file=str(path), key=key), fix=fix)
+
+
+def _fault(path: Path, message: str, *, key: str = "") -> Finding:
+    fix = "run `recipe lock SITE ENV` again"
+    return Finding(code="lock-faulty", message=message, at=Place(file=str(path), key=key), fix=fix)
+
+
+def index_text(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]], tool: str) -> str:
+    """Write the index; `files` has the sha256 of each site's two files, in the order conda, pip."""
+    sites = {}
+    for name, lock in sorted(locks.items()):
+        conda, pip = files[name]
+        entry = {"recipe": lock.recipe, "digest": lock.digest, "asked": _plain(asdict(lock.asked))}
+        entry |= {"base": _plain(asdict(lock.base)), "virtual": list(lock.virtual), "conda": conda, "pip": pip}
+        sites[name] = _plain(entry)
+    head = "# Written by `recipe lock`: the exact files of every site lie in the folder of the same name.\n"
+    return head + to_yaml({"lock": SCHEMA, "tool": tool, "sites": sites})
+
+
+def _plain(entry: Mapping[str, object]) -> dict[str, object]:
+    """Without what is empty; tuples as lists, mappings in order."""
+    kept = {name: value for name, value in entry.items() if value not in ("", (), [], {}, 0, None)}
+    return {name: _sorted(value) for name, value in kept.items()}
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def read_conda(text: str, *, file: Path) -> tuple[CondaPackage, ...]:
+    """The packages of a rattler lock (versions 6 and 7) with one environment and one platform, sorted by name."""
+    tree = parse_yaml(text, file=str(file), nodes=NODES)
+    packages = tree.get("packages") if isinstance(tree, Table) else None
+    if not isinstance(packages, Listing):
+        raise ConfigError(_fault(file, "the lock has no list of packages", key="packages"))
+    found = [_conda_package(item, file=file, key=f"packages[{at}]") for at, item in enumerate(packages.items)]
+    return tuple(sorted(found, key=lambda package: package.name))
+
+
+def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
+    entry = item if isinstance(item, Table) else Table(entries=(), line=item.line)
+
+    def word(name: str) -> str:
+        value = entry.get(name)
+        return value.raw if isinstance(value, Text) and value.kind != "null" else ""
+
+    place = word("conda")
+    url = f"file://{quote(place)}" if place.startswith("/") else place
+    stem = re.sub(r"\.(conda|tar\.bz2)$", "", url.rpartition("/")[2])
+    name, version, build = ("", "", *stem.rsplit("-", 2))[-3:]
+    words = [word("name") or name, word("version") or version, word("build") or build]
+    words += [word("subdir") or url.rpartition("/")[0].rpartition("/")[2], url.rpartition("/")[2]]
+    plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
+    if not plain or not HEX.fullmatch(word("sha256")):
+        raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
+    local = url.lower().startswith("file:")
+    if misleads(url) or "%" in words[3] or not PART.fullmatch(unquote(words[4])) or (local and url[:8] != "file:///"):
+        raise ConfigError(_fault(file, "an address of the lock holds what is another path or line when read", key=key))
+    if "?" in url or in_addresses(url):
+        raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
+    depends = entry.get("depends")
+    return CondaPackage(
+        name=words[0],
+        version=words[1],
+        build=words[2],
+        subdir=words[3],
+        url=url,
+        sha256=word("sha256"),
+        md5=word("md5") if MD5.fullmatch(word("md5")) else "",
+        size=int(word("size")) if BYTES.fullmatch(word("size")) else 0,
+        depends=tuple(one.raw for one in depends.items if isinstance(one, Text))
+        if isinstance(depends, Listing)
+        else (),
+        license=word("license"),
+    )

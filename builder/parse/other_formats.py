@@ -1,0 +1,94 @@
+"""Files that are given by mistake: said by name, with what is read in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.model.finding import Place
+from builder.model.text import is_there, refusal
+from builder.parse.yaml import Table
+
+READ = "a conda environment.yml or a pip requirements.txt is read"
+NAMES = {
+    "pyproject.toml": ("a Python project", "write its dependencies into a requirements.txt"),
+    "pixi.toml": ("a pixi project", "run `pixi workspace export conda-environment environment.yml`"),
+    "pixi.lock": ("a pixi lock file", "run `pixi workspace export conda-environment environment.yml`"),
+    "pipfile": ("a Pipenv file", "run `pipenv requirements > requirements.txt`"),
+    "pipfile.lock": ("a Pipenv lock file", "run `pipenv requirements > requirements.txt`"),
+    "poetry.lock": ("a Poetry lock file", "run `poetry export -o requirements.txt`"),
+    "uv.lock": ("a uv lock file", "run `uv export -o requirements.txt`"),
+    "setup.py": ("a Python program", "write its dependencies into a requirements.txt"),
+    "dockerfile": ("a Dockerfile", "write the packages it installs into an environment.yml"),
+    "conda-lock.yml": ("a conda-lock file", "give the environment.yml that it was made from"),
+}
+SUFFIXES = {
+    ".sif": ("an image", "an image is given to `recipe smoke`"),
+    ".simg": ("an image", "an image is given to `recipe smoke`"),
+    ".def": ("an Apptainer definition file", "write the packages it installs into an environment.yml"),
+    ".toml": ("a TOML file", READ),
+    ".json": ("a JSON file", READ),
+    ".lock": ("a lock file", "give the file that it was made from"),
+    ".tar": ("an archive", "an image archive is no recipe"),
+    ".ipynb": ("a notebook", "write the packages it uses into an environment.yml"),
+}
+PIP_SUFFIXES = (".txt", ".in")
+KNOWN_SUFFIXES = (".yml", ".yaml", *PIP_SUFFIXES)
+MAGIC: dict[bytes, tuple[str, str]] = {
+    b"#!/usr/bin/env run-singularity": SUFFIXES[".sif"],
+    b"\x7fELF": ("a compiled program", READ),
+    b"PK\x03\x04": ("a zip archive", READ),
+    b"\x1f\x8b": ("a compressed file", READ),
+    b"hsqs": ("a squashfs image", SUFFIXES[".sif"][1]),
+}
+# Keys that only one kind of file has, and what that file is.
+TABLES: dict[tuple[str, ...], tuple[str, str]] = {
+    ("version", "metadata", "package"): NAMES["conda-lock.yml"],
+    ("jobs", "on"): ("a GitHub workflow", READ),
+    ("services",): ("a Docker Compose file", READ),
+    ("base_images",): ("a site file", "the order is SITE ENVIRONMENT, e.g. `recipe build lumi-g env.yml`"),
+}
+EXPLICIT = ("a list of conda packages for one platform", "run `conda env export --from-history > environment.yml`")
+
+
+def refuse_other_formats(path: Path, *, file: str) -> None:
+    """Raise ConfigError when the name or the first bytes of a file show that it is no recipe."""
+    found = NAMES.get(path.name.lower())
+    if found is None and path.name.lower().endswith(".conda-lock.yml"):
+        found = NAMES["conda-lock.yml"]
+    regular = is_there(path) and path.is_file()
+    if found is None and regular:
+        found = _by_content(path)
+    if found is None:
+        found = SUFFIXES.get(path.suffix.lower())
+    if found is not None:
+        message = f"'{file}' is {found[0]}, not a recipe"
+        raise refusal("recipe-format", message, at=Place(file=file), fix=found[1])
+    if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
+        message = f"the name '{file}' does not say which kind of recipe this is"
+        fix = "rename it: .yml for a conda environment, .txt for pip requirements"
+        raise refusal("recipe-format", message, at=Place(file=file), fix=fix)
+
+
+def _by_content(path: Path) -> tuple[str, str] | None:
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(4096)
+    except OSError:
+        return None  # read_text says why
+    for magic, found in MAGIC.items():
+        if head.startswith(magic):
+            return found
+    if path.suffix.lower() in PIP_SUFFIXES and (
+        b"\n@EXPLICIT" in b"\n" + head or b"# This file may be used to create an environment using" in head
+    ):
+        return EXPLICIT
+    return None
+
+
+def refuse_other_tables(tree: Table, *, file: str) -> None:
+    """Raise ConfigError when the keys of a YAML file are those of something else."""
+    keys = {name.raw for name, _ in tree.entries}
+    for wanted, (what, fix) in TABLES.items():
+        if keys.issuperset(wanted) and "dependencies" not in keys:
+            message = f"'{file}' is {what}, not a recipe"
+            raise refusal("recipe-format", message, at=Place(file=file), fix=fix)

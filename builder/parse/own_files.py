@@ -1,0 +1,143 @@
+"""Which of a recipe's own files go into an image: not those that hold keys and passwords, and not what it leaves out.
+
+`.recipeignore` beside the recipe has one pattern a line, as .gitignore has: `*.log`, `data/`, `/notes.txt`, `!a.log`.
+A `!` line also brings back what is left out by itself; longer lines than any name has are passed over. https://git-scm.com/docs/gitignore#_pattern_format
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from builder.model.finding import Finding, Place
+from builder.model.text import shown
+
+IGNORE = ".recipeignore"
+LARGEST = 64 * 1024  # bytes of that file
+LONGEST = 1000  # characters of a pattern: a name has 255
+MANY = 100_000  # files and folders that are looked at for a warning
+# Where programs keep keys, passwords and tokens; of a `.git` the addresses of its remotes.
+SECRET = (
+    ".netrc", "_netrc", ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".git", ".git-credentials",
+    ".ssh", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".aws", ".azure", ".gcloud",
+    ".kube", ".gnupg", ".docker/config.json", ".apptainer/docker-config.json", ".singularity/docker-config.json",
+    ".apptainer/remote.yaml", ".pypirc", ".npmrc", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token", ".s3cfg", ".boto",
+    ".kaggle", "kaggle.json", ".huggingface/token", "huggingface/token", "*.ppk", "*.p12", "*.pfx", "*.kdbx",
+)  # fmt: skip
+MACHINE = ("/dev", "/proc", "/sys")
+KEYS = (".pem", ".key")  # certificates and much else are called so too: the file itself tells
+PRIVATE = b"PRIVATE KEY-----"
+
+
+class Left:
+    """What is left out of the folders of a recipe; `folder` is the recipe's."""
+
+    def __init__(self, folder: Path) -> None:
+        text = ""
+        path = folder / IGNORE
+        if path.is_file():
+            with path.open(encoding="utf-8", errors="replace") as file:
+                text = file.read(LARGEST)
+        lines = [line.rstrip() for line in text.splitlines()]
+        self.own = tuple(line for line in lines if 0 < len(line) <= LONGEST and not line.startswith("#"))
+
+    def why(self, path: Path, *, top: Path) -> str:
+        """Why a file or folder below `top` is left out: `secret`, `asked`, or "" where it is not."""
+        name = path.relative_to(top).as_posix() if path != top else path.name
+        is_folder = path.is_dir() and not path.is_symlink()
+        found = "secret" if _matches(SECRET, name, is_folder) or _is_key(path) else ""
+        for pattern in self.own:
+            if _fits(pattern.removeprefix("!"), name, is_folder):
+                found = "" if pattern.startswith("!") else "asked"
+        return found
+
+
+def _matches(patterns: tuple[str, ...], name: str, is_folder: bool) -> bool:
+    found = False
+    for pattern in patterns:
+        if _fits(pattern.removeprefix("!"), name, is_folder):
+            found = not pattern.startswith("!")
+    return found
+
+
+def _fits(pattern: str, name: str, is_folder: bool) -> bool:
+    if pattern.endswith("/"):
+        return is_folder and _fits(pattern.rstrip("/"), name, is_folder)
+    # One with a slash at its begin stands for the copied folder itself.
+    words, parts = pattern.strip("/").split("/"), name.split("/")
+    if "**" not in words:
+        fits = len(parts) == len(words) if pattern.startswith("/") else len(parts) >= len(words)
+        return fits and all(map(fnmatchcase, parts[-len(words) :], words))
+    # How many parts of the name the words may have taken so far: no two ways to the same number are tried.
+    taken = {0} if pattern.startswith("/") else set(range(len(parts)))
+    for word in words:
+        if word == "**":
+            taken = set(range(min(taken), len(parts) + (word is not words[-1])))
+        else:
+            taken = {at + 1 for at in taken if at < len(parts) and fnmatchcase(parts[at], word)}
+        if not taken:
+            return False
+    return words[-1] == "**" or len(parts) in taken
+
+
+def _is_key(path: Path) -> bool:
+    """Whether a file is a private key, by what it says."""
+    if not path.name.endswith(KEYS) or path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return PRIVATE in file.read(4096)
+    except OSError:
+        return False
+
+
+def is_machines(path: Path) -> bool:
+    """Whether a path leads to what the kernel shows of this machine: `/proc/self/environ` has passwords of the user."""
+    return any(path.resolve().is_relative_to(top) for top in MACHINE)
+
+
+def source_fault(source: str, *, folder: Path) -> str:
+    """What is wrong with copying a file or folder that a recipe names itself, "" for nothing."""
+    left, home = Left(folder), folder.resolve()
+    for path in (home / source, (home / source).resolve()):
+        own = [part for part in (path, *path.parents) if part.name and part != home and part not in home.parents]
+        top = home if path.is_relative_to(home) else Path("/")
+        if any(left.why(part, top=top) == "secret" for part in own):
+            return "is where keys or passwords are kept"
+    return ""
+
+
+def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Iterator[Finding]:
+    """Warn of what lies outside the recipe's folder, and of what is left out of the folders that are copied."""
+    left, home = Left(folder), folder.resolve()
+    for source in files:
+        at = Place(file=file, key=f"container.files.{shown(source)}")
+        path = (folder / source).resolve()
+        if not path.is_relative_to(home):
+            message = f"'{shown(source)}' is outside the recipe's folder"
+            fix = "look at what it is: whoever reads the image reads it; or copy it beside the recipe"
+            yield Finding(code="file-outside", message=message, at=at, fix=fix, level="warning")
+        names = sorted(_left_out(path, left=left)) if path.is_dir() else []
+        if names:
+            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+            message = f"left out of '{shown(source)}', since keys and passwords are kept there: "
+            message += f"{', '.join(map(shown, names[:4]))}{more}"
+            fix = f"nothing, or write '!{shown(names[0])}' into {IGNORE} beside the recipe to have it in the image"
+            yield Finding(code="file-secret", message=message, at=at, fix=fix, level="warning")
+
+
+def _left_out(top: Path, *, left: Left) -> Iterator[str]:
+    folders, seen = [top], 0
+    while folders and seen < MANY:
+        try:
+            inside = sorted(folders.pop().iterdir())
+        except OSError:
+            continue  # whoever copies it says so
+        seen += len(inside)
+        for path in inside:
+            why = left.why(path, top=top)
+            if why == "secret":
+                yield path.relative_to(top).as_posix()
+            elif not why and path.is_dir() and not path.is_symlink():
+                folders.append(path)

@@ -1,0 +1,53 @@
+"""Read a recipe: a conda environment file or a pip requirements file, as found in the wild, to its normal form.
+
+Every key, option and version is either understood or refused by name; nothing is passed over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.model.finding import ConfigError, Place
+from builder.model.recipe import Recipe
+from builder.model.text import refusal
+from builder.parse.environment_yml import Environment, digest_of, in_order, name_from
+from builder.parse.other_formats import PIP_SUFFIXES, refuse_other_formats
+from builder.parse.requirement import join_requirements, missing_hashes
+from builder.parse.requirements_txt import RequirementsReader
+from builder.parse.secret_findings import odd_addresses
+from builder.parse.yaml import read_text
+
+
+def load_recipe(path: Path, *, shown: str | None = None) -> Recipe:
+    """Read a recipe; raises ConfigError with every fault of the file. `shown` is its name in messages."""
+    file = shown or str(path)
+    refuse_other_formats(path, file=file)
+    if path.suffix.lower() in PIP_SUFFIXES:
+        return _requirements_recipe(path, file=file)
+    return Environment(path, file=file).recipe()
+
+
+def _requirements_recipe(path: Path, *, file: str) -> Recipe:
+    text = read_text(path, what="recipe", name=file)
+    reader = RequirementsReader(file=file, folder=path.parent)
+    reader.add_text(text, at=Place(file=file, line=1), base=path.parent, inside=(path.resolve(),))
+    requirements, faults = join_requirements(reader.requirements, file=file, key="")
+    options = reader.options()
+    findings = [*reader.findings, *faults]
+    findings += missing_hashes(requirements, asked=options.require_hashes, file=file)
+    if not requirements and not findings:
+        message = "the requirements file asks for no package"
+        findings += refusal("recipe-empty", message, at=Place(file=file), fix="write one a line").findings
+    if findings:
+        raise ConfigError(*in_order(findings, file=file))
+    stem = path.stem
+    return Recipe(
+        name=name_from(path.resolve().parent.name if stem == "requirements" else stem),
+        file=file,
+        digest=digest_of([text, *reader.texts]),
+        folder=str(path.parent),
+        kind="pip",
+        pip=requirements,
+        pip_options=options,
+        warnings=tuple(odd_addresses(requirements, options, file=file)),
+    )

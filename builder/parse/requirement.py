@@ -1,0 +1,226 @@
+"""One pip requirement (PEP 508, an address or a path) to its parts; `packaging` does the reading of PEP 508."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from builder.model.finding import ConfigError, Finding, Place, edit_at
+from builder.model.recipe import PipRequirement
+from builder.model.text import PATH, check_url, is_there, refusal, shown
+
+SCHEMES = ("https", "http", "file", "git+https", "git+http", "git+ssh", "git+file", "hg+https", "svn+https")
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+SPECIFIER = re.compile(r"[A-Za-z0-9.*+!<>=~,_-]*")
+MARKER = re.compile(r"[A-Za-z0-9_.<>=!~ \"'()+*-]*")
+ARCHIVES = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tgz")
+BODY_LIMIT = 2_000  # characters
+EXAMPLE = "write it as in 'numpy==1.26.4' or 'numpy>=1.2,<2'"
+
+
+def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> PipRequirement:
+    """Read a requirement without its options; raises ConfigError."""
+    if len(body) > BODY_LIMIT:
+        message = f"'{shown(body)}' is longer than {BODY_LIMIT} characters"
+        raise refusal("pip-long", message, at=at, fix="write one package a line")
+    if _looks_local(body) or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", body) or body.startswith("git+"):
+        return location(body, hashes=hashes, at=at)
+    try:
+        parsed = Requirement(body)
+    except (InvalidRequirement, UndefinedEnvironmentName, RecursionError):
+        raise _not_a_requirement(body, at=at) from None
+    match = re.match(r"[^;\[@<>=!~( ]+\s*(?:\[[^\]]*\])?", body)
+    specifier = re.sub(r"[\s()]", "", body[match.end() if match else 0 :].partition(";")[0]) if not parsed.url else ""
+    specifier = specifier.strip(",")
+    marker = str(parsed.marker) if parsed.marker else ""
+    if not NAME.fullmatch(parsed.name) or not SPECIFIER.fullmatch(specifier) or not MARKER.fullmatch(marker):
+        message = f"'{shown(body)}' holds characters that no requirement needs"
+        raise refusal("pip-character", message, at=at, fix=EXAMPLE)
+    if parsed.url:
+        check_url(parsed.url, at=at, schemes=SCHEMES)
+    extras = tuple(sorted(parsed.extras))
+    text = parsed.name + (f"[{','.join(extras)}]" if extras else "")
+    text += f" @ {parsed.url}" if parsed.url else specifier
+    text += f" ; {marker}" if marker else ""
+    return PipRequirement(
+        text=_with_hashes(text, hashes),
+        name=canonicalize_name(parsed.name),
+        specifier=specifier,
+        extras=extras,
+        marker=marker,
+        url=parsed.url or "",
+        hashes=hashes,
+        line=at.line,
+    )
+
+
+def _not_a_requirement(body: str, *, at: Place) -> ConfigError:
+    """Say what a line that PEP 508 refuses looks like."""
+    quoted = f"'{shown(body)}'"
+    single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(?:=\S+)?", body)
+    if single:
+        right = f"{single[1]}=={single[2]}"
+        edit = edit_at(at, body, right)
+        fix = f"pip compares with two: '{right}'"
+        return refusal("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
+    spaced = re.fullmatch(r"([A-Za-z0-9._-]+)\s+v?([0-9][A-Za-z0-9.*+]*)", body)
+    if spaced:
+        right = f"{spaced[1]}=={spaced[2]}"
+        message = f"{quoted} has no operator before the version"
+        return refusal("pip-form", message, at=at, fix=f"write '{right}'", edit=edit_at(at, body, right))
+    if re.match(r"(?:name|channels|dependencies)\s*:", body):
+        fix = "give the file the ending .yml"
+        return refusal("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
+    for wrong in ("=>", "=<"):
+        if wrong in body:
+            edit = edit_at(at, wrong, f"{wrong[1]}=")
+            message = f"'{wrong}' in {quoted} is not an operator"
+            return refusal("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
+    if "::" in body:
+        return refusal("pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list")
+    if "$" in body or "{" in body or "`" in body:
+        fix = "write the plain name and version: a recipe has no variables"
+        return refusal("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
+    if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
+        return refusal("pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line")
+    before, semicolon, marker = body.partition(";")
+    if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
+        fix = "write it as in 'numpy ; python_version < \"3.12\"'"
+        return refusal("pip-marker", f"the marker '{shown(marker.strip())}' is not understood", at=at, fix=fix)
+    return refusal("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
+
+
+def _looks_local(body: str) -> bool:
+    head = body.partition("[")[0]
+    if "@" in body and " @ " in body:
+        return False
+    return (
+        bool(re.match(r"\.{1,2}(?:/|\[|$)|/|~", body)) or head.endswith(ARCHIVES) or ("/" in head and ":" not in head)
+    )
+
+
+def location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Place) -> PipRequirement:
+    """Read a requirement that is a URL or a path; its name is known from `#egg=` or from the file name of a wheel."""
+    body, _, marker = (part.strip() for part in body.partition(" ; "))
+    if marker:
+        message = f"'{shown(body)}' has a marker"
+        raise refusal("pip-form", message, at=at, fix="write 'NAME @ ADDRESS ; MARKER'")
+    is_url = bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", body))
+    match = re.fullmatch(r"([^\[\]]*)\[([A-Za-z0-9._, -]*)\]", body) if not is_url else None
+    path = match[1] if match else body
+    extras = tuple(sorted(word.strip() for word in match[2].split(",") if word.strip())) if match else ()
+    if is_url:
+        check_url(body, at=at, schemes=SCHEMES)
+    else:
+        check_path(path, at=at)
+    text = ("-e " if editable else "") + (f"{path}[{','.join(extras)}]" if extras else path)
+    return PipRequirement(
+        text=_with_hashes(text, hashes),
+        name=_name_of(path),
+        extras=extras,
+        url=path,
+        editable=editable,
+        hashes=hashes,
+        line=at.line,
+    )
+
+
+def _name_of(address: str) -> str:
+    egg = re.search(r"[#&]egg=([A-Za-z0-9][A-Za-z0-9._-]*)", address)
+    if egg:
+        return canonicalize_name(egg[1])
+    file = address.partition("#")[0].partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
+    if file.endswith(".whl"):
+        try:
+            return parse_wheel_filename(file)[0]
+        except InvalidWheelFilename:
+            return ""
+    return ""
+
+
+def check_path(path: str, *, at: Place) -> None:
+    """Raise ConfigError when a path could not be carried into an image safely."""
+    if not PATH.fullmatch(path):
+        message = f"the path '{shown(path)}' holds characters that cannot be carried into an image safely"
+        raise refusal("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
+    if path.startswith("~"):
+        message = f"'{shown(path)}' depends on who reads it"
+        raise refusal("pip-path", message, at=at, fix="write the path from the recipe's folder, or the full one")
+
+
+def check_exists(path: str, *, folder: Path, at: Place, package: bool = True) -> None:
+    """Raise ConfigError when a requirement names a path of this machine that is not there, or no package to install."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) and not path.startswith("file:"):
+        return
+    local = folder / path.removeprefix("file://").removeprefix("file:")
+    if not is_there(local):
+        message = f"there is no '{shown(path)}' on this machine"
+        fix = "check the path, it is read from the recipe's folder"
+        if path.startswith("file:"):
+            fix = "`pip freeze` writes such lines in a conda environment: write NAME==VERSION in its place"
+        raise refusal("pip-path", message, at=at, fix=fix)
+    if package and local.is_dir() and not any((local / name).exists() for name in ("pyproject.toml", "setup.py")):
+        message = f"the folder '{shown(path)}' holds no package (no pyproject.toml, no setup.py)"
+        raise refusal("pip-path", message, at=at, fix="name the folder in which it stands")
+
+
+def join_requirements(
+    requirements: list[PipRequirement], *, file: str, key: str
+) -> tuple[tuple[PipRequirement, ...], tuple[Finding, ...]]:
+    """Make (name, marker) unique: a repeat that adds nothing is dropped, extras are joined, two wishes are a fault."""
+    kept: dict[tuple[str, str, str], PipRequirement] = {}
+    faults: list[Finding] = []
+    for requirement in requirements:
+        address = "" if requirement.name else requirement.url
+        before = kept.setdefault((requirement.name, requirement.marker, address), requirement)
+        old, new = (before.specifier, before.url), (requirement.specifier, requirement.url)
+        if old != new and any(old) and any(new):
+            where = Place(file=requirement.file or file, line=requirement.line, key="" if requirement.file else key)
+            first = f"'{shown(before.text)}' in line {before.line}" + (f" of {before.file}" if before.file else "")
+            message = f"'{requirement.name}' is asked for twice: {first}, then '{shown(requirement.text)}'"
+            faults += refusal("pip-twice", message, at=where, fix="keep one line for each package").findings
+        elif requirement is not before:
+            richer = requirement if any(new) and not any(old) else before
+            joined = tuple(sorted({*before.extras, *requirement.extras}))
+            kept[(requirement.name, requirement.marker, address)] = _with_extras(richer, joined)
+    return tuple(kept.values()), tuple(faults)
+
+
+def _with_extras(requirement: PipRequirement, extras: tuple[str, ...]) -> PipRequirement:
+    if extras == requirement.extras or not requirement.name:
+        return requirement
+    text = f"{requirement.name}[{','.join(extras)}]"
+    text += f" @ {requirement.url}" if requirement.url else requirement.specifier
+    text += f" ; {requirement.marker}" if requirement.marker else ""
+    return replace(requirement, extras=extras, text=_with_hashes(text, requirement.hashes))
+
+
+def _with_hashes(text: str, hashes: tuple[str, ...]) -> str:
+    return " ".join((text, *(f"--hash={value}" for value in hashes)))
+
+
+def missing_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
+    """Yield a finding for each requirement without a hash: once one has a hash, pip refuses all that have none."""
+    if not asked and not any(requirement.hashes for requirement in requirements):
+        return
+    for requirement in requirements:
+        if not requirement.hashes:
+            why = "the file says --require-hashes" if asked else "others have one, and then pip wants one for all"
+            message = f"'{shown(requirement.text)}' has no hash; {why}"
+            at = Place(file=requirement.file or file, line=requirement.line)
+            yield from refusal("pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all").findings
+
+
+def unquoted(finding: Finding, *, at: Place) -> Finding:
+    """A fault without the words of a file: one outside the recipe's folder may be any that the user can read."""
+    message = (
+        f"a line of '{shown(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"
+    )
+    fix = "look at the line; where the file is no list of requirements, do not build this recipe"
+    return Finding(code=finding.code, message=message, at=at, fix=fix)

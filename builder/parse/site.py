@@ -1,0 +1,193 @@
+"""Find, extend, decode and check site files: bundled ones, a user's own from a folder, or one given by its path."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from builder.model.bundled import data_folder
+from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.site import Site
+from builder.model.text import shown
+from builder.parse.decode import Decoder, key_below
+from builder.parse.site_rules import site_faults
+from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text
+
+BUNDLED = data_folder("sites")
+_HOSTS = re.compile(r"^hostnames: \[(.*)\]$", re.MULTILINE)
+EXTENDS_LIMIT = 8
+FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
+
+Layers = tuple[tuple[str, Table], ...]  # the file and what it says itself, the extending one first
+
+
+def site_files(folder: Path | None = None) -> dict[str, Path]:
+    """Name every site file that can be found; a user's own wins over a bundled one of the same name."""
+    found = {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
+    if folder is not None and folder.is_dir():
+        found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        found |= {path.stem: path for path in sorted(folder.glob("*.yml"))}
+    return dict(sorted(found.items()))
+
+
+def bundled_hostnames() -> dict[str, tuple[str, ...]]:
+    """The shell patterns of the host names of each bundled site, without reading the rest of its file."""
+    found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for path in sorted(BUNDLED.glob("*.yaml"))}
+    return {name: tuple(re.findall(r"[\w*?-]+", match[1])) if match else () for name, match in found.items()}
+
+
+def load_site(name: str, *, folder: Path | None = None) -> Site:
+    """Load a site by its name or by the path of its file; raises ConfigError with every fault of the file."""
+    known = site_files(folder)
+    looks_like_path = "/" in name or name.endswith((".yaml", ".yml"))
+    if not looks_like_path and name not in known:
+        fix = did_you_mean(name, known=known, noun="known sites")
+        raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{shown(name)}'", fix=fix))
+    path = Path(name) if looks_like_path else known[name]
+    # What ships with us is read once; a folder of the user's may hold another file that it extends.
+    if path.parent == BUNDLED and (folder is None or not folder.is_dir()):
+        return _bundled(path)
+    return _load(path, known=known)
+
+
+@cache
+def _bundled(path: Path) -> Site:
+    return _load(path, known=site_files())
+
+
+def _load(path: Path, *, known: dict[str, Path]) -> Site:
+    faults: list[Finding] = []
+    layers, whole = _layers(path, known=known, faults=faults)
+    if not layers:
+        raise ConfigError(*faults)
+    tree = layers[-1][1]
+    for _, own in reversed(layers[:-1]):
+        tree = _merged(_without_old_driver(tree, own), own, kind=Site)
+    decoder = Decoder(file=str(path))
+    site: Site | None = decoder.table(tree, Site, key="")
+    found = decoder.findings
+    if site is not None and not found:
+        found = list(site_faults(site, tree=tree, stem=path.stem))
+    # What is missing may stand in the file that could not be read.
+    faults += [_placed(fault, layers) for fault in found if whole or fault.code != "missing-key"]
+    if site is None or faults:
+        raise ConfigError(*sorted(faults, key=_order))
+    return site
+
+
+def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tuple[Layers, bool]:
+    """Read a site file and those it extends; later ones are laid over by earlier ones. False: one could not be read."""
+    layers: list[tuple[str, Table]] = []
+    seen: list[Path] = []
+    try:
+        while True:
+            tree = _read(path, faults=faults)
+            seen.append(path.resolve())
+            left_out = ("extends", "name") if layers else ("extends",)  # a name is never inherited
+            own = Table(entries=tuple(entry for entry in tree.entries if entry[0].raw not in left_out), line=tree.line)
+            layers.append((str(path), own))
+            if tree.get("extends") is None:
+                return tuple(layers), True
+            path = _extended(tree, path, known=known, seen=seen)
+    except ConfigError as error:
+        faults.extend(error.findings)
+        return tuple(layers), False
+
+
+def _extended(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
+    """The file that a site file extends; raises ConfigError."""
+    parent = tree.get("extends")
+    at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
+    if not isinstance(parent, Text) or parent.raw not in known:
+        word = f"'{shown(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
+        message = f"there is no site {word}to extend"
+        fix = did_you_mean(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
+        raise ConfigError(Finding(code="site-extends", message=message, at=at, fix=fix))
+    target = known[parent.raw]
+    if target.resolve() == path.resolve():
+        # A user's `lumi-g.yaml` may extend the bundled `lumi-g`.
+        target = BUNDLED / f"{parent.raw}.yaml"
+    if target.resolve() in seen or not target.exists() or len(seen) > EXTENDS_LIMIT:
+        message = f"'{path.stem}' extends itself in a circle"
+        raise ConfigError(Finding(code="site-extends", message=message, at=at, fix="break the circle"))
+    return target
+
+
+def _read(path: Path, *, faults: list[Finding]) -> Table:
+    value = parse_yaml(read_text(path, what="site file"), file=str(path), faults=faults)
+    if isinstance(value, Table):
+        return value
+    message = f"the site file holds {'nothing' if value is None else 'no table of keys'}"
+    fix = "see `recipe sites local` for an example"
+    raise ConfigError(Finding(code="site-empty", message=message, at=Place(file=str(path)), fix=fix))
+
+
+def _without_old_driver(base: Table, own: Table) -> Table:
+    """Drop what follows from a driver where another one is given: it is read from the tables then, or given anew."""
+    gpu, new = base.get("gpu"), own.get("gpu")
+    if not isinstance(gpu, Table) or not isinstance(new, Table) or new.get("driver") is None:
+        return base
+    kept = [entry for entry in gpu.entries if entry[0].raw not in FOLLOW_DRIVER]
+    kept.append((Text(raw="driver_checked", line=new.line), Text(raw="unknown", line=new.line)))
+    entries = tuple(
+        (name, Table(entries=tuple(kept), line=gpu.line) if value is gpu else value) for name, value in base.entries
+    )
+    return Table(entries=entries, line=base.line)
+
+
+def _merged(base: Table, own: Table, *, kind: Any) -> Table:
+    """Lay one table over another, table by table; lists and scalars replace, and so does an empty table.
+
+    Nothing (`key:`) over a key that may be left out takes it away: it is then as if no one had said it.
+    """
+    entries = {name.raw: (name, value) for name, value in base.entries}
+    for name, value in own.entries:
+        before = entries.get(name.raw)
+        below, optional = key_below(kind, name.raw)
+        if before is not None and optional and isinstance(value, Text) and value.kind == "null":
+            del entries[name.raw]
+            continue
+        if before is not None and isinstance(before[1], Table) and isinstance(value, Table) and value.entries:
+            value = _merged(before[1], value, kind=below)
+        entries[name.raw] = (name, value)
+    return Table(entries=tuple(entries.values()), line=own.line)
+
+
+def _placed(fault: Finding, layers: Layers) -> Finding:
+    """Point a fault at the file that says so, and at the line of its key there: the nearest key that is written."""
+    at = fault.at or Place()
+    key = at.key
+    while True:
+        for file, tree in layers:
+            line = _line(tree, key)
+            if line is not None:
+                exact = at.line if key == at.key and at.line is not None else line
+                place = Place(file=file, line=exact, key=shown(at.key, limit=120))
+                return dataclasses.replace(fault, message=shown(fault.message, limit=240), at=place)
+        key = key[: max(key.rfind("."), key.rfind("["), 0)]
+
+
+def _order(fault: Finding) -> tuple[str, int]:
+    return (fault.at.file, fault.at.line or 0) if fault.at else ("", 0)
+
+
+def _line(value: Value, key: str) -> int | None:
+    if not key:
+        return value.line
+    if isinstance(value, Listing):
+        match = re.match(r"\[(\d+)\]\.?", key)
+        if match is None or int(match[1]) >= len(value.items):
+            return None
+        return _line(value.items[int(match[1])], key[match.end() :])
+    if isinstance(value, Table):
+        for name, item in value.entries:
+            rest = key.removeprefix(name.raw)
+            if rest == "" and key:
+                return name.line
+            if rest != key and rest[0] in ".[":
+                return _line(item, rest.removeprefix("."))
+    return None

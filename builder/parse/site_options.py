@@ -1,0 +1,159 @@
+"""Options and variables that a site gives to programs of its machines: none of them may become, or run, a command."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from builder.model.finding import Finding, Place
+from builder.model.secrets import in_addresses
+from builder.model.site import Site
+from builder.model.text import VARIABLE, shown
+from builder.model.variables import reserved_on_host, words
+from builder.parse.site_texts import PLAIN
+
+SETTING = re.compile(r"[A-Z][A-Za-z0-9_]*")  # the scripts' own variables begin with a small letter
+PROXY = re.compile(r"(?:http|https|ftp|all|no|rsync)_proxy", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a program takes options: the form of a long one, single letters without a value, and the refused ones."""
+
+    form: re.Pattern[str]
+    letters: str
+    refused: frozenset[str]
+    shortened: bool = False  # whether the program takes the beginning of a name for the name (getopt_long)
+
+    def refuses(self, name: str) -> bool:
+        """Say whether an option by this name runs a command, or writes or reads what the scripts do not expect."""
+        if not self.shortened or name == "export":
+            return name in self.refused
+        return any(one.startswith(name) for one in self.refused)
+
+
+VALUE = r"(?:=[A-Za-z0-9_.,:+=@%/{}-]*)?"
+LONG = re.compile(rf"--([a-z][a-z0-9-]*){VALUE}")
+# srun(1), sbatch(1) of Slurm 25.05: what is run beside or around the job, what writes files, what the scripts set.
+SLURM = Options(
+    form=LONG,
+    letters="EHKOQWXklsuv",
+    refused=words(
+        "array bb bbf bcast bcast-exclude chdir container container-id epilog error export-file get-user-env gid help "
+        "input job-name jobid multi-prog output parsable prolog pty send-libs task-epilog task-prolog test-only uid "
+        "usage version wrap"
+    ),
+    shortened=True,
+)
+# `apptainer exec --help` of 1.4.5, and SingularityCE 4.3: --fusemount=host:PROGRAM runs it outside the image.
+RUNTIME = Options(
+    form=LONG,
+    letters="Cceipu",
+    refused=words(
+        "add-caps allow-setuid app apply-cgroups authfile config cwd dmtcp-launch dmtcp-restart docker-host "
+        "docker-login docker-password docker-username env env-file fusemount help keep-privs network-args oci overlay "
+        "passphrase pem-path pid-file pwd security shell vm vm-cpu vm-err vm-ip vm-ram writable"
+    ),
+)
+# `mpiexec -help` of Intel MPI 2021.15, MPICH's Hydra; long options have one dash or two.
+HYDRA = Options(
+    form=re.compile(rf"--?([A-Za-z][A-Za-z0-9_-]*){VALUE}"),
+    letters="lvV",
+    refused=words(
+        "bootstrap-exec bootstrap-exec-args check_mpi ckpoint ckpoint-prefix ckpointlib configfile ddd debugger dir "
+        "env envlist errfile errfile-pattern f gdb gdb-ia genv genvlist gpath gtool gtoolfile gwdir help host hostfile "
+        "hosts launcher-exec machine machinefile outfile outfile-pattern path profile totalview trace tune tv umask "
+        "valgrind version wdir"
+    ),
+)
+
+
+def option_faults(site: Site) -> Iterator[Finding]:
+    """Give every word that is no option, and every option that runs something else than the scripts do."""
+    launcher = HYDRA if site.launch.launcher == "mpiexec" else SLURM
+    for key, options, given in (
+        ("launch.options", launcher, site.launch.options),
+        ("launch.one_gpu_options", launcher, site.launch.one_gpu_options),
+        ("runtime.options", RUNTIME, site.runtime.options),
+        ("scheduler.submit", SLURM, site.scheduler.submit),
+    ):
+        yield from _word_faults(given, options=options, key=key)
+    if site.runtime.gpu_flag:
+        yield from _word_faults([site.runtime.gpu_flag], options=RUNTIME, key="runtime.gpu_flag")
+    asked = site.scheduler.gpu_option.partition("=")[0]
+    if asked and SLURM.refuses(asked):
+        yield _refused(asked, "scheduler.gpu_option")
+    for purpose, job in site.scheduler.jobs.items():
+        for name, value in job.options.items():
+            key = f"scheduler.jobs.{purpose}.options.{name}"
+            if SLURM.refuses(name):
+                yield _refused(name, key)
+            elif name == "export":
+                yield from _export_faults(value, key=key)
+
+
+def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterator[Finding]:
+    for index, word in enumerate(given):
+        at = key if key.endswith("gpu_flag") else f"{key}[{index}]"
+        if not PLAIN.fullmatch(word) or (len(word) == 2 and word[0] == "-" and word[1] in options.letters):
+            continue  # what is not plain, `site_texts` has said
+        found = options.form.fullmatch(word)
+        if found is None:
+            message = f"'{shown(word)}' is no option by itself"
+            fix = "write long options, a value after '=': --name or --name=value"
+            yield Finding(code="site-option", message=message, at=Place(key=at), fix=fix)
+        elif options.refuses(found[1]):
+            yield _refused(word, at)
+        elif options is SLURM and found[1] == "export":
+            yield from _export_faults(word.partition("=")[2], key=at)
+
+
+def _refused(word: str, key: str) -> Finding:
+    message = f"the option '{shown(word)}' is refused: it runs, reads or writes something beside the scripts"
+    return Finding(code="site-option", message=message, at=Place(key=key), fix="leave it out")
+
+
+def _export_faults(value: str, *, key: str) -> Iterator[Finding]:
+    """The value of Slurm's --export: NONE, ALL, NIL or names, which may bring values along."""
+    for item in value.split(","):
+        name = item.partition("=")[0]
+        if name not in ("", "NONE", "ALL", "NIL"):
+            yield from _name_faults(name, key=key)
+
+
+def setting_faults(site: Site) -> Iterator[Finding]:
+    """Give every variable of a site that would run a command on its machines, or change what the scripts run."""
+    launch = site.launch
+    for table, settings in (
+        ("environment", launch.environment),
+        ("one_node_environment", launch.one_node_environment),
+        ("multi_node_environment", launch.multi_node_environment),
+        ("rank_environment", launch.rank_environment),
+    ):
+        for name, value in settings.items():
+            key = f"launch.{table}.{name}"
+            yield from _name_faults(name, key=key)
+            if name in ("SLURM_EXPORT_ENV", "SBATCH_EXPORT"):
+                yield from _export_faults(value, key=key)
+    for name, value in site.network.proxy.items():
+        if in_addresses(value if "://" in value else f"http://{value}"):
+            message = f"the address of 'network.proxy.{shown(name)}' has credentials in it, and every plan shows it"
+            fix = f"remove them; set {shown(name)} in the shell that builds"
+            yield Finding(code="site-secret", message=message, at=Place(key=f"network.proxy.{shown(name)}"), fix=fix)
+        if not PROXY.fullmatch(name):
+            message = f"'{shown(name)}' is no variable of a proxy"
+            fix = "write http_proxy, https_proxy, all_proxy, ftp_proxy or no_proxy, in small letters or capitals"
+            yield Finding(code="site-variable", message=message, at=Place(key=f"network.proxy.{name}"), fix=fix)
+
+
+def _name_faults(name: str, *, key: str) -> Iterator[Finding]:
+    if not VARIABLE.fullmatch(name):
+        return  # `site_texts` has said it
+    owner = reserved_on_host(name)
+    if owner is not None:
+        message = f"'{shown(name)}' cannot be a variable of a site: {owner.why}"
+        yield Finding(code="site-variable", message=message, at=Place(key=key), fix=owner.fix)
+    elif not SETTING.fullmatch(name):
+        message = f"'{shown(name)}' cannot be a variable of a site: the scripts have variables in small letters"
+        yield Finding(code="site-variable", message=message, at=Place(key=key), fix="begin it with a capital letter")

@@ -1,0 +1,345 @@
+"""YAML text to a small tree of our own, and plain data back to YAML. The only import of yaml.
+
+In the tree (`Text`, `Listing`, `Table`) a scalar keeps the characters the user wrote (3.10 stays 3.10) and a key keeps
+its line; duplicate keys, alias bombs, tabs and encodings are refused here, once for recipes and sites alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Union
+
+import yaml
+
+from builder.model.finding import ConfigError, Finding, Place, edit_at, nearest
+from builder.model.text import shown
+from builder.sif.bounded import BoundsError, read_file
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# A real environment file has hundreds of nodes; an alias bomb has millions once its aliases are followed.
+NODE_LIMIT = 20_000
+DEPTH_LIMIT = 50
+DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
+USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
+SIZE_LIMIT = 4 * 1024 * 1024  # bytes
+
+ELSEWHERE = re.compile(r"(?:https?|ftp|s3|ssh|git|github|gitlab|docker):|git@")  # an address, not a path
+CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)  # what git leaves where a merge stopped
+HARD_SPACE = re.compile(r"^[ \t]*\u00a0|- \u00a0|:\u00a0", re.MULTILINE)
+
+Kind = Literal["text", "number", "bool", "null", "date"]
+TAGS: Mapping[str, Kind] = {
+    "tag:yaml.org,2002:int": "number",
+    "tag:yaml.org,2002:float": "number",
+    "tag:yaml.org,2002:bool": "bool",
+    "tag:yaml.org,2002:null": "null",
+    "tag:yaml.org,2002:timestamp": "date",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """A scalar as it was written; `kind` is what plain YAML would have read it as."""
+
+    raw: str
+    line: int
+    kind: Kind = "text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """A sequence."""
+
+    items: tuple[Value, ...]
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A mapping, keys in the order of the file and unique."""
+
+    entries: tuple[tuple[Text, Value], ...]
+    line: int
+
+    def get(self, key: str) -> Value | None:
+        """Return the value of a key, None when absent."""
+        return next((value for name, value in self.entries if name.raw == key), None)
+
+    def line_of(self, key: str) -> int:
+        """Return the line of a key, the table's own when absent."""
+        return next((name.line for name, _ in self.entries if name.raw == key), self.line)
+
+
+Value = Union[Text, Listing, Table]  # noqa: UP007 - a forward reference needs Union on Python 3.10
+
+
+def describe(value: Value) -> str:
+    """Say what was found in the user's words."""
+    if isinstance(value, Listing):
+        return "a list"
+    if isinstance(value, Table):
+        return "a table of keys"
+    written = shown(value.raw, limit=40)
+    return {
+        "text": f"the text '{written}'",
+        "number": f"the number {written}",
+        "bool": f"the yes/no value {written}",
+        "null": "nothing",
+        "date": f"the date {written}",
+    }[value.kind]
+
+
+def read_text(
+    path: Path, *, what: str, name: str | None = None, at: Place | None = None, limit: int = SIZE_LIMIT
+) -> str:
+    """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
+
+    `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
+    `limit` is in bytes.
+    """
+    name = name or str(path)
+
+    def fault(code: str, message: str, fix: str) -> ConfigError:
+        return ConfigError(Finding(code=code, message=message, at=at or Place(file=name), fix=fix))
+
+    try:
+        if path.is_dir():
+            raise fault("file-folder", f"the {what} '{name}' is a folder", _inside(path))
+        if path.exists() and not path.is_file():
+            raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
+        data = read_file(path, limit=limit)
+    except FileNotFoundError:
+        if name == "-" or ELSEWHERE.match(name):
+            here = "standard input is not read" if name == "-" else "files are read from this machine only"
+            fix = f"save the {what} first, and name that file"
+            raise fault("file-missing", f"'{shown(name)}' is no file: {here}", fix) from None
+        raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
+    except BoundsError:
+        size = f"{limit // 1024**2} MiB"
+        raise fault(
+            "file-large", f"the {what} '{name}' is larger than {size}", f"this is hardly a {what}: check it"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
+    return _decoded(data, what=what, name=name)
+
+
+def near_path(path: Path) -> str:
+    """What to do about a path that does not exist: the nearest name in its folder, where there is one."""
+    try:
+        there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
+    except (OSError, ValueError):
+        return "check the path"
+    if path.is_symlink():
+        return "it is a link to nothing: make what it leads to, or remove it"
+    near = nearest(path.name, known=there, cutoff=0.75)
+    return f"did you mean '{shown(str(path.parent / near))}'?" if near else "check the path"
+
+
+def _inside(folder: Path) -> str:
+    """What to do about a folder: name the environment file in it."""
+    found = next((name for name in USUAL if (folder / name).is_file()), "")
+    return f"give the file in it: {shown(str(folder / found))}" if found else "give the file inside it"
+
+
+def _decoded(data: bytes, *, what: str, name: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = Place(file=name, line=data[: error.start].count(b"\n") + 1)
+        message = f"the {what} is not UTF-8 text"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            message = f"the {what} is UTF-16 text, as PowerShell writes it"
+        raise ConfigError(Finding(code="file-encoding", message=message, at=at, fix="save it as UTF-8")) from None
+    if "\x00" in text:
+        message = f"the {what} holds a NUL byte: it is not text"
+        fix = "check that it is the right file"
+        raise ConfigError(Finding(code="file-binary", message=message, at=Place(file=name), fix=fix))
+    for form, message, fix in (
+        (CONFLICT, "a mark of a merge that git could not finish stands here", "choose one side, and remove the marks"),
+        (HARD_SPACE, "a no-break space stands here, as copied from a web page", "write a space in its place"),
+    ):
+        if found := form.search(text):
+            at = Place(file=name, line=text.count("\n", 0, found.start()) + 1)
+            raise ConfigError(Finding(code="file-character", message=message, at=at, fix=fix))
+    return text
+
+
+def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nodes: int = NODE_LIMIT) -> Value | None:
+    """Parse one YAML document, None when it is empty; raises ConfigError when it is none.
+
+    Duplicate keys are added to `faults`, so that they are told with the other faults of the file; without it they are
+    raised.
+    """
+    try:
+        _refuse_bombs(text, file=file, nodes=nodes)
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        raise ConfigError(_syntax_finding(error, text=text, file=file)) from None
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1 if isinstance(error.position, int) else None
+        message = "the file holds a character that YAML does not allow"
+        raise ConfigError(
+            Finding(code="yaml-character", message=message, at=Place(file=file, line=line), fix="remove it")
+        ) from None
+    except RecursionError:
+        raise ConfigError(_too_deep(file)) from None
+    if node is None:
+        return None
+    converter = _Converter(file, limit=nodes)
+    value = converter.convert(node)
+    if converter.duplicates and faults is None:
+        raise ConfigError(*converter.duplicates)
+    if faults is not None:
+        faults.extend(converter.duplicates)
+    return value
+
+
+def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Finding:
+    mark = error.problem_mark or error.context_mark
+    number = mark.line + 1 if mark else None
+    lines = text.splitlines()
+    written = lines[number - 1] if number is not None and number <= len(lines) else ""
+    at = Place(file=file, line=number)
+    indent = written[: len(written) - len(written.lstrip())]
+    if "\t" in indent or "'\\t'" in str(error.problem):
+        message, fix = "a tab is used for indentation", "use spaces in its place"
+        return Finding(code="yaml-tab", message=message, at=at, fix=fix, edit=edit_at(at, "\t", "  "))
+    if "expected a single document" in str(error.context):
+        message = "the file holds more than one YAML document"
+        marks = sum(line.rstrip() == "---" for line in lines)
+        fix = f"remove the {'second ' if marks > 1 else ''}'---' and what follows it"
+        return Finding(code="yaml-documents", message=message, at=at, fix=fix)
+    if "undefined alias" in str(error.problem):
+        message = str(error.problem).replace("found ", "").replace('"', "'")
+        return Finding(
+            code="yaml-alias", message=f"{message} (a word that starts with *)", at=at, fix="put quotes round it"
+        )
+    if "quoted scalar" in str(error.context) and "end of stream" in str(error.problem) and error.context_mark:
+        opened = error.context_mark
+        quote = text[opened.index] if opened.index < len(text) else "'"
+        message = f"a quote is opened here and not closed: {shown(lines[opened.line].strip(), limit=60)}"
+        fix = f"close it with {quote} at the end of the line, or remove it"
+        return Finding(code="yaml-quote", message=message, at=Place(file=file, line=opened.line + 1), fix=fix)
+    problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
+    return Finding(
+        code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"
+    )
+
+
+def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
+    """Stop before nodes are composed: LibYAML's binding recurses in C, and a hostile depth ends the process there.
+
+    It also compares each directive with all before it, and keeps half a kilobyte of every node.
+    """
+    if text.count("\n%") > DIRECTIVE_LIMIT:
+        raise ConfigError(_bomb(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them"))
+    depth = count = 0
+    for event in yaml.parse(text, Loader=Loader):
+        count += isinstance(event, yaml.NodeEvent)
+        if count > nodes:
+            line = event.start_mark.line + 1 if event.start_mark else None
+            raise ConfigError(_bomb(f"the file holds more than {nodes} values", file, "write less into it", line=line))
+        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            depth += 1
+            if depth > DEPTH_LIMIT:
+                raise ConfigError(_too_deep(file, line=event.start_mark.line + 1 if event.start_mark else None))
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            depth -= 1
+
+
+def _bomb(message: str, file: str, fix: str, *, line: int | None = None) -> Finding:
+    return Finding(code="yaml-bomb", message=message, at=Place(file=file, line=line), fix=fix)
+
+
+def _too_deep(file: str, *, line: int | None = None) -> Finding:
+    message = f"the file is nested more than {DEPTH_LIMIT} levels deep"
+    return Finding(code="yaml-deep", message=message, at=Place(file=file, line=line), fix="write it flat")
+
+
+class _Converter:
+    """yaml nodes to our tree, with a limit on the nodes that aliases may unfold to."""
+
+    def __init__(self, file: str, *, limit: int) -> None:
+        self.file, self.limit = file, limit
+        self.count = 0
+        self.duplicates: list[Finding] = []
+
+    def convert(self, node: yaml.Node) -> Value:
+        return self._value(node, depth=0)
+
+    def _value(self, node: yaml.Node, *, depth: int) -> Value:
+        line = node.start_mark.line + 1
+        self.count += 1
+        if self.count > self.limit:
+            message = f"the file unfolds to more than {self.limit} values (aliases of aliases?)"
+            raise ConfigError(_bomb(message, self.file, "write it without aliases", line=line))
+        if depth > DEPTH_LIMIT:
+            raise ConfigError(_too_deep(self.file))
+        if isinstance(node, yaml.ScalarNode):
+            return Text(raw=node.value, line=line, kind=TAGS.get(node.tag, "text") if not node.style else "text")
+        if isinstance(node, yaml.SequenceNode):
+            return Listing(items=tuple(self._value(item, depth=depth + 1) for item in node.value), line=line)
+        assert isinstance(node, yaml.MappingNode)
+        return self._table(node, line=line, depth=depth)
+
+    def _table(self, node: yaml.MappingNode, *, line: int, depth: int) -> Table:
+        entries: dict[str, tuple[Text, Value]] = {}
+        for key_node, value_node in node.value:
+            key_line = key_node.start_mark.line + 1
+            at = Place(file=self.file, line=key_line)
+            if not isinstance(key_node, yaml.ScalarNode):
+                message = "a key must be a word, found a list or a table"
+                self.duplicates.append(
+                    Finding(code="yaml-key", message=message, at=at, fix="put quotes round text with { or [")
+                )
+                continue
+            key = Text(raw=key_node.value, line=key_line)
+            value = self._value(value_node, depth=depth + 1)
+            if key.raw in entries:
+                first = entries[key.raw][0].line
+                message = f"the key '{shown(key.raw)}' stands twice, first in line {first}"
+                self.duplicates.append(Finding(code="yaml-duplicate", message=message, at=at, fix="keep one of them"))
+            else:
+                entries[key.raw] = (key, value)
+        return Table(entries=tuple(entries.values()), line=line)
+
+
+def walk(value: Value) -> Iterator[Text]:
+    """Every scalar below a value, in the order of the file."""
+    if isinstance(value, Text):
+        yield value
+    elif isinstance(value, Listing):
+        for item in value.items:
+            yield from walk(item)
+    else:
+        for _, item in value.entries:
+            yield from walk(item)
+
+
+def to_yaml(document: Mapping[str, Any]) -> str:
+    """Write plain data as YAML, keys in the given order; a string that YAML would read as something else is quoted."""
+    return yaml.dump(
+        dict(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists are indented below their key, as people write environment files; aliases are never used."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True

@@ -1,0 +1,1 @@
+"""Results of images as tables, plots and a page."""

@@ -1,0 +1,175 @@
+"""What lies in a plan folder, a results folder or beside an image, read for a report."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.result_documents import Gathered, put_together
+from builder.model.results import Results
+from builder.model.text import is_there, text
+from builder.sif.bounded import BoundsError, read_json
+from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, RESULTS, SUBMITTED_FILE, VERDICT_FILE, plan_folder
+
+SIZE_LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
+SCHEMA = 1
+_SMOKE = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
+_RANK = re.compile(r".*\.json\.rank\d+\.json")
+_FIX = "give a report.json, a plan folder, a results folder, or an image whose plan folder lies beside it"
+
+
+def read_results(path: Path) -> Results:
+    """Read everything that was measured at a path; raises ConfigError with what is damaged or missing."""
+    if not is_there(path):
+        raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=f"check the path; {_FIX}")
+    found = Gathered(name=path.resolve().name or str(path), source=str(path))
+    if path.is_dir() and not _is_image(path):
+        _read_folder(found, path)
+    elif path.suffix == ".json":
+        _read_file(found, path)
+    elif path.name and plan_folder(path).is_dir():
+        _read_folder(found, plan_folder(path))
+    elif _named_as_image(path):
+        message = f"the image '{path}' has no plan folder beside it ('{plan_folder(path)}')"
+        raise _fault("report-missing", message, at=path)
+    else:
+        _read_file(found, path)
+    if not (found.report or found.raw() or found.verdicts or found.jobs):
+        message = f"nothing has been measured in '{path}' yet"
+        fix = "build the image, or run the folder's smoke scripts; " + _FIX
+        raise _fault("report-empty", message, at=path, fix=fix)
+    return put_together(found)
+
+
+def _is_image(path: Path) -> bool:
+    """Whether a folder is an image (tykky's), with its plan folder beside it."""
+    ours = (path / PLAN_FILE).is_file() or (path / REPORT_FILE).is_file()
+    return not ours and bool(path.name) and plan_folder(path).is_dir()
+
+
+def _named_as_image(path: Path) -> bool:
+    return path.suffix in (".sif", ".tar", ".sqfs")
+
+
+def _read_file(found: Gathered, path: Path) -> None:
+    content = _document(path)
+    if "workload" in content:
+        found.shapes[path.resolve().parent.name] = {text(content["workload"], limit=60): content}
+    elif _is_report(content):
+        found.report = content
+        found.name = path.resolve().parent.name
+        if (path.parent / PLAN_FILE).is_file():
+            _read_folder(found, path.parent)
+    else:
+        raise _fault("report-foreign", f"'{path}' is no report of a build and no result of a workload", at=path)
+
+
+def _read_folder(found: Gathered, folder: Path) -> None:
+    """A plan folder with all that lies in it, or a folder of results."""
+    if (folder / REPORT_FILE).is_file():
+        found.report = _document(folder / REPORT_FILE)
+        if not _is_report(found.report):
+            raise _fault("report-foreign", f"'{folder / REPORT_FILE}' is no report of a build", at=folder / REPORT_FILE)
+    if (folder / PLAN_FILE).is_file():
+        found.plan = _document(folder / PLAN_FILE)
+        if not found.report:
+            _read_smoke(found, folder)
+        _read_shapes(found, folder / RESULTS)
+        _read_jobs(found, folder / JOBS)
+    elif not found.report:
+        _read_shape(found, folder)
+        _read_shapes(found, folder / RESULTS if (folder / RESULTS).is_dir() else folder)
+    if not (found.report or found.plan or found.shapes or found.verdicts):
+        raise _fault("report-foreign", f"the folder '{folder}' holds no report, no plan and no results", at=folder)
+
+
+def _read_smoke(found: Gathered, folder: Path) -> None:
+    """The results of the smoke script that somebody ran by hand in the plan folder."""
+    for path in sorted(folder.glob("smoke-*.json")):
+        matched = _SMOKE.fullmatch(path.name)
+        content = _damaged_is_noted(found, path)
+        if matched is not None:
+            found.shapes.setdefault("", {})[matched["name"]] = content
+
+
+def _read_shapes(found: Gathered, results: Path) -> None:
+    if results.is_dir():
+        for folder in sorted(results.iterdir()):
+            if folder.is_dir():
+                _read_shape(found, folder)
+
+
+def _read_shape(found: Gathered, folder: Path) -> None:
+    """One shape's results: a file a workload, and the verdict over them."""
+    shape = folder.resolve().name
+    for path in _json_files(folder):
+        if path.name == VERDICT_FILE:
+            verdict = _damaged_is_noted(found, path)
+            found.verdicts[shape] = verdict if verdict is not None else {"reason": "its verdict cannot be read"}
+            continue
+        content = _damaged_is_noted(found, path)
+        if content is None or "workload" in content:
+            found.shapes.setdefault(shape, {})[path.name.removesuffix(".json")] = content
+
+
+def _read_jobs(found: Gathered, folder: Path) -> None:
+    for path in _json_files(folder):
+        content = _damaged_is_noted(found, path)
+        if content is None:
+            continue
+        if path.name == SUBMITTED_FILE:
+            found.submitted = content
+        elif "job" in content:
+            found.jobs.append(content)
+
+
+def _json_files(folder: Path) -> Iterator[Path]:
+    """The JSON files of a folder without the ranks' own records and drafts."""
+    for path in sorted(folder.glob("*.json")):
+        if path.is_file() and not path.name.startswith(".") and not _RANK.fullmatch(path.name):
+            yield path
+
+
+def _is_report(content: dict[str, Any]) -> bool:
+    return content.get("schema") == SCHEMA and isinstance(content.get("target"), str) and "steps" in content
+
+
+def _damaged_is_noted(found: Gathered, path: Path) -> dict[str, Any] | None:
+    """One file of many: what is wrong with it is said, and the others are shown."""
+    try:
+        return _document(path)
+    except ConfigError as error:
+        found.damaged.append(error.findings[0].message)
+        return None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Read a file that holds one JSON object; raises ConfigError."""
+    try:
+        content = read_json(path, limit=SIZE_LIMIT, finite=False)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"'{path}' cannot be read: {reason}"
+        raise _fault("report-unreadable", message, at=path, fix="check its rights") from None
+    except BoundsError as error:
+        raise _fault("report-large", f"'{path}' cannot be read: {error}", at=path) from None
+    except UnicodeDecodeError:
+        raise _fault("report-damaged", f"'{path}' is not UTF-8 text", at=path) from None
+    except RecursionError:
+        raise _fault("report-damaged", f"'{path}' is nested too deep", at=path) from None
+    except json.JSONDecodeError as error:
+        message = f"'{path}' is not JSON, or was cut: {error.msg.lower()}"
+        raise _fault("report-damaged", message, at=path, line=error.lineno, fix="make it again: " + _FIX) from None
+    except ValueError as error:
+        raise _fault("report-damaged", f"'{path}' cannot be read: {text(str(error), limit=80)}", at=path) from None
+    if not isinstance(content, dict):
+        raise _fault("report-foreign", f"'{path}' holds no JSON object", at=path)
+    return content
+
+
+def _fault(code: str, message: str, *, at: Path, line: int | None = None, fix: str = _FIX) -> ConfigError:
+    return ConfigError(Finding(code=code, message=message, at=Place(file=str(at), line=line), fix=fix))

@@ -1,0 +1,236 @@
+"""Which base image a target starts from, and whether the packages can go into that image's own Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Literal
+
+from builder.model.finding import Finding, Place, edit_at
+from builder.model.recipe import CondaSpec, Recipe
+from builder.model.site import BaseImage, Site
+from builder.model.target import Context
+from builder.parse.gpu_tables import image_table, package_table
+from builder.resolve.conda_names import conda_to_specifier, is_cuda_library, name_table, python_name
+from builder.resolve.requested import COMPANIONS, AskedTorch, asked_family, brings_torch
+from builder.resolve.torch import cuda_fits, python_pin, release
+
+Family = Literal["", "ngc-pytorch", "intel-ipex"]
+FAMILIES: Mapping[str, Family] = {
+    "nvcr.io/nvidia/pytorch": "ngc-pytorch",
+    "intel/intel-extension-for-pytorch": "intel-ipex",
+}
+UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
+NOT_INSTALLED = ("python", "pip", "nodefaults")
+
+
+def candidates(site: Site) -> Iterator[BaseImage]:
+    """Every base image of a site: the ones it names, then the other tags of their families, the newest first."""
+    seen: set[str] = set()
+    named = list(site.base_images)
+    families = {image.family: image for image in reversed(named) if image.family}
+    rows = [
+        row
+        for family in families.values()
+        for row in _tags(family.family, name=family.reference.rpartition(":")[0], source=family.source)
+    ]
+    for image in [*named, *rows]:
+        if image.reference not in seen:
+            seen.add(image.reference)
+            yield image
+
+
+@cache
+def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
+    """The tags of a family's image that the tables are sure of."""
+    if family == "ngc-pytorch":
+        return [
+            BaseImage(
+                reference=f"{name}:{row.tag}",
+                source=source,
+                python=".".join(row.python.split(".")[:2]),
+                provides={"torch": row.torch, "torchvision": "unknown"},
+                cuda=row.cuda,
+                glibc=UBUNTU_GLIBC.get(row.ubuntu),
+                family=family,
+                unsure=row.unsure,
+            )
+            for row in reversed(image_table().ngc_pytorch)
+            if "torch" not in row.unsure and "cuda" not in row.unsure
+        ]
+    found = []
+    for ipex in reversed(image_table().intel_ipex):
+        provides = {
+            "torch": ipex.torch,
+            "torchvision": ipex.torchvision,
+            "torchaudio": ipex.torchaudio,
+            "intel-extension-for-pytorch": ipex.ipex,
+            "oneccl-bind-pt": ipex.oneccl,
+        }
+        kept = {key: value for key, value in provides.items() if value}
+        for tag in ipex.tags:
+            reference = f"{name}:{tag}"
+            found.append(
+                BaseImage(
+                    reference=reference,
+                    source=source,
+                    python=ipex.python,
+                    provides=kept,
+                    family=family,
+                    glibc="2.35",
+                    unsure=tuple(item for item in ipex.unsure if item in kept),
+                )
+            )
+    return found
+
+
+def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseImage, tuple[Finding, ...]]:
+    """Choose the base image, and say what keeps the packages out of its Python (nothing: they can go there).
+
+    The order: the command line, the recipe, then the site's first image that can serve the recipe in its own Python,
+    then the site's first image that brings no torch (a fresh environment needs none).
+    """
+    own = context.base or recipe.container.base
+    if own:
+        image = next((image for image in candidates(site) if image.reference == own), None) or _known(own)
+        return image, tuple(obstacles(recipe, image=image, site=site))
+    closest: tuple[BaseImage, tuple[Finding, ...]] | None = None
+    for image in candidates(site) if wants_torch(recipe) else ():
+        if "torch" not in image.provides:
+            continue
+        found = tuple(obstacles(recipe, image=image, site=site))
+        if not found:
+            return image, ()
+        if closest is None or len(found) < len(closest[1]):
+            closest = (image, found)
+    if closest is not None and recipe.container.python == "base":
+        return closest
+    plain = next((image for image in site.base_images if "torch" not in image.provides), site.base_images[0])
+    return plain, closest[1] if closest else tuple(obstacles(recipe, image=plain, site=site))
+
+
+def wants_torch(recipe: Recipe) -> bool:
+    """Whether an image with its own torch is looked for: twenty GiB for a recipe that has a use for it."""
+    mode = recipe.container.python
+    return mode == "base" or (mode == "auto" and bool(asked_family(recipe) or brings_torch(recipe)))
+
+
+def _known(reference: str) -> BaseImage:
+    """An image of the user's own choice, with what the tables hold of it."""
+    name = reference.rpartition(":")[0]
+    family = FAMILIES.get(name.removeprefix("docker://").removeprefix("docker.io/"), "")
+    rows = _tags(family, name=name, source=()) if family else []
+    return next((row for row in rows if row.reference == reference), BaseImage(reference=reference, source=()))
+
+
+def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
+    """Everything of a recipe that a base image's own Python cannot serve, each with its fix."""
+    if "torch" not in image.provides:
+        message = f"the base image '{image.reference}' is not known to bring torch"
+        yield Finding(code="base-no-torch", message=message, fix="use container.python: env")
+        return
+    if image.cuda and not cuda_fits(image.cuda, site=site):
+        driver = site.gpu.driver if site.gpu else ""
+        message = f"the base image '{image.reference}' holds CUDA {image.cuda}, the driver of '{site.name}' is {driver}"
+        yield Finding(code="base-driver", message=message, fix="choose an image with an older CUDA")
+    if image.rocm and site.gpu and site.gpu.rocm and ".".join(image.rocm.split(".")[:2]) not in site.gpu.rocm:
+        message = (
+            f"the base image '{image.reference}' holds ROCm {image.rocm}, the driver of '{site.name}' does not serve it"
+        )
+        yield Finding(code="base-driver", message=message, fix=f"choose an image with ROCm {', '.join(site.gpu.rocm)}")
+    asked = asked_family(recipe)
+    yield from _torch_obstacles(asked, image=image, site=site)
+    pin = python_pin(recipe)
+    if image.python and not pin.allows(image.python):
+        at = Place(file=recipe.file, line=pin.spec.line if pin.spec else None)
+        message = f"the recipe asks for Python {pin.text}, the base image '{image.reference}' has {image.python}"
+        yield Finding(
+            code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
+        )
+    yield from _binary_obstacles(recipe, image=image)
+    for spec in recipe.conda:
+        yield from _conda_obstacles(spec, recipe=recipe, image=image)
+
+
+def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Site) -> Iterator[Finding]:
+    torch = asked.get("torch")
+    has = image.provides["torch"]
+    if torch and not torch.allows(has):
+        message = f"'{torch.text}' is asked for, the base image '{image.reference}' brings torch {has}"
+        serve = (other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none")))
+        other = next(serve, "")
+        fix = f"use container.base: {other}" if other else "use container.python: env, or another torch"
+        yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
+    if torch and (torch.unclear or (torch.local and torch.local not in has)):
+        right = f"torch=={torch.pinned or has}"
+        message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
+        yield Finding(
+            code="base-build",
+            message=message,
+            at=torch.place,
+            fix=f"write {right}",
+            edit=edit_at(torch.place, torch.text, right),
+        )
+    yield from _companion_obstacles(asked, image=image)
+
+
+def _companion_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage) -> Iterator[Finding]:
+    row = release(image.provides["torch"])
+    for name in [name for name in COMPANIONS if name in asked]:
+        item, brought = asked[name], image.provides.get(name)
+        # Where the image's own string was not read, it has the release that belongs to its torch.
+        known = getattr(row, name, "") if brought == "unknown" and row else brought
+        if brought is None:
+            message = f"the base image '{image.reference}' brings no {name}, and another build does not fit its torch"
+            fix = f"leave out {name}, or use container.python: env"
+        elif item.unclear or (item.local and item.local not in brought):
+            message = f"'{item.text}' pins a build that the base image '{image.reference}' does not bring"
+            fix = f"write {name} without a build, or use container.python: env"
+        elif known and known != "unknown" and not item.allows(known):
+            message = f"'{item.text}' is asked for, the base image '{image.reference}' brings {name} {known}"
+            fix = f"write {name} without a version, or use container.python: env"
+        else:
+            continue
+        yield Finding(code="base-companion", message=message, at=item.place, fix=fix)
+
+
+def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
+    """Wheels compiled against one released torch do not load beside an image's own build of it."""
+    compiled = {pin.package for pin in package_table().torch_pins}
+    for line in recipe.pip:
+        if line.name in compiled and line.name not in image.provides:
+            at = Place(file=line.file or recipe.file, line=line.line)
+            message = f"'{line.text}' is compiled for a released torch, the base image '{image.reference}' has its own"
+            yield Finding(code="base-binary", message=message, at=at, fix="use container.python: env")
+
+
+def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:
+    table = name_table()
+    if spec.name in NOT_INSTALLED or spec.name in table.torch_choosers or is_cuda_library(spec.name):
+        return
+    at = Place(file=recipe.file, line=spec.line)
+    if spec.url:
+        message = f"'{spec.text}' is a conda package file: it cannot go into the Python of '{image.reference}'"
+        yield Finding(code="base-conda", message=message, at=at, fix="use container.python: env")
+    elif spec.name in table.other:
+        system = table.other[spec.name]
+        message = f"'{spec.name}' is no Python package: it cannot go into the Python of '{image.reference}'"
+        fix = (
+            f"add '{system}' to container.system, or use container.python: env"
+            if system
+            else "use container.python: env"
+        )
+        yield Finding(code="base-conda", message=message, at=at, fix=fix)
+    elif python_name(spec.name) is None:
+        message = f"'{spec.name}' is not known to be a Python package: it cannot go into '{image.reference}'"
+        yield Finding(
+            code="base-conda",
+            message=message,
+            at=at,
+            fix="move it under 'pip:' if it is one, or use container.python: env",
+        )
+    elif conda_to_specifier(spec.version) is None:
+        message = f"the version of '{spec.text}' has no counterpart among Python packages"
+        yield Finding(
+            code="base-conda", message=message, at=at, fix="write it as >= and <, or use container.python: env"
+        )

@@ -1,0 +1,107 @@
+"""Conda names and version constraints in terms of Python packages, from a curated table only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from builder.parse.decode import Decoder
+from builder.parse.yaml import parse_yaml, read_text
+
+TABLE = Path(__file__).parents[1] / "data" / "conda_names.yaml"
+
+_CLAUSE = re.compile(r"(==|=|>=|<=|>|<|!=|~=)?\s*([0-9][A-Za-z0-9.!_+-]*?)(\.\*|\*)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameTable:
+    """`conda_names.yaml`."""
+
+    source: str
+    checked: str
+    same: tuple[str, ...]
+    renamed: Mapping[str, str]
+    other: Mapping[str, str]
+    torch_choosers: tuple[str, ...]
+    bring_torch: tuple[str, ...]
+    cuda_libraries: tuple[str, ...]
+    not_on_index: Mapping[str, str]
+    other_on_index: Mapping[str, str]
+
+
+@cache
+def name_table() -> NameTable:
+    """Load the table of names."""
+    tree = parse_yaml(read_text(TABLE, what="table of conda names"), file=str(TABLE))
+    decoder = Decoder(file=str(TABLE))
+    table = decoder.table(tree, NameTable, key="") if tree is not None else None
+    assert table is not None, decoder.findings
+    return table
+
+
+@cache
+def _python_names() -> Mapping[str, str]:
+    table = name_table()
+    names = {name: name for name in table.same} | dict(table.renamed)
+    return {str(canonicalize_name(name)): str(canonicalize_name(other)) for name, other in names.items()}
+
+
+def python_name(conda: str) -> str | None:
+    """The Python package that a conda package is, None when it is not known to be one."""
+    return _python_names().get(canonicalize_name(conda))
+
+
+@cache
+def is_cuda_library(conda: str) -> bool:
+    """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
+    return any(fits(conda, pattern) for pattern in name_table().cuda_libraries)
+
+
+def conda_to_specifier(version: str) -> str | None:
+    """Translate a conda version constraint to PEP 440; empty for any version, None where there is no counterpart.
+
+    `=1.26` is `==1.26.*` and `=1.26.4` is `==1.26.4`: conda's single = matches what starts so, and a release with three
+    numbers has hardly anything behind it.
+    """
+    text = version.strip()
+    if text in ("", "*"):
+        return ""
+    if "|" in text:
+        return None
+    clauses = [_clause(part.strip()) for part in text.split(",")]
+    if any(clause is None for clause in clauses):
+        return None
+    joined = ",".join(clause for clause in clauses if clause)
+    try:
+        SpecifierSet(joined)
+    except InvalidSpecifier:
+        return None
+    return joined
+
+
+def _clause(part: str) -> str | None:
+    match = _CLAUSE.fullmatch(part)
+    if match is None:
+        return None
+    operator, number, star = match.groups()
+    if operator in (None, "=", "=="):
+        fuzzy = star or (operator in (None, "=") and number.count(".") < 2)
+        return f"=={number}.*" if fuzzy else f"=={number}"
+    if star:
+        return f"{operator}{number}.*" if operator == "!=" else f"{operator}{number}"
+    return f"{operator}{number}"
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is what a pattern of the tables says; few patterns need more than a comparison."""
+    start, star, rest = pattern.partition("*")
+    if rest or "?" in pattern or "[" in pattern:
+        return fnmatchcase(name, pattern)
+    return name.startswith(start) if star else name == start

@@ -1,0 +1,1 @@
+"""SIF and squashfs: read, write, join and normalise them; standard library only."""

@@ -1,0 +1,220 @@
+"""Small files that are never made: they lie one after the other in a few larger ones until they are packed.
+
+A folder becomes a squashfs: the same bytes for the same files, whoever packs them, when and where.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+from .errors import LayeringError
+from .programs import ask, clean_environment, find_program, needed_program, said_by, version_of
+from .sif import copy_range
+from .squashfs import GZIP, ZSTD, Superblock
+from .tree import remove, write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One file: its path below a folder, and the part of another file that is its content."""
+
+    path: str
+    source: Path
+    offset: int
+    size: int
+
+
+def below(folder: str, pieces: Sequence[Piece]) -> list[Piece]:
+    """The same with their paths below a folder."""
+    return [replace(piece, path=f"{folder.strip('/')}/{piece.path}") for piece in pieces]
+
+
+def in_order(pieces: Iterable[Piece]) -> list[Piece]:
+    """The same as they lie in their files: those that follow each other are copied in one go."""
+    return sorted(pieces, key=lambda piece: (str(piece.source), piece.offset))
+
+
+def join(pieces: Sequence[Piece], target: BinaryIO) -> None:
+    """Write the contents of pieces one after the other; raises OSError and LayeringError."""
+    target.flush()
+    to, at = target.tell(), 0
+    while at < len(pieces):
+        first, size = pieces[at], 0
+        while at < len(pieces) and (pieces[at].source, pieces[at].offset) == (first.source, first.offset + size):
+            size += pieces[at].size
+            at += 1
+        with first.source.open("rb") as file:
+            if copy_range(file, target, start=first.offset, size=size, to=to) < size:
+                raise LayeringError(f"'{first.source}' became shorter while it was read")
+        to += size
+    target.seek(to)
+
+
+def unfold(pieces: Sequence[Piece], folder: Path) -> None:
+    """Make them files of a folder."""
+    for piece in pieces:
+        with piece.source.open("rb") as file:
+            write(folder, piece.path, os.pread(file.fileno(), piece.size, piece.offset))
+
+
+FIX = "install squashfs-tools 4.4 or newer, or build with --backend apptainer"
+LEVEL = 1  # 6 % larger than level 3, in two thirds of the processor time
+BLOCK = 128 * 1024  # what mksquashfs takes by itself; with 256 KiB `import torch` takes 6 % longer, and 4 % less space
+FAULTS = ("Failed to read", "creating empty file", "Cannot open", "Cannot stat", "FATAL", "Read failed", "Ignoring")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packer:
+    """mksquashfs with the options of one build."""
+
+    program: str
+    version: str
+    zstd: bool
+    time: int
+    block: int
+
+    @property
+    def inputs(self) -> list[object]:
+        """What of it decides the bytes."""
+        return [self.version, f"zstd-{LEVEL}-{self.block}" if self.zstd else f"gzip-{self.block}", self.time]
+
+    def like(self, head: Superblock) -> Packer:
+        """The one for layers of an image, so that they can become a part of it: its compression, its blocks.
+
+        What a runtime has to mount anyway it can mount. gzip takes five times as long, and is kept for the runtimes
+        of which nobody knows whether they mount anything else.
+        """
+        if head.compression == ZSTD and knows_zstd(self.program):
+            return replace(self, zstd=True, block=head.block_size)
+        if head.compression == GZIP and not self.zstd:
+            return replace(self, block=head.block_size)
+        return self
+
+    def pack(
+        self,
+        trees: Sequence[Path],
+        target: Path,
+        *,
+        keep_modes: bool = False,
+        keep_times: int | None = None,
+        more: Sequence[str] = (),
+        pieces: Sequence[Piece] = (),
+    ) -> None:
+        """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError.
+
+        `keep_times` is the time of the whole where the files keep theirs. `pieces` lie in it as files that anybody may
+        read, and take the place of files at the same paths.
+        """
+        argv = [
+            self.program,
+            *[str(tree) for tree in trees],
+            str(target),
+            "-noappend",
+            "-no-progress",
+            "-quiet",
+            "-all-root",
+            "-no-xattrs",
+        ]
+        argv += ["-mkfs-time", str(self.time if keep_times is None else keep_times), "-no-exports"]
+        argv += ["-all-time", str(self.time)] if keep_times is None else []
+        argv += ["-processors", str(processors())]
+        # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
+        argv += ["-mem", f"{max(64, 16 * processors())}M"]
+        argv += ["-b", str(self.block)]
+        if self.zstd:
+            argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
+        if not keep_modes:
+            # What an installer leaves depends on the umask of whoever unpacked the wheel first.
+            argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
+        if pieces:
+            argv += self._with(pieces, trees[0], target.with_suffix(".pieces"))
+        code, out, err = ask([*argv, *more], env=clean_environment())
+        text = (err + out).strip()
+        fault = next((line for line in text.splitlines() if any(word in line for word in FAULTS)), "")
+        if code or fault:
+            print(text[-2000:], flush=True)
+            raise LayeringError(f"mksquashfs could not pack '{trees[0]}': {fault or text[-200:] or code}", told=True)
+
+    def _with(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
+        """The options by which pieces come in; files in the tree where this mksquashfs takes none."""
+        own = {piece.path: piece for piece in pieces}
+        folders: set[str] = set()
+        for path in own:
+            folder = os.path.dirname(path)
+            while folder and folder not in folders:
+                folders.add(folder)
+                folder = os.path.dirname(folder)
+        missing = {folder for folder in folders if not os.path.isdir(f"{tree}/{folder}")}
+        for path in own:
+            if os.path.dirname(path) not in missing:  # a wheel may bring its own; mksquashfs would take that
+                remove(Path(path), below=tree)
+        if self.form is None:
+            unfold(list(own.values()), tree)
+            return []
+        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
+        rows, offset = in_order(own.values()), 0
+        for piece in rows:
+            lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
+            offset += piece.size
+        with file.open("wb") as out:
+            out.write(os.fsencode("".join(lines) + DATA))
+            join(rows, out)
+        return ["-pf", str(file)]
+
+    @cached_property
+    def form(self) -> str | None:
+        """What ends the line of a file whose content is given with it; None where such a file does not get through.
+
+        4.4 knows no such lines, later ones ask for another field: what this one makes of it is tried.
+        https://github.com/plougher/squashfs-tools/blob/master/squashfs-tools/pseudo.c
+        """
+        reader = find_program("unsquashfs")
+        with tempfile.TemporaryDirectory() as scratch:
+            empty, image, lines = Path(scratch, "empty"), Path(scratch, "x.sqfs"), Path(scratch, "x.pieces")
+            empty.mkdir()
+            for form in ("", " 0") if reader else ():
+                text = f"/x D 0 755 0 0\n/x/a R 0 644 0 0 1 1{form}\n/x/b R 0 644 0 0 1 0{form}\n{DATA}ba"
+                lines.write_text(text, encoding="utf-8")
+                code, _, err = ask([self.program, empty, image, "-noappend", "-quiet", "-no-progress", "-pf", lines])
+                if code == 0 and not err and ask([reader or "", "-cat", image, "x/a", "x/b"])[:2] == (0, "ab"):
+                    return form
+        return None
+
+
+DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
+
+
+def escaped(path: str) -> str:
+    """A path as one word of the packer's language, in which others are commands; raises LayeringError."""
+    if "\n" in path or "\0" in path:
+        raise LayeringError(f"a file of the image has a line break in its name: {path!r}", fix="give it another name")
+    return re.sub(r'([\s"\\])', r"\\\1", path)
+
+
+def processors() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def find_packer(*, zstd: bool, time: int) -> Packer:
+    """mksquashfs of this machine; raises LayeringError where it is missing or cannot fix times."""
+    program = needed_program("mksquashfs", fix=FIX)
+    version = version_of(program, "-version")
+    if version < (4, 4):
+        raise LayeringError(f"mksquashfs is {'.'.join(map(str, version))}, and layers need 4.4", fix=FIX)
+    zstd = zstd and knows_zstd(program)
+    numbers = ".".join(map(str, version))
+    return Packer(program=program, version=numbers, zstd=zstd, time=time, block=BLOCK)
+
+
+@cache
+def knows_zstd(program: str) -> bool:
+    """Whether this mksquashfs packs with zstd."""
+    return "zstd" in said_by([program, "-help"])

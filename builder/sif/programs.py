@@ -1,0 +1,95 @@
+"""Other programs: started here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .errors import LayeringError
+
+# /usr/sbin is not on every user's PATH.
+MORE = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+def find_program(name: str, *, path: str | None = None) -> str | None:
+    """The path of a program, also of one that only administrators have on PATH."""
+    return shutil.which(name, path=path) or shutil.which(name, path=MORE)
+
+
+def needed_program(name: str, *, fix: str) -> str:
+    """The path of a program; raises LayeringError when it is missing."""
+    found = find_program(name)
+    if found is None:
+        raise LayeringError(f"there is no {name} on PATH", fix=fix)
+    return found
+
+
+def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without what changes the outcome of a program behind our back."""
+    dropped = ("SOURCE_DATE_EPOCH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_COMPILE_BYTECODE")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, "LC_ALL": "C.UTF-8", **(more or {})}
+
+
+def ask(
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, text: str = "", seconds: float | None = None
+) -> tuple[int, str, str]:
+    """Run a program that reads `text` to its end; its exit code and what it said; raises LayeringError.
+
+    For questions to which a bad exit code is an answer; whatever else is believed comes from `call`.
+    """
+    try:
+        done = subprocess.run(
+            [str(word) for word in argv],
+            env=dict(env) if env is not None else clean_environment(),
+            input=text,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=seconds,
+        )
+    except OSError as error:
+        raise LayeringError(f"'{argv[0]}' cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise LayeringError(f"'{argv[0]}' has not ended after {seconds:.0f} s") from None
+    return done.returncode, done.stdout, done.stderr
+
+
+def call(argv: Sequence[str | Path], *, what: str, env: Mapping[str, str] | None = None) -> str:
+    """Run a program that has to succeed; raises LayeringError with its last lines when it does not."""
+    code, out, err = ask(argv, env=env)
+    if code:
+        text = (err.strip() or out.strip() or f"exit code {code}")[-4000:]
+        print(text, flush=True)
+        raise LayeringError(f"{what} failed with exit code {code}", told=True)
+    return out
+
+
+def follow(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> int:
+    """Run a program whose output is part of the log; its exit code."""
+    return subprocess.run(
+        [str(word) for word in argv],
+        env=dict(env) if env is not None else None,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        check=False,
+    ).returncode
+
+
+def said_by(argv: Sequence[str | Path]) -> str:
+    """What a program says of itself: some end with 1 after it. Raises LayeringError where it was killed."""
+    code, out, err = ask(argv)
+    if code < 0:  # perhaps in the middle of a line
+        raise LayeringError(f"'{argv[0]}' was killed by signal {-code} when it was asked what it is", fix="build again")
+    return out + err
+
+
+def version_of(program: str, *options: str) -> tuple[int, ...]:
+    """The first number with a dot that a program says of itself; () where it says none."""
+    found = re.search(r"(\d+(?:\.\d+)+)", said_by([program, *(options or ("--version",))]))
+    return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -1,0 +1,312 @@
+"""The tables of a squashfs 4.0: read from a file, without mounting it and without another program.
+
+Layout and constants: the Linux kernel's fs/squashfs/squashfs_fs.h and Documentation/filesystems/squashfs.rst, read
+2026-11-22. Data blocks and fragments are never touched here.
+
+zstd for tables of a squashfs, by the library that mksquashfs is linked with: Python has its own only from 3.14.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import lzma
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import BinaryIO, NamedTuple
+
+MAGIC = 0x73717368
+SUPERBLOCK = struct.Struct("<5I6H8Q")
+HEAD = struct.Struct("<4H2I")  # of every inode: type, mode, owner, group, time, number
+LISTING = struct.Struct("<3I")  # of up to 256 names: their count less one, block of their inodes, number of an inode
+NAME = struct.Struct("<HhHH")  # place in that block, number less that number, type, length less one
+FRAGMENT = struct.Struct("<Q2I")
+BLOCK = 8192  # bytes of a block of a table, unpacked
+PLAIN = 0x8000  # in a block's length: it is not packed
+LIMIT = 1 << 27  # bytes of a table: of about four million files
+NONE = 0xFFFFFFFFFFFFFFFF  # there is no such table
+NO_FRAGMENT = 0xFFFFFFFF
+EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options lie behind the superblock
+GZIP, XZ, ZSTD = 1, 4, 6
+FOLDER, FILE, LINK, BLOCK_DEVICE, DEVICE, FIFO, SOCKET = range(1, 8)
+LONG = 7  # added to a type whose inode has more fields
+
+
+class SquashfsError(Exception):
+    """A squashfs that is damaged, or packed in a way that is not known here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Superblock:
+    """The first 96 bytes; places are bytes from the beginning of the squashfs."""
+
+    inodes: int
+    time: int
+    block_size: int
+    fragments: int
+    compression: int
+    log: int
+    flags: int
+    owners: int
+    root: int
+    size: int
+    owner_table: int
+    attribute_table: int
+    inode_table: int
+    folder_table: int
+    fragment_table: int
+
+    def packed(self) -> bytes:
+        """The bytes; no table for NFS is named."""
+        words = (self.compression, self.log, self.flags & ~EXPORTABLE, self.owners, 4, 0)
+        tables = (self.owner_table, self.attribute_table, self.inode_table, self.folder_table, self.fragment_table)
+        first = (MAGIC, self.inodes, self.time, self.block_size, self.fragments)
+        return SUPERBLOCK.pack(*first, *words, self.root, self.size, *tables, NONE)
+
+
+def read_superblock(file: BinaryIO, *, offset: int) -> Superblock:
+    """Read where a squashfs begins in a file; raises SquashfsError and OSError."""
+    file.seek(offset)
+    head = file.read(SUPERBLOCK.size)
+    if len(head) < SUPERBLOCK.size:
+        raise SquashfsError("it is cut short")
+    magic, inodes, time, block, fragments, kind, log, flags, owners, major, minor, root, size, *tables = (
+        SUPERBLOCK.unpack(head)
+    )
+    if magic != MAGIC or (major, minor) != (4, 0):
+        raise SquashfsError("it is no squashfs of version 4.0")
+    if block != 1 << log or not SUPERBLOCK.size <= tables[2] <= tables[3] <= tables[4] <= tables[0] <= size:
+        raise SquashfsError("its superblock is damaged")
+    return Superblock(
+        inodes=inodes, time=time, block_size=block, fragments=fragments, compression=kind, log=log, flags=flags,
+        owners=owners, root=root, size=size, owner_table=tables[0], attribute_table=tables[1], inode_table=tables[2],
+        folder_table=tables[3], fragment_table=tables[4],
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Blocks of a table, one after the other: packed as they are in the file, unpacked when they are asked for."""
+
+    raw: bytes
+    unpack: Callable[[bytes], bytes]
+    places: list[int] = field(default_factory=list)  # where each block begins in `raw`
+    known: dict[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        at = 0
+        while at < len(self.raw):
+            if at + 2 > len(self.raw):
+                raise SquashfsError("a table is cut short")
+            self.places.append(at)
+            at += 2 + (struct.unpack_from("<H", self.raw, at)[0] & ~PLAIN or BLOCK)
+        if at != len(self.raw):
+            raise SquashfsError("a table is cut short")
+
+    def block(self, place: int) -> tuple[bytes, int]:
+        """The block that begins there, unpacked, and where the next one begins."""
+        (word,) = struct.unpack_from("<H", self.raw, place)
+        end = place + 2 + (word & ~PLAIN or BLOCK)
+        found = self.known.get(place)
+        if found is None:
+            packed = self.raw[place + 2 : end]
+            found = self.known[place] = packed if word & PLAIN else self.unpack(packed)
+        return found, end
+
+    def read(self, place: int, offset: int, size: int) -> bytes:
+        """Bytes from a place in a block on, over the ends of blocks."""
+        found = b""
+        while len(found) < size:
+            block, place = self.block(place)
+            found += block[offset : offset + size - len(found)]
+            offset = max(0, offset - len(block))
+            if place >= len(self.raw) and len(found) < size:
+                raise SquashfsError("a table ends too early")
+        return found
+
+    @cached_property
+    def whole(self) -> tuple[bytes, dict[int, int]]:
+        """All of it, unpacked, and where in it each block begins."""
+        parts, begins, size = [], {}, 0
+        for place in self.places:
+            block, _ = self.block(place)
+            begins[place] = size
+            parts.append(block)
+            size += len(block)
+        return b"".join(parts), begins
+
+
+class Entry(NamedTuple):
+    """A name in a folder: its type, where its inode is, and the inode's number; made by the ten thousands."""
+
+    name: bytes
+    kind: int
+    block: int
+    offset: int
+    number: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What a folder's inode says."""
+
+    mode: int
+    owner: int
+    group: int
+    time: int
+    number: int
+    parent: int
+    size: int
+    block: int
+    offset: int
+
+
+class Squashfs:
+    """The tables of one squashfs in a file that stays open; everything raises SquashfsError where it is damaged."""
+
+    def __init__(self, file: BinaryIO, *, offset: int = 0) -> None:
+        self.file = file
+        self.offset = offset
+        self.head = read_superblock(file, offset=offset)
+        self.unpack = unpacker(self.head.compression)
+
+    def bytes_between(self, start: int, end: int) -> bytes:
+        """A part of it as it is."""
+        if not 0 <= start <= end <= self.head.size:
+            raise SquashfsError("a table lies outside of it")
+        if end - start > LIMIT:
+            raise SquashfsError("a table is too long")
+        self.file.seek(self.offset + start)
+        found = self.file.read(end - start)
+        if len(found) < end - start:
+            raise SquashfsError("it is cut short")
+        return found
+
+    @cached_property
+    def inodes(self) -> Table:
+        """The table of inodes."""
+        head = self.head
+        return Table(raw=self.bytes_between(head.inode_table, head.folder_table), unpack=self.unpack)
+
+    @cached_property
+    def folders(self) -> Table:
+        """The table of names."""
+        fragments = self.index(self.head.fragment_table, 16 * self.head.fragments)
+        end = fragments[0] if fragments else self.head.fragment_table
+        return Table(raw=self.bytes_between(self.head.folder_table, end), unpack=self.unpack)
+
+    @cached_property
+    def fragments(self) -> bytes:
+        """What is known of each fragment, unpacked: 16 bytes."""
+        return self._listed(self.head.fragment_table, 16 * self.head.fragments)
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        """Users and groups; inodes name them by their place here."""
+        found = self._listed(self.head.owner_table, 4 * self.head.owners)
+        return struct.unpack(f"<{self.head.owners}I", found)
+
+    def index(self, place: int, size: int) -> tuple[int, ...]:
+        """Where the blocks begin that hold `size` bytes."""
+        count = -(-size // BLOCK)
+        return struct.unpack(f"<{count}Q", self.bytes_between(place, place + 8 * count))
+
+    def _listed(self, place: int, size: int) -> bytes:
+        parts = []
+        for begin in self.index(place, size):
+            (word,) = struct.unpack("<H", self.bytes_between(begin, begin + 2))
+            packed = self.bytes_between(begin + 2, begin + 2 + (word & ~PLAIN or BLOCK))
+            parts.append(packed if word & PLAIN else self.unpack(packed))
+        found = b"".join(parts)
+        if len(found) != size:
+            raise SquashfsError("a table is not as long as it should be")
+        return found
+
+    def folder(self, block: int, offset: int) -> Node:
+        """The inode of a folder."""
+        kind, mode, owner, group, time, number = HEAD.unpack(self.inodes.read(block, offset, HEAD.size))
+        if kind == FOLDER:
+            rest = struct.unpack("<2I2HI", self.inodes.read(block, offset + HEAD.size, 16))
+            start, _, size, place, parent = rest
+        elif kind == FOLDER + LONG:
+            rest = struct.unpack("<4I2H", self.inodes.read(block, offset + HEAD.size, 20))
+            _, size, start, parent, _, place = rest
+        else:
+            raise SquashfsError("a folder is none")
+        return Node(
+            mode=mode, owner=owner, group=group, time=time, number=number, parent=parent, size=size - 3, block=start,
+            offset=place,
+        )  # fmt: skip
+
+    @property
+    def root(self) -> Node:
+        """Its root folder."""
+        return self.folder(self.head.root >> 16, self.head.root & 0xFFFF)
+
+    def names(self, node: Node) -> Iterator[Entry]:
+        """What is in a folder, by name."""
+        if node.size <= 0:
+            return
+        listing, at = self.folders.read(node.block, node.offset, node.size), 0
+        while at < len(listing):
+            count, block, number = LISTING.unpack_from(listing, at)
+            at += LISTING.size
+            for _ in range(count + 1):
+                offset, delta, kind, length = NAME.unpack_from(listing, at)
+                at += NAME.size + length + 1
+                yield Entry(
+                    name=listing[at - length - 1 : at], kind=kind, block=block, offset=offset, number=number + delta
+                )
+
+
+def unpacker(compression: int) -> Callable[[bytes], bytes]:
+    """What unpacks a block of a table; raises SquashfsError where nothing here can."""
+    if compression == GZIP:
+        return _checked(lambda packed: zlib.decompressobj().decompress(packed, BLOCK + 1), zlib.error)
+    if compression == XZ:
+        return _checked(lambda packed: _xz().decompress(packed, BLOCK + 1), lzma.LZMAError)
+    if compression == ZSTD:
+        return load()
+    raise SquashfsError(f"nothing here unpacks compression {compression}")
+
+
+def _checked(unpack: Callable[[bytes], bytes], error: type[Exception]) -> Callable[[bytes], bytes]:
+    def checked(packed: bytes) -> bytes:
+        try:
+            found = unpack(packed)
+        except error as reason:
+            raise SquashfsError(f"a table is damaged: {reason}") from None
+        if len(found) > BLOCK:
+            raise SquashfsError("a table is damaged: a block of it is too long")
+        return found
+
+    return checked
+
+
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=LIMIT)
+
+
+LIBRARY = "libzstd.so.1"
+
+
+def load() -> Callable[[bytes], bytes]:
+    """What unpacks a block; raises SquashfsError where the library is missing. Source: zstd.h of zstd 1.5."""
+    try:
+        library = ctypes.CDLL(LIBRARY)
+        unpack, failed = library.ZSTD_decompress, library.ZSTD_isError
+    except (OSError, AttributeError):
+        raise SquashfsError(f"there is no {LIBRARY} on this machine") from None
+    unpack.restype, unpack.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t] * 2
+    failed.restype, failed.argtypes = ctypes.c_uint, [ctypes.c_size_t]
+    room = ctypes.create_string_buffer(BLOCK)
+
+    def block(packed: bytes) -> bytes:
+        size = unpack(room, BLOCK, packed, len(packed))
+        if failed(size):
+            raise SquashfsError("a table is damaged: zstd cannot unpack it")
+        return ctypes.string_at(room, size)
+
+    return block

@@ -1,0 +1,1 @@
+"""Builds and tests as jobs of Slurm."""

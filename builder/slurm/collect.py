@@ -1,0 +1,298 @@
+"""What is said, and done, when someone stops following jobs.
+
+A second build as jobs, to compare: the same job scripts once more, in a copy of the plan below the plan folder.
+
+From submitted jobs to a report: follow them to their end, judge what they left, put the image into its place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.execute.folder_lock import hold
+from builder.execute.options import Interrupted, Signals
+from builder.execute.preflight import ask_versions
+from builder.execute.progress import Progress
+from builder.execute.report_file import keep_report, read_report
+from builder.execute.reproduce import (
+    Verified,
+    again_steps,
+    compared,
+    copy_plan,
+    fresh_cache,
+    not_built,
+    note_again,
+    with_answer,
+)
+from builder.execute.run import Lead, Run
+from builder.inspect.attestations import write_papers
+from builder.inspect.origin import Origin, origin_in
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plan import LIMIT, Plan, Step, from_json
+from builder.model.report import Report
+from builder.model.text import is_plain
+from builder.slurm.client import NODE_LOST, JobState, Slurm
+from builder.slurm.job_record import JobRecord, of_this_run, read_record
+from builder.slurm.monitor import JobSteps
+from builder.slurm.state import Ledger, ledger_path, note_finished, read_ledger
+from builder.system.files import remove_tree
+from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
+from builder.system.log import Mask
+from builder.system.process import which
+from builder.system.trust import read_below
+
+
+def stopped(ledger: Ledger, *, folder: Path, slurm: Slurm, cancel: bool) -> str:
+    """Cancel the jobs that have not ended where that was asked for; the words for the user."""
+    jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+    if not jobs:
+        return f"interrupted: all jobs have ended; `recipe status {folder}` judges them"
+    named = ("job " if len(jobs) == 1 else "jobs ") + ", ".join(jobs)
+    if cancel:
+        slurm.cancel(jobs)
+        return f"interrupted: {named} cancelled"
+    return f"interrupted: {named} in the queue or running; `recipe status {folder}` comes back, --cancel ends them"
+
+
+def check_jobs_again(plan: Plan) -> None:
+    """Raise ConfigError where a step of a second build could not be a job."""
+    jobless = [step.name for step in again_steps(plan) if not step.batch]
+    if jobless:
+        message = (
+            f"--verify with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
+        )
+        fix = "leave out --verify, or leave out --submit"
+        raise ConfigError(Finding(code="verify-job", message=message, fix=fix))
+
+
+def name_again(step: Step) -> str:
+    """The name that a step has in a second build."""
+    return f"{AGAIN}-{step.name}"
+
+
+def prepare_again(plan: Plan, folder: Path, *, environment: Mapping[str, str]) -> dict[str, str]:
+    """Copy a plan for a second build, with a cache of downloads alone; the variables of its jobs. Raises OSError."""
+    place = folder / AGAIN
+    remove_tree(place)
+    place.mkdir()
+    copy_plan(plan, folder, place)
+    shutil.copy2(folder / PLAN_FILE, place / PLAN_FILE)
+    (folder / JOBS).mkdir(exist_ok=True)
+    (place / JOBS).symlink_to(Path("..", JOBS))  # where whoever follows looks for the records
+    return fresh_cache(environment, place=place / "cache")
+
+
+def was_submitted(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
+    """The steps of the second build, with their products as seen from the plan folder; none where there is no such."""
+    return tuple(
+        replace(step, name=name_again(step), produces=tuple(f"{AGAIN}/{name}" for name in step.produces))
+        for step in again_steps(plan)
+        if ledger.of(name_again(step))
+    )
+
+
+def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps, image: Path) -> None:
+    """Follow the jobs of a second build, and note what they gave."""
+    plan = replace(run.plan, image=f"{AGAIN}/{run.plan.image}", steps=steps)
+    second = Run(
+        plan=plan,
+        folder=run.folder,
+        output=run.folder / AGAIN / "again.sif",
+        carrier=carrier,
+        progress=run.progress,
+        signals=run.signals,
+        versions=run.versions,
+        environment=run.environment,
+        went_before=Lead(results=tuple(run.results)),
+        origin=run.origin,
+    )
+    run.progress.note("the second build, to compare")
+
+    def build() -> Verified:
+        if not second.lead(steps):
+            last = next(step for step in steps if step.name == second.results[-1].name)
+            return not_built(second, log=carrier.log(last))
+        taken = sum(carrier.ends[step.name].seconds for step in steps)
+        return compared(run, second, image=image, seconds=taken)
+
+    note_again(run, build)
+
+
+def remove_again(folder: Path) -> None:
+    """Remove what a second build was made in."""
+    remove_tree(folder / AGAIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """One job as `recipe status` shows it."""
+
+    step: str
+    job: str
+    state: JobState | None  # None: nobody answers
+    record: JobRecord | None
+    log: str
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        if self.record is not None and not self.record.ending and self.state is None:
+            return True
+        # While Slurm clears up it may put the job back into the queue.
+        return self.state is not None and self.state.stage in ("ended", "lost")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended, and badly."""
+        if self.record is not None and not self.record.ending:
+            lost = self.state is not None and self.state.word in NODE_LOST
+            return self.over and bool(self.record.exit_code or self.record.reason or lost)
+        return self.over and self.state is not None and self.state.word != "COMPLETED"
+
+
+def read_plan(folder: Path) -> Plan:
+    """Read the plan of a folder; raises ConfigError."""
+    path = folder / PLAN_FILE
+    try:
+        return from_json(read_below(folder, PLAN_FILE, limit=LIMIT), file=str(path))
+    except (OSError, ValueError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
+        fix = "name the image, or the folder that lies beside it"
+        raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
+
+
+def look_at_jobs(ledger: Ledger, *, folder: Path, slurm: Slurm) -> tuple[JobView, ...]:
+    """How each job of a ledger is doing."""
+    states = slurm.states([job.job for job in ledger.jobs]) if ledger.jobs else {}
+    return views_of(ledger, folder=folder, states=states)
+
+
+def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
+    """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
+    return tuple(
+        JobView(
+            step=job.step,
+            job=job.job,
+            state=state,
+            record=of_this_run(read_record(folder, job.job), started=state.started if state else 0.0),
+            log=job.log,
+        )
+        for job in ledger.jobs
+        for state in [states.get(job.job) if states is not None else None]
+    )
+
+
+def is_over(plan: Plan, views: tuple[JobView, ...]) -> bool:
+    """Whether nothing more will come: all have ended, or one has failed that the others wait for."""
+    kinds = {step.name: step.kind for step in plan.steps}
+    # For a smoke test or a second build nothing waits.
+    waited_for = {name for name, kind in kinds.items() if kind != "smoke"}
+    return all(view.over for view in views) or any(view.failed and view.step in waited_for for view in views)
+
+
+def finish(
+    folder: Path, *, environment: Mapping[str, str], progress: Progress, cancel_on_interrupt: bool = False
+) -> Report:
+    """Follow the jobs of a folder to their end, judge them, publish the image and write report.json.
+
+    Done twice it says the same. Raises Interrupted; the jobs then go on unless they are to be cancelled. Raises
+    ConfigError when another process is at it.
+    """
+    folder = folder.resolve()
+    plan, signals, slurm = read_plan(folder), Signals(), Slurm(environment)
+    with signals.caught(), hold(folder):
+        ledger = ledger_of(folder)
+        check_output(ledger, plan, folder=folder)
+        steps = tuple(step for step in plan.steps if ledger.of(step.name))
+        carrier = JobSteps(ledger=ledger, folder=folder, slurm=slurm, progress=progress, mask=Mask(environment))
+        run = Run(
+            plan=plan,
+            folder=folder,
+            output=Path(ledger.output).resolve(),
+            carrier=carrier,
+            progress=progress,
+            signals=signals,
+            versions=lambda _: _versions(environment),
+            environment=environment,
+            went_before=ledger.lead,
+            began=ledger.began,
+            origin=_origin(ledger, plan, folder=folder),
+        )
+        try:
+            return _carry_out(run, steps, carrier=carrier)
+        except Interrupted as stop:
+            signals.hold()
+            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            raise
+
+
+def ledger_of(folder: Path) -> Ledger:
+    """What was submitted from a folder; raises ConfigError where nothing was."""
+    ledger = read_ledger(folder)
+    if ledger is None:
+        message = f"nothing was submitted from '{folder}'"
+        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
+    return ledger
+
+
+def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
+    """Raise ConfigError where an image would be put anywhere but beside its plan folder, or its plan makes none.
+
+    `folder` has no links in it. What tests an image that was there already publishes nothing.
+    """
+    output = Path(ledger.output)
+    if ledger.kind in ("smoke", "run"):
+        if output == Path(plan.image):
+            return
+        what = f"the image '{output}' of the jobs is not '{plan.image}', which the plan is for"
+    elif output.parent.resolve() != folder.parent or plan_folder(output).name != folder.name:
+        what = f"the image of the jobs, '{output}', does not lie beside the plan folder"
+    elif not is_plain(plan.image):
+        what = f"the plan's image '{plan.image}' does not lie in the plan folder"
+    elif output.is_symlink() and output.lstat().st_uid != os.geteuid():
+        what = f"'{output}' is a link of another user's"
+    else:
+        return
+    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image beside its plan folder"
+    raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
+
+
+def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
+    """What the image was made from; not known where the folder got another plan after the jobs were submitted."""
+    return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
+
+
+def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:
+    ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
+    known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
+    run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
+    try:
+        if known is None:
+            run.go(steps)
+        if second and (known or run.status == "passed"):
+            judge_again(run, second, carrier=carrier, image=run.image or run.output)
+    finally:
+        run.progress.end()
+    carrier.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    if known is None:
+        report = run.report(max(0.0, time.time() - ledger.began))
+        # The papers of an image that was there already are those of its own build.
+        if ledger.kind != "smoke" and (fault := write_papers(run.plan, report, sbom=run.sbom)):
+            run.progress.note(fault)
+    else:
+        report = with_answer(known, run)
+    keep_report(report, run.folder, note=run.progress.note)
+    note_finished(ledger, run.folder, note=run.progress.note)
+    remove_again(run.folder)
+    return report
+
+
+def _versions(environment: Mapping[str, str]) -> dict[str, str]:
+    path = which("sbatch", env=environment)
+    return ask_versions({"sbatch": path}, environment=environment) if path else {}

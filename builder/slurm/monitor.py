@@ -1,0 +1,302 @@
+"""Follow one job to its end: its log as it grows, Slurm's word for it, and the record that it leaves.
+
+Steps that were submitted as jobs, carried out by waiting for them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.execute.progress import Progress, duration
+from builder.execute.runner import Seen
+from builder.model.finding import Finding, Level, Place, StepError
+from builder.model.plan import Step
+from builder.slurm.client import NODE_LOST, JobState, Slurm, hopeless
+from builder.slurm.job_record import JobRecord, of_this_run, read_record
+from builder.slurm.state import Ledger, Submitted
+from builder.system.log import TAIL_LINES, Lines, shorten
+from builder.system.process import Ended
+from builder.system.trust import open_below
+
+LOOK = 0.25  # seconds between two looks at the log and the record
+ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at most: its controllers are shared
+LAG = 15.0  # seconds that a file of another node may take to be seen here
+LOST = 60.0  # seconds until a job that nobody knows counts as lost
+BLOCK = 1024 * 1024
+STOPPED = 128 + 15  # what a shell says of a program that SIGTERM has ended
+LAUNCHER = frozenset((0, 1, 168, 187, 229))  # codes of srun itself where the job is gone: own_code of record.sh
+NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no room for its log
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEnd:
+    """How a job ended; `reason` is "" for its own end, `word` is Slurm's."""
+
+    exit_code: int
+    reason: str = ""
+    word: str = ""
+    recorded: bool = False  # it left a record
+    seconds: float = 0.0
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class LogTail:
+    """The lines of a growing file of a plan folder, each once; a file that is not there yet has none."""
+
+    folder: Path
+    name: str
+    on_line: Callable[[str], None]
+    mask: Callable[[str], str]
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    _offset: int = 0
+    _lines: Lines = field(default_factory=Lines)
+
+    def read(self) -> bool:
+        """Take what is new; False when nothing is."""
+        try:
+            with os.fdopen(open_below(self.folder, self.name), "rb") as file:
+                file.seek(self._offset)
+                data = file.read(BLOCK)
+        except OSError:
+            return False
+        self._offset += len(data)
+        for line in self._lines.feed(data):
+            self._take(line.text, passing=line.passing)
+        return bool(data)
+
+    def close(self) -> None:
+        """Take the rest, also a last line without an end."""
+        while self.read():
+            pass
+        for line in self._lines.close():
+            self._take(line.text)
+
+    def _take(self, text: str, *, passing: bool = False) -> None:
+        text = shorten(self.mask(text))
+        if not passing:
+            self.recent.append(text)
+        self.on_line(text)
+
+
+@dataclass(kw_only=True)
+class Follower:
+    """One job under watch; raises StepError for a job that would wait for ever, and cancels it."""
+
+    job: Submitted
+    folder: Path
+    slurm: Slurm
+    log: LogTail
+    on_tick: Callable[[], None]
+    note: Callable[[str], None]
+    _said: str = ""
+    _pause: float = ASK[0]
+    _seen: JobRecord | None = None
+    _cleared: float | None = None  # when its last record was seen first
+    _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
+
+    def follow(self) -> JobEnd:
+        """Wait for the end."""
+        asked = 0.0
+        while True:
+            self.log.read()
+            self.on_tick()
+            now = time.monotonic()
+            record = read_record(self.folder, self.job.job)
+            last = record is not None and not record.ending and record != self._seen
+            if last or now - asked >= self._pause:
+                asked, self._seen = now, record
+                state = self._state()
+                end = self._end(record, state)
+                if end is not None:
+                    return end
+                self._pause = min(self._pause * 1.5, ASK[1])
+            time.sleep(LOOK)
+
+    def _state(self) -> JobState | None:
+        states = self.slurm.states([self.job.job])
+        state = states[self.job.job] if states else None
+        if state is None:
+            return None
+        if state.stage == "waiting":
+            never = hopeless(state.reason, step=self.job.step, job=self.job.job)
+            if never is not None:
+                self.slurm.cancel([self.job.job])
+                raise StepError(never)
+        text = _words(self.job.job, state)
+        if text and text != self._said:
+            self._said, self._pause = text, ASK[0]
+            self.note(text)
+        return state
+
+    def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
+        """The end, when it has come: a record counts unless Slurm puts the job back into the queue.
+
+        That is known when Slurm has cleared up after it, which may take long.
+        """
+        if state is not None:
+            record = of_this_run(record, started=state.started)
+        if record is not None and not record.ending and (state is None or state.stage != "waiting"):
+            self._cleared = self._cleared or time.monotonic()
+            if state is None or state.stage != "running" or time.monotonic() - self._cleared >= LAG:
+                return self._recorded(record, state)
+            self._pause = ASK[0]
+            return None
+        self._cleared = None
+        # The record of a job that was told to end counts when nothing more can come; it does not need Slurm's answer.
+        if (state is None and record is None) or (state and state.stage not in ("ended", "lost")):
+            self._ended = None
+            return None
+        self._ended = self._ended or time.monotonic()
+        # A job that never had a node has nothing to write a record on.
+        patience = LAG if state and state.nodes else 0.0 if state and state.stage == "ended" else LOST
+        if time.monotonic() - self._ended < patience:
+            self._pause = ASK[0]
+            return None
+        if record is not None:
+            return self._recorded(record, state)
+        self.log.close()
+        return JobEnd(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
+
+    def _code(self, state: JobState | None) -> int:
+        """Without a record Slurm is the witness."""
+        if state is not None and state.word == "COMPLETED":
+            return 0
+        return self.slurm.exit_code(self.job.job) or 1
+
+    def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
+        self.log.close()
+        word, reason, code = state.word if state else "", record.reason, record.exit_code
+        bad = bool(reason) or word in NODE_LOST
+        # Slurm ends the steps of a job before its script: srun may find the job gone before the script hears of it, and
+        # the script's own question to Slurm may be left without an answer.
+        if code and not reason and word == "CANCELLED":
+            reason = "cancelled"
+        if reason == "cancelled" and code in LAUNCHER:
+            code = STOPPED
+        return JobEnd(
+            exit_code=code or int(bad),
+            reason=reason,
+            word=word,
+            recorded=True,
+            seconds=record.seconds,
+            tail=tuple(self.log.recent),
+        )
+
+
+def _word(state: JobState | None) -> str:
+    """How Slurm says that a job has ended; its reason where that alone tells a job that never began."""
+    if state is None or not state.word:
+        return "LOST"
+    return state.reason if state.reason == NOT_LAUNCHED else state.word
+
+
+def _words(job: str, state: JobState) -> str:
+    if state.stage == "waiting":
+        reason = state.reason.strip("()")
+        return f"job {job} waits" + (f" ({reason})" if reason not in ("None", "") else "")
+    return f"job {job} runs on {state.nodes}" if state.stage == "running" and state.word == "RUNNING" else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSteps:
+    """The carrier of steps whose jobs a ledger names."""
+
+    ledger: Ledger
+    folder: Path
+    slurm: Slurm
+    progress: Progress
+    mask: Callable[[str], str]
+    ends: dict[str, JobEnd] = field(default_factory=dict)
+
+    def log(self, step: Step) -> Path:
+        """The job's own log."""
+        return self.folder / self._job(step).log
+
+    def before(self, step: Step) -> Mapping[str, Seen | None]:
+        """What was there when the job was submitted."""
+        return self._job(step).before
+
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+        """Follow the job to its end; what it says comes late, and from another machine."""
+        del hear
+        job = self._job(step)
+        log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.line, mask=self.mask)
+        end = Follower(
+            job=job,
+            folder=self.folder,
+            slurm=self.slurm,
+            log=log,
+            on_tick=self.progress.tick,
+            note=self.progress.note,
+        ).follow()
+        self.ends[step.name] = end
+        return Ended(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
+
+    def fault(self, step: Step, ended: Ended) -> Finding | None:
+        """What Slurm did to the job."""
+        del ended
+        return job_fault(self._job(step), self.ends[step.name], folder=self.folder)
+
+    def _job(self, step: Step) -> Submitted:
+        job = self.ledger.of(step.name)
+        assert job is not None, "only steps that were submitted are carried out"
+        return job
+
+
+AGAIN = "submit it again"
+SMALL = 16 * 1024  # bytes
+
+# Slurm's word or the record's reason -> code, what happened, what to do.
+FATES: Mapping[str, tuple[str, str, str]] = {
+    "time limit": ("job-time-limit", "ran out of time", "give it more with --time"),
+    "TIMEOUT": ("job-time-limit", "ran out of time", "give it more with --time"),
+    "DEADLINE": ("job-time-limit", "came to its deadline", "give it another one"),
+    "cancelled": ("job-cancelled", "was cancelled", AGAIN),
+    "CANCELLED": ("job-cancelled", "was cancelled", AGAIN),
+    "preempted": ("job-preempted", "had to make room for another job", AGAIN),
+    "PREEMPTED": ("job-preempted", "had to make room for another job", AGAIN),
+    "ended by a signal": ("job-signal", "was ended by a signal", AGAIN),
+    "OUT_OF_MEMORY": ("no-memory", "used up its memory", "ask for more with --mem"),
+    "NODE_FAIL": ("job-node", "lost its node", AGAIN),
+    "BOOT_FAIL": ("job-node", "got no node that starts", AGAIN),
+    "JobLaunchFailure": (
+        "job-launch",
+        "could not be started by its node",
+        "see that it has its folder, and room there",
+    ),
+    "FAILED": ("job-no-record", "failed", "see its log, and the space, the quota and the rights in its folder"),
+    "COMPLETED": ("job-no-record", "came to its end", "see the space, the quota and the rights in its folder"),
+    "LOST": ("job-lost", "is not known to Slurm any more and left no record", "see its log, and submit it again"),
+}
+
+
+def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
+    """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
+    key = end.reason or end.word
+    if key not in FATES or (end.recorded and not end.reason and key not in {"OUT_OF_MEMORY", *NODE_LOST}):
+        return None
+    code, what, fix = FATES[key]
+    message = f"job {job.job} of step '{job.step}' {what}"
+    if end.seconds:
+        message += f" after {duration(end.seconds)}"
+    if code == "job-no-record":
+        message += f" with exit code {end.exit_code}, says Slurm, and left no record"
+        if is_full(folder):
+            message, fix = f"{message}: the disk of '{folder}' is full", f"make room there, then {AGAIN}"
+    level: Level = "warning" if key == "COMPLETED" else "error"
+    return Finding(code=code, message=message, fix=fix, at=Place(file=str(folder / job.log)), level=level)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether a disk has no block or no file left for a record; a quota does not show here."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < SMALL or bool(found.f_files and not found.f_favail)

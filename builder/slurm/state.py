@@ -1,0 +1,178 @@
+"""What was submitted from a plan folder: jobs/submitted.json, so that a lost connection loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from builder.execute.run import Lead
+from builder.execute.runner import Seen
+from builder.inspect.origin import Origin
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.text import is_plain, shown, typed
+from builder.sif.bounded import parse_json
+from builder.system.files import write_whole
+from builder.system.layout import JOBS, SUBMITTED_FILE
+from builder.system.trust import read_below
+
+SCHEMA = 1
+
+LIMIT = 16 * 1024 * 1024  # bytes
+_COMMAND = re.compile(JOBS + r"/\.command-[0-9a-f]{16}")
+LONGEST = 4096  # characters of a path
+_NUMBER = re.compile(r"[0-9]{1,12}(?:_[0-9]{1,9})?")  # of a job, or of an array's task
+_STEP = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+
+Kind = Literal["build", "smoke", "convert", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submitted:
+    """One job; `before` is what was there of its products when it was submitted."""
+
+    job: str
+    step: str
+    script: str
+    log: str
+    after: tuple[str, ...] = ()
+    submitted: float = 0.0  # seconds since 1970
+    argv: tuple[str, ...] = ()
+    before: Mapping[str, Seen | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """All jobs of one submission, in the order of their steps; `finished` is when they were judged, 0 before.
+
+    `lead` is what ran on the submitting machine before them, `origin` what the image is made from.
+    """
+
+    site: str
+    kind: Kind
+    output: str
+    jobs: tuple[Submitted, ...] = ()
+    finished: float = 0.0
+    lead: Lead = field(default_factory=Lead)
+    command: str = ""  # the file of the command that runs, which only its user may read
+    origin: Origin = field(default_factory=Origin)
+
+    @property
+    def began(self) -> float:
+        """When its work began, in seconds since 1970."""
+        return self.lead.began or min((job.submitted for job in self.jobs), default=time.time())
+
+    @property
+    def only(self) -> Submitted:
+        """The one job of a command."""
+        return self.jobs[0]
+
+    def of(self, step: str) -> Submitted | None:
+        """The job of a step."""
+        return next((job for job in self.jobs if job.step == step), None)
+
+    def with_job(self, job: Submitted) -> Ledger:
+        """With one job more."""
+        return replace(self, jobs=(*self.jobs, job))
+
+
+def ledger_path(folder: Path) -> Path:
+    """Where the file lies."""
+    return folder / JOBS / SUBMITTED_FILE
+
+
+def write_ledger(ledger: Ledger, folder: Path) -> None:
+    """Write it whole; raises OSError."""
+    path = ledger_path(folder)
+    path.parent.mkdir(exist_ok=True)
+    write_whole(path, json.dumps({"schema": SCHEMA, **asdict(ledger)}, indent=1, sort_keys=True) + "\n")
+
+
+def note_finished(ledger: Ledger, folder: Path, *, note: Callable[[str], None]) -> None:
+    """Note that its jobs have been judged; where the disk does not take it, they are judged again the next time."""
+    try:
+        write_ledger(replace(ledger, finished=time.time()), folder)
+    except OSError as error:
+        note(f"{ledger_path(folder)} could not be written: {(error.strerror or str(error)).lower()}")
+
+
+def read_ledger(folder: Path) -> Ledger | None:
+    """Read what was submitted, None when nothing was; raises ConfigError when the file is damaged."""
+    path = ledger_path(folder)
+    try:
+        content = read_below(folder, f"{JOBS}/{SUBMITTED_FILE}", limit=LIMIT)
+        ledger = typed(Ledger, parse_json(content), schema=SCHEMA, what="list of jobs")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _faulty(path, shown(str(error), limit=200)) from None
+    for fault in _odd(ledger):
+        raise _faulty(path, fault)
+    return ledger
+
+
+def keep_command(words: Sequence[str], folder: Path) -> str:
+    """Keep the words of a command in a file that only its user may read: no job's own words are private.
+
+    Returns its path below the folder; raises OSError.
+    """
+    name = f"{JOBS}/.command-{secrets.token_hex(8)}"
+    (folder / JOBS).mkdir(exist_ok=True)
+    handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
+    return name
+
+
+def forget_command(command: str, folder: Path) -> None:
+    """Remove the words of a command that has ended, or was refused."""
+    if command:
+        with suppress(OSError):
+            (folder / command).unlink()
+            (folder / JOBS).rmdir()  # where no job was submitted
+
+
+def forget_ledger(folder: Path) -> None:
+    """Remove it: what was submitted before has ended, and belongs to another build."""
+    ledger_path(folder).unlink(missing_ok=True)
+
+
+def _odd(ledger: Ledger) -> Iterator[str]:
+    """What no submission of ours has written: jobs that are none, paths that leave the folder, twins."""
+    yield from _odd_words(ledger)
+    for job in ledger.jobs:
+        for number in (job.job, *job.after):
+            if not _NUMBER.fullmatch(number):
+                yield f"'{shown(number)}' is no job"
+        if not _STEP.fullmatch(job.step):
+            yield f"'{shown(job.step)}' cannot be the name of a step"
+        for path in (job.script, job.log, *job.before):
+            if not is_plain(path):
+                yield f"'{shown(path)}' is not a plain path inside the plan folder"
+    if len({job.step for job in ledger.jobs}) < len(ledger.jobs):
+        yield "two jobs of one step"
+    if ledger.kind == "run" and len(ledger.jobs) != 1:
+        yield "a command has one job"
+
+
+def _odd_words(ledger: Ledger) -> Iterator[str]:
+    if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
+        yield f"'{shown(ledger.output)}' is no absolute path of an image"
+    if ledger.command and not _COMMAND.fullmatch(ledger.command):
+        yield f"'{shown(ledger.command)}' is no file of a command"
+    for result in ledger.lead.results:
+        if result.log and not is_plain(result.log):
+            yield f"'{shown(result.log)}' is not a plain path inside the plan folder"
+
+
+def _faulty(path: Path, what: str) -> ConfigError:
+    message = f"what was submitted from this folder cannot be read: {what}"
+    fix = "look for the jobs with `squeue --me`; remove the file to start again"
+    return ConfigError(Finding(code="jobs-file", message=message, at=Place(file=str(path)), fix=fix))

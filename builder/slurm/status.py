@@ -1,0 +1,218 @@
+"""Watch the tasks of many kits: one question to Slurm for all of them, since its controllers are shared.
+
+A folder of kits: kits.json, which names them, and the arrays that run them.
+
+A user's command as a job: its output as it comes, its exit code in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from builder.execute.folder_lock import hold
+from builder.execute.options import Interrupted, Signals
+from builder.execute.progress import duration
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.plan import Plan
+from builder.model.text import is_plain, shown, typed
+from builder.sif.bounded import parse_json
+from builder.slurm.client import NODE_LOST, Slurm, hopeless
+from builder.slurm.collect import JobView, check_output, is_over, ledger_of, read_plan, stopped, views_of
+from builder.slurm.job_record import read_record
+from builder.slurm.monitor import ASK, Follower, LogTail, job_fault
+from builder.slurm.state import Ledger, forget_command, note_finished
+from builder.system.files import write_whole
+from builder.system.layout import KITS_FILE, PLAN_FILE
+from builder.system.log import Mask
+from builder.system.trust import read_below
+
+LOOK = 0.5  # seconds between two looks at the records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A kit whose jobs are not at their end."""
+
+    ledger: Ledger
+    plan: Plan
+    folder: Path
+
+    @classmethod
+    def of(cls, ledger: Ledger, folder: Path) -> Watched:
+        """Read its plan; raises ConfigError."""
+        plan = read_plan(folder)
+        check_output(ledger, plan, folder=folder.resolve())
+        return cls(ledger=ledger, plan=plan, folder=folder)
+
+    def records(self) -> int:
+        """How many of its jobs have left a record."""
+        return sum(read_record(self.folder, job.job) is not None for job in self.ledger.jobs)
+
+
+def look_at_kits(kits: Mapping[str, Watched], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
+    """How the jobs of each are doing."""
+    jobs = [job.job for kit in kits.values() for job in kit.ledger.jobs]
+    states = slurm.states(jobs) if jobs else {}
+    return {name: views_of(kit.ledger, folder=kit.folder, states=states) for name, kit in kits.items()}
+
+
+def watch(kits: Mapping[str, Watched], *, slurm: Slurm, say: Callable[[str, str], None]) -> Iterator[str]:
+    """Give the name of each kit whose jobs will do nothing more, as soon as that is known; `say` what changes."""
+    left = dict(kits)
+    said: dict[str, str] = {}
+    seen, asked, pause = -1, 0.0, ASK[0]
+    while left:
+        records = sum(kit.records() for kit in left.values())
+        now = time.monotonic()
+        if records == seen and now - asked < pause:
+            time.sleep(LOOK)
+            continue
+        seen, asked, pause = records, now, min(pause * 1.5, ASK[1])
+        for name, views in look_at_kits(left, slurm=slurm).items():
+            for view in views:
+                text = f"{view.step}: {state_of(view)}"
+                heard = view.over or view.state is not None  # else it is asked again
+                if heard and said.get(view.job) != text:
+                    said[view.job], pause = text, ASK[0]
+                    say(name, f"job {view.job}, {text}")
+            if is_over(left[name].plan, views) or any(never_starts(view) for view in views):
+                seen -= left.pop(name).records()
+                yield name
+
+
+def never_starts(view: JobView) -> bool:
+    """Whether a job waits for what will never be."""
+    waits = view.state is not None and view.state.stage == "waiting"
+    return waits and view.state is not None and hopeless(view.state.reason, step=view.step, job=view.job) is not None
+
+
+def state_of(view: JobView) -> str:
+    """How a job is doing, in words."""
+    if view.over and view.record is not None:
+        lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
+        how = "ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}"
+        how = view.record.reason or lost or how
+        return f"{how} after {duration(view.record.seconds)}"
+    if view.state is None:
+        return "Slurm does not answer"
+    if view.state.stage == "waiting":
+        reason = view.state.reason.strip("()")
+        return "waits" + (f" ({reason})" if reason not in ("", "None") else "")
+    if view.state.stage == "running":
+        return f"runs on {view.state.nodes}"
+    if view.state.stage == "lost":
+        return "unknown to Slurm, no record"
+    return view.state.word.lower().replace("_", " ") + (", no record" if view.state.nodes else "")
+
+
+SCHEMA = 1
+
+LIMIT = 16 * 1024 * 1024  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedKit:
+    """One kit: the name it is shown by, its site, and its plan folder beside kits.json."""
+
+    name: str
+    site: str
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    kits: tuple[NamedKit, ...]
+
+
+def write_kits(folder: Path, *, kits: Sequence[NamedKit], arrays: Sequence[Plan]) -> None:
+    """Write the index and the arrays' scripts; arrays of an earlier call for the same sites go, other kits stay listed.
+
+    Raises ConfigError when the folder cannot be written.
+    """
+    names = {kit.name for kit in kits}
+    others = [
+        kit for kit in read_kits(folder) or () if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
+    ]
+    try:
+        for plan in arrays:
+            _remove_old(folder, plan)
+            for file in plan.files:
+                write_whole(folder / file.path, file.text)
+                if file.executable:
+                    mode = stat.S_IMODE((folder / file.path).stat().st_mode)
+                    (folder / file.path).chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+        content = {"schema": SCHEMA, "kits": [asdict(kit) for kit in (*others, *kits)]}
+        write_whole(folder / KITS_FILE, json.dumps(content, indent=1) + "\n")
+    except OSError as error:
+        message = f"the folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
+        fix = "choose another folder with -o, or give it the rights and the space"
+        raise ConfigError(Finding(code="folder-unwritable", message=message, fix=fix)) from None
+
+
+def _remove_old(folder: Path, plan: Plan) -> None:
+    now = {file.path for file in plan.files}
+    for path in folder.glob(f"array-{plan.site}-[0-9]-*.sbatch"):
+        if path.name not in now:
+            with suppress(OSError):
+                path.unlink()
+
+
+def read_kits(folder: Path) -> tuple[NamedKit, ...] | None:
+    """Read the index, None when there is none; raises ConfigError when it is damaged."""
+    path = folder / KITS_FILE
+    try:
+        content = read_below(folder, KITS_FILE, limit=LIMIT)
+        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of kits").kits
+        if not all(is_plain(kit.folder) and "/" not in kit.folder for kit in kits):
+            raise ValueError("it leads out of its folder")
+        if len({kit.name for kit in kits}) < len(kits):
+            raise ValueError("two kits have one name")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        message = f"the list of kits in '{folder}' cannot be read: {shown(str(error), limit=200)}"
+        fix = "write it again with `recipe plan`, or name one kit"
+        raise ConfigError(Finding(code="kits-file", message=message, at=Place(file=str(path)), fix=fix)) from None
+    return kits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandEnd:
+    """How a command ended; `finding` says what Slurm did to its job."""
+
+    exit_code: int
+    seconds: float
+    finding: Finding | None = None
+
+
+def follow_command(
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    note: Callable[[str], None],
+    cancel_on_interrupt: bool = False,
+) -> CommandEnd:
+    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would wait for ever."""
+    folder = folder.resolve()
+    slurm, signals = Slurm(environment), Signals()
+    with signals.caught(), hold(folder):
+        ledger = ledger_of(folder)
+        job = ledger.only
+        log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
+        follower = Follower(job=job, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=note)
+        try:
+            end = follower.follow()
+        except Interrupted as stop:
+            signals.hold()
+            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            raise
+        forget_command(ledger.command, folder)
+        note_finished(ledger, folder, note=note)
+        return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

@@ -1,0 +1,292 @@
+"""Which steps of a submission run on this machine first, since the site has no job for them, and which are jobs.
+
+Submit the steps of a plan as a chain of jobs: all of them tried first, each noted as soon as it is in the queue.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from builder.compile.scripts import header_options, minutes_of, signal_option
+from builder.execute.preflight import find_programs
+from builder.execute.reproduce import again_steps
+from builder.execute.run import Lead
+from builder.execute.runner import make_room
+from builder.inspect.origin import Origin
+from builder.layers.uv import VARIABLE, own_uv
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError, UnsupportedError
+from builder.model.plan import Plan, Step
+from builder.slurm.client import Slurm
+from builder.slurm.job_record import read_record
+from builder.slurm.options import Wishes
+from builder.slurm.state import Kind, Ledger, Submitted, read_ledger, write_ledger
+from builder.system.layout import AGAIN
+from builder.system.process import which
+
+Steps = tuple[Step, ...]
+
+
+def split_steps(
+    plan: Plan, steps: Sequence[Step], *, folder: Path, environment: Mapping[str, str]
+) -> tuple[Steps, Steps]:
+    """Split into the leading steps that have no job, to run here, and the jobs after them.
+
+    Raises UnsupportedError when a later step cannot be a job of the site, and ToolError when this machine has not both
+    sbatch and what the leading steps need.
+    """
+    count = next((number for number, step in enumerate(steps) if step.batch), len(steps))
+    lead, jobs = tuple(steps[:count]), tuple(steps[count:])
+    jobless = [step for step in (jobs or lead) if not step.batch]
+    if jobless:
+        raise UnsupportedError(*[_no_job(plan, step) for step in jobless])
+    if lead:
+        _check_machine(lead, jobs[0], folder=folder, environment=environment)
+    return lead, jobs
+
+
+def _no_job(plan: Plan, step: Step) -> Finding:
+    message = f"step '{step.name}' has no job on '{plan.site}': {step.why}"
+    fix = "run it without --submit, or add a job 'build' to a site of your own"
+    return Finding(code="step-no-job", message=message, fix=fix)
+
+
+def _check_machine(lead: Steps, first: Step, *, folder: Path, environment: Mapping[str, str]) -> None:
+    names = ", ".join(f"'{step.name}'" for step in lead)
+    scripts = " and ".join(f"`bash {step.script}`" for step in lead)
+    made = ", ".join(f"'{name}'" for step in lead for name in step.produces)
+    if which("sbatch", env=environment) is None:
+        message = f"there is no 'sbatch' on PATH: {names} can run here, the jobs after it cannot"
+        fix = f"write '{folder.name}' with `recipe plan`, run {scripts} in it, copy it to the site, "
+        fix += f"and go on there with --from {first.name} --submit"
+        raise ToolError(Finding(code="no-program", message=message, fix=fix))
+    try:
+        find_programs(lead, environment=environment)
+    except ToolError as error:
+        elsewhere = f"or run {scripts} of '{folder}' where it is, put {made} there, and submit with --from {first.name}"
+        raise ToolError(
+            *[
+                Finding(code=finding.code, message=finding.message, fix=f"{finding.fix}; {elsewhere}")
+                for finding in error.findings
+            ]
+        ) from None
+
+
+_NO_EXPORT = "--export=NONE"
+# What a build respects of the user's environment; it goes along where a site's jobs inherit nothing.
+_RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
+
+
+class Undisturbed(Protocol):
+    """A `with` block that no signal ends half done."""
+
+    def __call__(self) -> AbstractContextManager[None]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
+
+    `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
+    `array` says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is none.
+    """
+
+    kind: Kind
+    output: Path
+    site_options: tuple[str, ...] = ()
+    wishes: Wishes
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""  # below the plan folder
+    array: str = ""
+    again: Mapping[str, str] | None = None
+
+
+def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
+    """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
+    findings = []
+    for step in steps:
+        argv = arguments(plan, step, batch=batch, after=(), dependency=False)
+        refused = slurm.test(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
+        findings += [refused] if refused is not None else _too_long(plan, step, batch=batch, slurm=slurm)
+    if any(finding.code == "no-slurm" for finding in findings):
+        raise ToolError(findings[0])
+    if findings:
+        raise ConfigError(*dict.fromkeys(findings))
+
+
+def submit(
+    plan: Plan,
+    steps: Sequence[Step],
+    *,
+    batch: Batch,
+    folder: Path,
+    slurm: Slurm,
+    undisturbed: Undisturbed,
+    lead: Lead | None = None,
+    origin: Origin,
+) -> Ledger:
+    """Submit the steps, each build step after the one before it, every smoke test after the last of them.
+
+    `lead` has run before them; a second build comes after the first. What is in the queue when one of them is refused
+    is cancelled. Raises StepError, or OSError when the folder cannot be written.
+    """
+    ledger = Ledger(
+        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command,
+        origin=origin,
+    )  # fmt: skip
+    write_ledger(ledger, folder)
+    after: tuple[str, ...] = ()
+    try:
+        for step, again in chain(steps, plan, again=batch.again is not None):
+            with undisturbed():
+                submit_one = _submit_again if again else _submit
+                job = submit_one(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
+                ledger = ledger.with_job(job)
+                write_ledger(ledger, folder)
+            if step.kind != "smoke":
+                after = (job.job,)
+    except (BuilderError, OSError):
+        slurm.cancel([job.job for job in ledger.jobs])
+        raise
+    return ledger
+
+
+def chain(steps: Sequence[Step], plan: Plan, *, again: bool) -> list[tuple[Step, bool]]:
+    """The steps in the order of their jobs, each with whether it is of a second build."""
+    return [(step, False) for step in steps] + [(step, True) for step in again_steps(plan) if again]
+
+
+def _submit_again(
+    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm
+) -> Submitted:
+    """The same job in the folder of the second build; its log and its record lie beside the others."""
+    name = f"{job_name(plan, step)}-{AGAIN}"
+    variables = {**variables_of(batch, folder / AGAIN), **(batch.again or {})}
+    own = replace(batch, variables=variables)
+    argv = arguments(plan, step, batch=own, after=after, name=name)
+    number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
+    return Submitted(
+        job=number,
+        step=f"{AGAIN}-{step.name}",
+        script=step.batch,
+        log=f"{name}-{number}.log",
+        after=after,
+        submitted=time.time(),
+        argv=("sbatch", *argv),
+    )
+
+
+def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
+    before = make_room(plan, step, folder)
+    argv = arguments(plan, step, batch=batch, after=after)
+    number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
+    return Submitted(
+        job=number,
+        step=step.name,
+        script=step.batch,
+        log=f"{job_name(plan, step)}-{number}.log",
+        after=after,
+        submitted=time.time(),
+        argv=("sbatch", *argv),
+        before=before,
+    )
+
+
+def arguments(
+    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
+) -> tuple[str, ...]:
+    """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
+    name = name or job_name(plan, step)
+    output = header(plan, step).get("output", "%x-%j.log").replace("%x", name)
+    words = [f"--job-name={name}", f"--output={output}", *_export(batch)]
+    words += [f"--array={batch.array}"] if batch.array else []
+    wishes = batch.wishes
+    for option in ("partition", "qos", "time", "mem"):
+        value = wishes.of(option, step=step.name)
+        words += [f"--{option}={value}"] if value else []
+    if wishes.account:
+        words.append(f"--account={wishes.account}")
+    if wishes.of("time", step=step.name):
+        minutes = minutes_of(wishes.of("time", step=step.name))
+        words.append(f"--signal={signal_option(minutes)}")
+    when = "aftercorr" if batch.array else "afterok"
+    conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
+    if dependency and conditions:
+        # What can never run does not wait for ever.
+        words += [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"]
+    return (*words, step.batch)
+
+
+def header(plan: Plan, step: Step) -> dict[str, str]:
+    """The #SBATCH options of a step's job."""
+    text = next((file.text for file in plan.files if file.path == step.batch), "")
+    return header_options(text)
+
+
+def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
+    """Jobs of a folder that wait or run."""
+    ledger = read_ledger(folder)
+    if ledger is None or ledger.finished:
+        return ()
+    open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+    states = slurm.states(open_jobs) if open_jobs else {}
+    if states is None:
+        return tuple(open_jobs)  # nobody answers: better too careful
+    return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
+
+
+def check_free(folder: Path, *, slurm: Slurm) -> None:
+    """Raise ConfigError when jobs of an earlier submission still work in a folder."""
+    jobs = unfinished(folder, slurm=slurm)
+    if jobs:
+        what = f"job {jobs[0]} of this folder is" if len(jobs) == 1 else f"jobs {', '.join(jobs)} of this folder are"
+        message = f"{what} still waiting or running"
+        fix = f"see `recipe status {folder}`; add --cancel to end them"
+        raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
+
+
+def job_name(plan: Plan, step: Step) -> str:
+    """The name of a step's job, which its log begins with."""
+    return header(plan, step).get("job-name") or PurePosixPath(step.batch).stem
+
+
+def _export(batch: Batch) -> list[str]:
+    """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
+    if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
+        return list(batch.site_options)
+    respected = {name for name in batch.environment if _RESPECTED.fullmatch(name)}
+    names = sorted({*variables_of(batch, Path()), *respected})
+    return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
+
+
+def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
+    """What is set for the jobs that are submitted from a folder."""
+    own = own_uv()  # jobs inherit the user's PATH, on which another may come first
+    given = {VARIABLE: own} if own and not batch.environment.get(VARIABLE) else {}
+    return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
+
+
+def _value(plan: Plan, step: Step, option: str, variable: str, *, batch: Batch) -> str:
+    """An option's value in sbatch's own order: the command line, the environment, the script."""
+    said = batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "")
+    return said or header(plan, step).get(option, "")
+
+
+def _too_long(plan: Plan, step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
+    """sbatch takes a job that is longer than its partition allows, and never starts it."""
+    wanted = _value(plan, step, "time", "SBATCH_TIMELIMIT", batch=batch)
+    longest = slurm.longest(_value(plan, step, "partition", "SBATCH_PARTITION", batch=batch))
+    try:
+        too_long = minutes_of(wanted) > minutes_of(longest)
+    except ValueError:
+        return []  # UNLIMITED, or nobody says
+    if not too_long:
+        return []
+    message = f"the job of step '{step.name}' is refused: {wanted} is longer than the {longest} of its partition"
+    return [Finding(code="job-time", message=message, fix="ask for less with --time, or choose another --partition")]

@@ -1,0 +1,70 @@
+"""Parse, choose the workload, run it, judge it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable, Dict, List
+
+from . import record, run, verdict
+from .errors import RunError, UsageError
+from .options import DISTRIBUTED, Options, parse
+
+
+def main(arguments: List[str]) -> int:
+    """Run the command line and return the exit status."""
+    options = parse(arguments)
+    try:
+        if options.workload in DISTRIBUTED:
+            return _distributed(options)
+        return _COMMANDS[options.workload](options)
+    except (RunError, UsageError) as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 2
+
+
+def _distributed(options: Options) -> int:
+    from . import distributed
+
+    return distributed.main(options)
+
+
+def _mnist(options: Options) -> int:
+    from . import mnist
+
+    return run.Run(options).perform(mnist.work)
+
+
+def _imports(options: Options) -> int:
+    from . import imports
+
+    return run.Run(options).perform(imports.work)
+
+
+def _devices(options: Options) -> int:
+    from . import hardware
+
+    del options
+    torch = hardware.load_torch()
+    print(max(hardware.visible(torch, kind) for kind in ("cuda", "xpu")))
+    return 0
+
+
+def _judge(options: Options) -> int:
+    checks = verdict.judge(record.read(options.file))
+    run.print_verdict(checks)
+    return 0 if verdict.passed(checks) else 1
+
+
+def _conclude(options: Options) -> int:
+    from . import suite
+
+    return suite.conclude(options)
+
+
+_COMMANDS: Dict[str, Callable[[Options], int]] = {
+    "devices": _devices,
+    "mnist": _mnist,
+    "imports": _imports,
+    "judge": _judge,
+    "conclude": _conclude,
+}

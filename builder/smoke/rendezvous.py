@@ -1,0 +1,151 @@
+"""Where the ranks meet, by what they talk, and how they part; imports torch.
+
+Records go through the store and not through all_gather_object, which needs numpy in most of torch's versions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from datetime import timedelta
+from importlib import import_module
+from typing import Any, Iterable, List
+
+import torch
+import torch.distributed as dist
+
+from .errors import RunError
+from .ranks import RankRun
+from .run import first_line
+
+_PATIENCE = 30.0  # seconds beyond the limit after which torch gives up by itself: the limit says more
+
+
+def join(run: RankRun) -> None:
+    """Meet at the store and wait until every rank is there, leaving time to say who is not; raises RunError."""
+    placement = run.placement
+    run.note(state="joining")
+    store = run.store = _store(run)
+    store.set(f"joined/{placement.rank}", socket.gethostname())
+    if run.leads:
+        absent = _absent(run, store)
+        store.set("absent", json.dumps(absent))
+    else:
+        store.wait(["absent"], timedelta(seconds=_left(run)))
+        absent = json.loads(store.get("absent"))
+    if absent:
+        run.record.update(lost=True, absent=absent)
+        _leave(run, [rank for rank in range(placement.world) if rank not in absent], 5.0)
+        names = ", ".join(str(rank) for rank in absent[:20]) + (", ..." if len(absent) > 20 else "")
+        raise RunError(f"{len(absent)} of {placement.world} ranks never joined: rank {names}")
+
+
+def connect(run: RankRun, kind: str) -> str:
+    """Begin to talk by the backend that belongs to this kind of device; returns its name, raises RunError."""
+    backend = backend_of(kind)
+    run.note(backend=backend)
+    limit = timedelta(seconds=_left(run) + _PATIENCE)
+    placement = run.placement
+    dist.init_process_group(backend, store=run.store, rank=placement.rank, world_size=placement.world, timeout=limit)
+    run.say(f"{placement.world} ranks joined, {backend} on {run.record['device']['name']}")
+    return backend
+
+
+def report(run: RankRun) -> None:
+    """Give every rank's record to rank 0."""
+    placement, store = run.placement, run.store
+    run.note(state="reporting")
+    run.record["finished"] = True
+    store.set(f"record/{placement.rank}", json.dumps(run.record))
+    if run.leads:
+        gathered = [json.loads(store.get(f"record/{rank}")) for rank in range(placement.world)]
+        store.set("gathered", "yes")
+        run.gathered = gathered
+    else:
+        store.wait(["gathered"], timedelta(seconds=_left(run)))
+    _leave(run, range(placement.world), _left(run))
+
+
+def greatest(values: List[float], device: Any) -> List[float]:
+    """The greatest of each value over all ranks."""
+    total = torch.tensor(values, dtype=torch.float32, device=device)
+    dist.all_reduce(total, op=dist.ReduceOp.MAX)
+    return [float(value) for value in total.cpu().tolist()]
+
+
+def wait_for_all(device: Any) -> None:
+    """Come back when every rank is here."""
+    greatest([0.0], device)
+
+
+def backend_of(kind: str) -> str:
+    """The backend that belongs to a kind of device; raises RunError when this torch has none."""
+    if kind == "cpu":
+        return "gloo"
+    if kind == "cuda":
+        return "nccl"  # RCCL goes by the same name
+    has_xccl = getattr(dist, "is_xccl_available", None)
+    if has_xccl is not None and has_xccl():
+        return "xccl"
+    try:
+        import_module("oneccl_bindings_for_pytorch")
+    except Exception as fault:
+        raise RunError(
+            f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {first_line(fault)}"
+        ) from None
+    return "ccl"
+
+
+def _absent(run: RankRun, store: Any) -> List[int]:
+    everyone = [f"joined/{rank}" for rank in range(run.placement.world)]
+    try:
+        store.wait(everyone, timedelta(seconds=_left(run) * 0.9))
+        return []
+    except RuntimeError:
+        pass
+    return [rank for rank, key in enumerate(everyone) if not _has(store, key)]
+
+
+def _has(store: Any, key: str) -> bool:
+    try:
+        store.wait([key], timedelta(milliseconds=50))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _store(run: RankRun) -> Any:
+    placement, environment = run.placement, os.environ
+    limit = timedelta(seconds=_left(run))
+    if run.options.rendezvous is not None:
+        store = dist.FileStore(run.options.rendezvous, placement.world)
+    elif "MASTER_ADDR" in environment and environment.get("MASTER_PORT", "").isdecimal():
+        # torchrun's agent holds the store already; everywhere else rank 0 does
+        agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+        leads = placement.rank == 0 and not agent
+        store = dist.TCPStore(host, port, placement.world, leads, timeout=limit, wait_for_workers=False)
+    elif placement.world == 1:
+        store = dist.HashStore()
+    else:
+        raise RunError("MASTER_ADDR and MASTER_PORT must say where the ranks meet: the launch script sets them")
+    store.set_timeout(limit)
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    # several workloads of a job may meet at one store, torchrun's: each has a room of its own
+    return dist.PrefixStore(f"smoke/{run.options.workload}/{attempt}", store)
+
+
+def _leave(run: RankRun, present: Iterable[int], seconds: float) -> None:
+    """Let rank 0 leave last: it may hold the store that the others still ask."""
+    if not run.leads:
+        run.store.set(f"left/{run.placement.rank}", "yes")
+        return
+    try:
+        run.store.wait([f"left/{rank}" for rank in present if rank != 0], timedelta(seconds=seconds))
+    except RuntimeError:
+        pass  # all that mattered is gathered by now
+
+
+def _left(run: RankRun) -> float:
+    return max(1.0, run.left())

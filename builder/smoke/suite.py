@@ -1,0 +1,122 @@
+"""Put the results of a job into one verdict: what workloads left, and whom to blame where one left none."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from dataclasses import asdict
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import gather, record, verdict
+from . import gather as blame
+from .checks import inside, number, show, whole
+from .errors import RunError
+from .options import Options
+
+NAME = "verdict.json"
+_RESULT = re.compile(r"(?P<workload>[a-z][a-z0-9-]*)\.json")
+_RANK = re.compile(r"(?P<workload>[a-z][a-z0-9-]*)\.json\.rank[0-9]+\.json")
+
+
+def conclude(options: Options) -> int:
+    """Judge the folder, write its verdict, print a table; 0 pass, 1 FAIL. Raises RunError without a folder."""
+    if not os.path.isdir(options.folder):
+        raise RunError(f'the folder "{options.folder}" does not exist')
+    found = {name: _judged(options.folder, name) for name in _workloads(options)}
+    good = bool(found) and all(entry["verdict"] == "pass" for entry in found.values()) and not options.reason
+    content = {
+        "schema": verdict.SCHEMA,
+        "verdict": "pass" if good else "FAIL",
+        "reason": options.reason or None,
+        "host": socket.gethostname(),
+        "workloads": found,
+    }
+    path = os.path.join(options.folder, NAME)
+    try:
+        record.write(path, content)
+    except OSError as fault:
+        print(f'error: the verdict "{path}" cannot be written: {fault.strerror or fault}', file=sys.stderr)
+        good = False
+    for line in _table(found, options.reason, good):
+        print(line)
+    return 0 if good else 1
+
+
+def _workloads(options: Options) -> List[str]:
+    """What is expected, in that order, and what else left something."""
+    names = dict.fromkeys(options.expect)
+    for file in sorted(os.listdir(options.folder)):
+        match = _RESULT.fullmatch(file) or _RANK.fullmatch(file)
+        if match is not None and file != NAME:
+            names.setdefault(match["workload"])
+    return list(names)
+
+
+def _judged(folder: str, workload: str) -> Dict[str, Any]:
+    path = os.path.join(folder, f"{workload}.json")
+    result, error = _read(path)
+    if isinstance(result, dict):
+        if result.get("error") == record.UNFINISHED:
+            error = result["error"] = f"{record.UNFINISHED}{_blamed(path)}"
+        elif result.get("workload") != workload:
+            error = f'"{path}" is the result of {show(result.get("workload"))}'
+        else:
+            error = _text(result.get("error"))
+    else:
+        error = f"{show(result)} is no result" if error is None else f"{error}{_blamed(path)}"
+    checks = verdict.judge(result) if isinstance(result, dict) else []
+    good = verdict.passed(checks) and error is None
+    return {
+        "verdict": "pass" if good else "FAIL",
+        "seconds": number(inside(result, "seconds", "total")),
+        "error": error,
+        "checks": [asdict(check) for check in checks],
+    }
+
+
+def _text(error: object) -> Optional[str]:
+    return error if error is None or isinstance(error, str) else show(error)
+
+
+def _read(path: str) -> Tuple[Any, Optional[str]]:
+    if not os.path.lexists(path):
+        return None, "it left no result"
+    try:
+        return record.read(path), None
+    except RunError as fault:
+        return None, str(fault)
+
+
+def _blamed(path: str) -> str:
+    """What the rank records say, as ": rank 1 ...", or nothing when there are none."""
+    records, world = _records(path)
+    if not records:
+        return ""
+    found = blame.diagnose(records, world) or blame.unfinished(records, range(world))
+    return f": {found}" if found else ""
+
+
+def _records(path: str) -> Tuple[List[Dict[str, Any]], int]:
+    """The rank records beside a result, and how many ranks they speak of."""
+    ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in gather.records_beside(path)]
+    records = gather.read_records(path, max(ranks, default=-1) + 1)
+    told = [whole(entry.get("world")) or 0 for entry in records]
+    return records, min(max([len(records), *told]), 10**6)
+
+
+def _table(found: Dict[str, Dict[str, Any]], reason: Optional[str], good: bool) -> List[str]:
+    """A line for each workload, and the verdict."""
+    wide = max([8, *(len(name) for name in found)])
+    lines = []
+    for name, entry in found.items():
+        bad = [f"{check['name']}: {check['measured']}" for check in entry["checks"] if not check["ok"]]
+        why = "" if entry["verdict"] == "pass" else entry["error"] or "; ".join(bad[:3])
+        taken = f"{entry['seconds']:8.1f} s" if entry["seconds"] is not None else "         -"
+        mark = "ok  " if entry["verdict"] == "pass" else "FAIL"
+        lines.append(f"  {mark}  {name:{wide}} {taken}  {show(why) if why else ''}".rstrip())
+    failed = [name for name, entry in found.items() if entry["verdict"] != "pass"]
+    causes = ([reason] if reason else []) + failed
+    lines.append("verdict: pass" if good else f"verdict: FAIL ({', '.join(causes) or 'nothing was run'})")
+    return lines

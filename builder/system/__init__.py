@@ -1,0 +1,1 @@
+"""Processes, files and logs of this machine."""

@@ -1,0 +1,46 @@
+"""SHA-256 of files; how it is made is in sif/digest.py."""
+
+from __future__ import annotations
+
+import threading
+from io import FileIO
+from pathlib import Path
+
+from builder.sif.bounded import open_regular
+from builder.sif.digest import sha256_of, sha256_of_open, sha256_of_part
+
+__all__ = ["Digest", "sha256_of", "sha256_of_part"]
+
+
+class Digest:
+    """The SHA-256 of an image, made beside other work; a folder has none."""
+
+    def __init__(self, image: Path) -> None:
+        self._made: str | None = None
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+        try:
+            # Opened at once: its name is about to change.
+            file = None if image.is_dir() else FileIO(open_regular(image))
+        except OSError as error:
+            self._error = error
+            return
+        if file is not None:
+            # A daemon: nobody who stops a build waits for it.
+            self._thread = threading.Thread(target=self._make, args=(file,), daemon=True)
+            self._thread.start()
+
+    def result(self) -> str | None:
+        """Wait for it; raises OSError when the image could not be read."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._made
+
+    def _make(self, file: FileIO) -> None:
+        try:
+            with file:
+                self._made = sha256_of_open(file)
+        except OSError as error:
+            self._error = error

@@ -1,0 +1,99 @@
+"""The image from the plan folder to where the user wants it, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from builder.layers import copies
+from builder.sif import tree
+from builder.system.files import draft_of, remove_tree, removed_afterwards, sync
+
+
+def publish(
+    image: Path, output: Path, *, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> None:
+    """Move an image to its place and leave a link to it, so that the plan's scripts still find it; raises OSError.
+
+    Within a file system it is renamed, else copied beside its place, synced and renamed. `undisturbed` guards the
+    moment in which the old output gives way to the new one.
+    """
+    source = image.resolve(strict=True)
+    if output.exists() and source.samefile(output):
+        return
+    _sync(source)
+    try:
+        with undisturbed():
+            _take_place(source, output)
+            _link(image, output)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        draft = draft_of(output)
+        with removed_afterwards(draft):
+            _copy(source, draft)
+            _sync(draft)
+            with undisturbed():
+                _take_place(draft, output)
+                remove_tree(source)
+                _link(image, output)
+
+
+def _link(image: Path, output: Path) -> None:
+    sync(output.parent)
+    with suppress(OSError):
+        image.unlink(missing_ok=True)
+        image.symlink_to(os.path.relpath(output, image.parent))
+
+
+def _copy(source: Path, draft: Path) -> None:
+    copies.copy(source, draft.parent.resolve(), draft.name)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir():
+        for entry in tree.walk(path):
+            if entry.kind == tree.FILE:
+                with suppress(OSError):
+                    entry.sync()
+    sync(path)
+
+
+def _take_place(draft: Path, output: Path) -> None:
+    if not output.is_dir():
+        with _released_later(output):
+            draft.replace(output)
+        return
+    old = output.with_name(f"{draft.name}.old")
+    output.rename(old)
+    try:
+        draft.rename(output)
+    except BaseException:
+        old.rename(output)
+        raise
+    remove_tree(old)
+
+
+@contextmanager
+def _released_later(old: Path) -> Iterator[None]:
+    """Free the space of a file that is replaced beside other work: of a large one it takes the kernel a while."""
+    try:
+        file = os.open(old, tree.READ)
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        threading.Thread(target=os.close, args=(file,), daemon=True).start()
+
+
+def size_of(image: Path) -> int:
+    """Give the bytes of an image, a file or a folder; raises OSError."""
+    if image.is_dir():
+        return sum(entry.stat().st_size for entry in tree.walk(image.resolve()) if entry.kind != tree.FOLDER)
+    return image.stat().st_size

@@ -1,0 +1,136 @@
+"""Whose a plan folder is, asked before anything in it is believed, written or run.
+
+A folder, or a file in it, of another user or writable for everybody is refused unless the user has said `--trust`. One
+that a group may write, as the folders of projects on clusters are, is accepted, and that is said once. Links below the
+folder are not followed.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.model.finding import ConfigError, Finding, Place
+from builder.sif.bounded import BoundsError, in_units
+from builder.sif.tree import open_file, open_folder, parts_of
+
+FIX = "look at what is in it, then add --trust; or build in a folder of your own with -o"
+
+
+@dataclass(kw_only=True)
+class Word:
+    """What the user of this process has said: `--trust` or not, and where what is worth knowing goes."""
+
+    trusted: bool = False
+    say: Callable[[str], None] | None = None
+    told: set[Path] = field(default_factory=set)
+
+
+WORD = Word()  # of the whole process: there is one user, and one command line
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError when a plan folder, or what lies in it, is another user's or leads elsewhere.
+
+    Its files and those of its folders are looked at: scripts, records, logs, results; of one that is yet to be made the
+    folders above, in which it can be replaced.
+    """
+    folder = folder.resolve()
+    for above in folder.parents:
+        _check_above(above)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        _check(folder.stat(), folder, what="plan folder")
+        for path in sorted(folder.iterdir()):
+            _check_entry(path, folder)
+            if path.is_dir() and not path.is_symlink():
+                with suppress(PermissionError):
+                    for inner in path.iterdir():
+                        _check_entry(inner, folder)
+
+
+def _check_above(folder: Path) -> None:
+    with suppress(OSError):
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not WORD.trusted:
+            message = f"every user of this machine may write '{folder}', and put another folder in the plan's place"
+            raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(folder)), fix=FIX))
+
+
+def _check_entry(path: Path, folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode):
+            _check(found, path, what="folder" if stat.S_ISDIR(found.st_mode) else "file")
+            return
+        target = Path(os.path.normpath(path.parent / path.readlink()))
+        if not (target.is_relative_to(folder) or is_published(target, folder)) and not WORD.trusted:
+            raise leads_out(path)
+
+
+def is_published(target: Path, folder: Path) -> bool:
+    """Whether a path is that of the image of a plan folder, or of the one that its smoke test failed in."""
+    name = folder.name.removesuffix(".plan")
+    beside = [folder.parent / f"{name}{ending}" for ending in ("", ".sif", ".failed", ".sif.failed")]
+    return any(target in (path, path.resolve()) for path in beside)
+
+
+def read_below(folder: Path, name: str, *, limit: int) -> bytes:
+    """The bytes of a file below a plan folder, all of which is ours and none of it a link.
+
+    Raises ConfigError for what is another user's, ValueError for more than `limit` bytes, and OSError.
+    """
+    with os.fdopen(open_below(folder, name), "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise BoundsError(f"it is larger than {in_units(limit)}")
+    return content
+
+
+def open_below(folder: Path, name: str) -> int:
+    """Open an ordinary file below a plan folder for reading, as `read_below` does; raises ConfigError and OSError."""
+    *parents, last = parts_of(name)
+    handle, path = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder
+    try:
+        _check(os.fstat(handle), path, what="plan folder")
+        for part in parents:
+            path = path / part
+            inner = open_folder(part, handle, name)
+            os.close(handle)
+            handle = inner
+            _check(os.fstat(handle), path, what="folder")
+        found = open_file(last, handle, name)
+    finally:
+        os.close(handle)
+    try:
+        _check(os.fstat(found), path / last, what="file")
+    except BaseException:
+        os.close(found)
+        raise
+    return found
+
+
+def _check(found: os.stat_result, path: Path, *, what: str) -> None:
+    whose = ""
+    if found.st_uid not in (0, os.geteuid()):
+        whose = f"belongs to another user (uid {found.st_uid})"
+    elif found.st_mode & stat.S_IWOTH:
+        whose = "may be written by every user of this machine"
+    if whose and not WORD.trusted:
+        message = f"the {what} '{path}' {whose}: what is in it decides which files are written and what is run"
+        raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(path)), fix=FIX))
+    # A group of the same number as its user is that user's own.
+    group = found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid and what == "plan folder"
+    if group and WORD.say is not None and path not in WORD.told:
+        WORD.told.add(path)
+        WORD.say(f"note: the group {found.st_gid} may write the plan folder '{path}': its members decide what is run")
+
+
+def leads_out(path: Path) -> ConfigError:
+    """The error for a link in a plan folder that none of ours is."""
+    message = f"'{path}' is a link that leads out of the plan folder"
+    fix = "remove it, or add --trust after a look"
+    return ConfigError(Finding(code="folder-link", message=message, at=Place(file=str(path)), fix=fix))

@@ -1,0 +1,66 @@
+"""Sites and example recipes are found in a checkout, in the wheel, and in the wheel of the source distribution."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.model.bundled import data_folder
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("recipes", "sites")
+SHOW = """
+from builder.model.bundled import data_folder
+print(*sorted(path.name for name in ("recipes", "sites") for path in data_folder(name).iterdir()))
+"""
+
+
+def run(*words: str | Path, cwd: Path, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def hatchling(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The build backend of pyproject.toml, in a folder of its own."""
+    tools = tmp_path_factory.mktemp("tools")
+    run("-m", "pip", "install", "--quiet", "--target", tools, "hatchling>=1.24", cwd=tools)
+    return str(tools)
+
+
+def names() -> list[str]:
+    return sorted(path.name for folder in FOLDERS for path in (ROOT / folder).iterdir())
+
+
+def test_a_checkout_has_them_beside_the_package() -> None:
+    assert [data_folder(name) for name in FOLDERS] == [ROOT / name for name in FOLDERS]
+    assert len(names()) > 10
+
+
+@pytest.mark.parametrize("start", ["checkout", "sdist"])
+def test_the_wheel_has_them_inside(start: str, hatchling: str, tmp_path: Path) -> None:
+    source = ROOT
+    if start == "sdist":
+        run("-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path / "sdist", cwd=ROOT, PYTHONPATH=hatchling)
+        with tarfile.open(next((tmp_path / "sdist").iterdir())) as archive:
+            archive.extractall(tmp_path / "unpacked")
+        source = next((tmp_path / "unpacked").iterdir())
+    run("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel", cwd=source, PYTHONPATH=hatchling)
+    with zipfile.ZipFile(next((tmp_path / "wheel").iterdir())) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    found = run("-S", "-c", SHOW, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed")).split()
+    assert found == names()

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# A private Slurm of two nodes on this one machine: tests/testbed/slurm.sh start|stop|status   (real sbatch and srun)
+# Prints SLURM_CONF=... . Nodes n1 and n2, two CPUs and two "GPUs" each (CUDA_VISIBLE_DEVICES is set as on a GPU node),
+# partition "test"; own munge key, ports, pid files and spool folders in the state folder. All of it runs as the
+# unprivileged user and takes that user's jobs alone; a Slurm the machine may have is never touched, and several users may
+# have one each. The names n1 and n2 have to mean this machine: as root they are added to /etc/hosts (clean.sh takes them out).
+set -euo pipefail
+# shellcheck source=tests/testbed/state.sh
+. "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+FOLDER=$STATE/slurm
+export SLURM_CONF=$FOLDER/slurm.conf
+NODES=(n1 n2)
+
+FIRST_PORTS=(16817 17001 17002) # of slurmctld and of each node; another user's Slurm may have them
+
+name_nodes() { # ranks meet at the first node by its name: it has to mean this machine, to containers as well
+    local node missing=()
+    for node in "${NODES[@]}"; do
+        [[ $(getent ahostsv4 "$node") == 127.* ]] || missing+=("$node")
+    done
+    if [ "${#missing[@]}" -eq 0 ]; then return 0; fi
+    local line="127.0.0.1 ${missing[*]} # nodes of $FOLDER"
+    is_root || die 4 "this machine does not know the test nodes ${missing[*]} by name" "echo '$line' | sudo tee -a /etc/hosts"
+    echo "$line" >>/etc/hosts || die 4 "/etc/hosts cannot be written" "add the line: $line"
+}
+
+forget_nodes() { # takes the line out again; the file itself stays, it may be mounted from elsewhere
+    local kept
+    if ! is_root || ! grep -qF "# nodes of $FOLDER" /etc/hosts; then return 0; fi
+    kept=$(grep -vF "# nodes of $FOLDER" /etc/hosts || true)
+    printf '%s\n' "$kept" >/etc/hosts
+}
+
+free_ports() { # prints three ports, the first choice where it is free
+    python3 -c '
+import socket, sys
+taken = []
+for first in map(int, sys.argv[1:]):
+    for port in (first, 0):
+        probe = socket.socket()
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        taken.append(probe)
+        break
+print(*(probe.getsockname()[1] for probe in taken))
+' "${FIRST_PORTS[@]}"
+}
+
+ready() { # both nodes answer
+    [ -f "$SLURM_CONF" ] && [ "$(sinfo --noheader --Node --states=idle,mix,alloc 2>/dev/null | wc -l)" -eq 2 ]
+}
+
+write_config() {
+    local host user ports
+    host=$(hostname -s)
+    read -r -a ports <<<"$(free_ports)"
+    user=$(as_user id -un)
+    as_user tee "$SLURM_CONF" >/dev/null <<CONF
+ClusterName=recipe-dev
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=${ports[0]}
+SlurmctldParameters=enable_configless
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmUser=$user
+SlurmdUser=$user
+AuthType=auth/munge
+AuthInfo=socket=$FOLDER/munge/socket
+CredType=cred/munge
+StateSaveLocation=$FOLDER/state
+SlurmctldPidFile=$FOLDER/slurmctld.pid
+SlurmctldLogFile=$FOLDER/slurmctld.log
+SlurmdPidFile=$FOLDER/slurmd.%n.pid
+SlurmdLogFile=$FOLDER/slurmd.%n.log
+SlurmdSpoolDir=$FOLDER/spool.%n
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/affinity
+TaskPluginParam=None
+SchedulerParameters=batch_sched_delay=1,sched_interval=5,bf_interval=5
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+GresTypes=gpu
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=${ports[1]} CPUs=2 RealMemory=8000 Gres=gpu:2
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=${ports[2]} CPUs=2 RealMemory=8000 Gres=gpu:2
+PartitionName=test Nodes=n[1-2] Default=YES MaxTime=60 State=UP
+CONF
+    # Any two device files do: Slurm only counts them. Each "GPU" is near to one core, for --gpu-bind=closest.
+    as_user tee "$FOLDER/gres.conf" >/dev/null <<CONF
+NodeName=n[1-2] Name=gpu File=/dev/null Cores=0
+NodeName=n[1-2] Name=gpu File=/dev/zero Cores=1
+CONF
+    as_user tee "$FOLDER/cgroup.conf" >/dev/null <<<"CgroupAutomount=no"
+}
+
+any_daemon() {
+    local node
+    owns "$FOLDER/slurmctld.pid" slurmctld && return 0
+    for node in "${NODES[@]}"; do owns "$FOLDER/slurmd.$node.pid" slurmd && return 0; done
+    return 1
+}
+
+start_munge() {
+    if [ ! -f "$FOLDER/munge/key" ]; then
+        # shellcheck disable=SC2016 # the inner shell's parameter
+        head -c 1024 /dev/urandom | as_user sh -c 'umask 077 && cat >"$1"' - "$FOLDER/munge/key"
+    fi
+    local -a force=()
+    # munged wants a socket that every user of the machine can reach; this one is for ours, below a home that may be closed.
+    if ! is_root; then force=(--force); fi
+    as_user munged "${force[@]}" --key-file "$FOLDER/munge/key" --socket "$FOLDER/munge/socket" --pid-file "$FOLDER/munge/munged.pid" \
+        --log-file "$FOLDER/munge/log" --seed-file "$FOLDER/munge/seed" 8>&-
+}
+
+start_slurm() {
+    local node tries=0
+    as_user mkdir -p "$FOLDER"/{state,munge} "${NODES[@]/#/$FOLDER/spool.}"
+    any_daemon || write_config # those that still run have read it
+    owns "$FOLDER/munge/munged.pid" munged || start_munge
+    owns "$FOLDER/slurmctld.pid" slurmctld || as_user slurmctld 8>&-
+    for node in "${NODES[@]}"; do
+        owns "$FOLDER/slurmd.$node.pid" slurmd || as_user slurmd -N "$node" 8>&-
+    done
+    until ready; do
+        tries=$((tries + 1))
+        if [ "$tries" -gt 100 ]; then
+            tail -n 5 "$FOLDER"/*.log >&2
+            die 5 "Slurm did not come up" "see $FOLDER/*.log"
+        fi
+        sleep 0.2
+    done
+}
+
+stop_slurm() {
+    local node
+    if ready; then as_user scancel --partition=test || true; fi
+    for node in "${NODES[@]}"; do end_process "$FOLDER/slurmd.$node.pid" slurmd; done
+    end_process "$FOLDER/slurmctld.pid" slurmctld
+    end_process "$FOLDER/munge/munged.pid" munged
+}
+
+case ${1:-} in
+    start)
+        require_user
+        exec 8>"$STATE/logs/slurm.lock"
+        flock 8
+        name_nodes
+        ready || start_slurm
+        echo "SLURM_CONF=$SLURM_CONF"
+        ;;
+    stop) stop_slurm ;;
+    forget) forget_nodes ;; # for tests/testbed/clean.sh
+    status)
+        if ready; then
+            echo "SLURM_CONF=$SLURM_CONF"
+        else
+            echo "not running"
+            exit 1
+        fi
+        ;;
+    *) die 2 "\"${1:-}\" is no command" "tests/testbed/slurm.sh start|stop|status" ;;
+esac

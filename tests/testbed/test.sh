@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# The checks of this project: tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench
+#   all      everything, with real engines: brings them, starts what the tests need, stops it again
+#   unit     the fast tests alone: no engine, no process
+#   commands those that start bash, Python and linters, and stand-ins for engines
+#   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
+#   users    those in which root acts as two ordinary users; needs root
+#   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
+#   lint     ruff, mypy, shellcheck
+#   golden   rewrites tests/golden and the answers in tests/resolve
+#   bench    tests/benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
+# Further arguments go to pytest. The exit code is that of the tests.
+set -euo pipefail
+# shellcheck source=tests/testbed/state.sh
+. "$(dirname "${BASH_SOURCE[0]}")/state.sh"
+
+STARTED=() # services that were not running before
+JOB=""
+
+stop_started() {
+    local service
+    for service in "${STARTED[@]}"; do "$CHECKOUT/setup/$service.sh" stop || true; done
+    STARTED=()
+}
+
+interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
+    trap '' INT TERM
+    if [ -n "$JOB" ]; then
+        kill -INT -- "-$JOB" 2>/dev/null || true
+        wait "$JOB" || true
+    fi
+    exit "$((128 + $1))"
+}
+
+as_job() { in_group as_user "$@"; } # runs a command as the user
+
+in_group() { # runs a command in a process group of its own, so that a signal to this script can reach it
+    local rc=0
+    set -m
+    "$@" </dev/null &
+    JOB=$!
+    set +m
+    wait "$JOB" || rc=$?
+    JOB=""
+    return "$rc"
+}
+
+start() { # start SERVICE: started unless it runs; its address becomes part of the environment
+    local address
+    if ! "$CHECKOUT/setup/$1.sh" status >/dev/null 2>&1; then STARTED+=("$1"); fi
+    address=$("$CHECKOUT/setup/$1.sh" start)
+    export "${address?}"
+    say "$address"
+}
+
+prepare_engines() {
+    "$CHECKOUT/tests/testbed/engines.sh" apptainer docker registry tools slurm launch browser
+    trap stop_started EXIT
+    # First what may be missing, then what takes minutes.
+    start docker
+    start registry
+    start slurm
+    "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
+    "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
+    test_environment
+    cd "$WORKTREE"
+    local name
+    for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
+        [ -n "${!name:-}" ] || die 5 "the test environment lacks $name"
+    done
+}
+
+prepare_python() {
+    command -v python3 >/dev/null || die 4 "python3 is missing on this machine" "tests/testbed/engines.sh tools"
+    if is_root; then "$CHECKOUT/tests/testbed/engines.sh" tools; fi
+    "$CHECKOUT/tests/testbed/venv.sh" || exit # `&&` below makes bash go on
+    test_environment
+    cd "$WORKTREE"
+}
+
+lint() { # all linters, also after one that finds something
+    local rc=0
+    as_job ruff check . || rc=1
+    as_job ruff format --check . || rc=1
+    as_job mypy || rc=1
+    as_job shellcheck --external-sources tests/testbed/*.sh .ci/run || rc=1
+    return "$rc"
+}
+
+tests() { # what fails is run once more by itself, and that is said: real schedulers and kills on two busy cores have bad days
+    local rc=0
+    as_job python -m pytest "$@" || rc=$?
+    if [ "$rc" -ne 1 ]; then return "$rc"; fi
+    say "once more, by themselves: the tests that failed"
+    as_job python -m pytest --last-failed --last-failed-no-failures none "$@" -n 0 || return $?
+    say "they passed the second time: the first is above, and worth a look"
+}
+
+terminal() { # apart from the others, whose conftest.py it must not share; as an ordinary user always
+    as_job python -m pytest -n 2 tests/terminal "$@"
+}
+
+users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
+    if ! is_root; then
+        say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
+        return
+    fi
+    in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 \
+        python -m pytest -p no:cacheprovider tests/users "$@"
+}
+
+all_tests() { # with arguments of the caller's one call of pytest; without any each height by itself
+    local rc=0
+    if [ $# -gt 0 ]; then
+        tests "$@"
+        return
+    fi
+    tests -n 2 tests/unit tests/fuzz tests/commands || rc=$?
+    terminal || rc=$?
+    users || rc=$?
+    # One worker more than cores: whoever waits for Slurm needs none.
+    tests -n 3 --durations=60 tests/engines || rc=$?
+    return "$rc"
+}
+
+fuzz() { # with a seed of its own each time; a seed that found a fault is printed, and finds it again
+    as_job env "FUZZ_SECONDS=${FUZZ_SECONDS:-60}" "FUZZ_CASES=${FUZZ_CASES:-0}" "FUZZ_SEED=${FUZZ_SEED:-$(date +%s%N)}" \
+        python tests/fuzz/run.py "$@"
+}
+
+rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
+    cd "$CHECKOUT"
+    PYTHONPATH=$CHECKOUT PYTHONDONTWRITEBYTECODE=1 \
+        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_{golden,resolve}.py --update-golden "$@"
+}
+
+bench() {
+    if [ $# -eq 0 ]; then set -- startup compile overhead peers; fi
+    as_job python tests/benchmarks/run.py "$@"
+}
+
+trap 'interrupted 2' INT
+trap 'interrupted 15' TERM
+# The checkout may be read-only.
+export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o cache_dir='$STATE/pytest-cache'"
+what=${1:-all}
+if [ $# -gt 0 ]; then shift; fi
+case $what in
+    all)
+        prepare_engines
+        linted=0
+        lint || linted=$?
+        all_tests "$@" || exit $?
+        [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
+        ;;
+    unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
+    fuzz) prepare_python && fuzz "$@" ;;
+    commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
+    terminal) prepare_python && terminal "$@" ;;
+    users)
+        is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"
+        prepare_python && users "$@"
+        ;;
+    lint) prepare_python && lint ;;
+    golden) prepare_python && rewrite_golden "$@" ;;
+    bench) prepare_engines && bench "$@" ;;
+    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench" ;;
+esac
