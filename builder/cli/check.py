@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.check_result import Outcome
+from builder.cli.check_result import CheckResult
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
@@ -73,7 +73,7 @@ def command(
         try:
             recipe = load_recipe(path)
         except ConfigError as error:
-            faults.append(Outcome(site="", file=str(path), findings=error.findings))
+            faults.append(CheckResult(site="", file=str(path), findings=error.findings))
             continue
         sites = named.sites if asked else whole
         found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in sites)
@@ -100,7 +100,7 @@ def _readable(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _fix(files: Sequence[Path], outcomes: Sequence[Outcome], *, write: bool) -> None:
+def _fix(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool) -> None:
     from builder.cli.fixing import fix_files
 
     found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
@@ -113,7 +113,7 @@ def _fix(files: Sequence[Path], outcomes: Sequence[Outcome], *, write: bool) -> 
         raise click.exceptions.Exit(2)
 
 
-def _stops(outcome: Outcome, *, strict: bool) -> bool:
+def _stops(outcome: CheckResult, *, strict: bool) -> bool:
     return any(finding.level == "error" or (strict and finding.level == "warning") for finding in outcome.findings)
 
 
@@ -134,7 +134,7 @@ def _check_codes(ignored: Sequence[str]) -> None:
         raise ConfigError(*faults)
 
 
-def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outcome:
+def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:
     site = load_site(name, folder=sites_folder())
     try:
         target = make_target(site, recipe, context=with_lock(context, recipe, site.name))
@@ -144,12 +144,12 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outco
 
             compile_plan(target)
     except UnsupportedError as error:
-        return Outcome(site=name, file=file, findings=error.findings)
+        return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:
         raise
     except BuilderError as error:
-        return Outcome(site=name, file=file, findings=error.findings)
-    return Outcome(
+        return CheckResult(site=name, file=file, findings=error.findings)
+    return CheckResult(
         site=name,
         file=file,
         torch=expected(target).get("torch", ""),
@@ -159,7 +159,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Outco
     )
 
 
-def _kept(outcome: Outcome, *, ignored: Sequence[str]) -> Outcome:
+def _kept(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
     """Without the ignored codes; an error cannot be ignored, since nothing can be built past it."""
     refused = {finding.code for finding in errors(outcome.findings)} & set(ignored)
     if refused:
@@ -167,10 +167,10 @@ def _kept(outcome: Outcome, *, ignored: Sequence[str]) -> Outcome:
         message = f"'{code}' is an error on '{outcome.site}': it cannot be ignored"
         raise ConfigError(Finding(code="ignore", message=message, fix="do as the finding says"))
     findings = tuple(finding for finding in outcome.findings if finding.code not in ignored)
-    return Outcome(**{**vars(outcome), "findings": findings})
+    return CheckResult(**{**vars(outcome), "findings": findings})
 
 
-def _print(outcomes: Sequence[Outcome], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:
+def _print(outcomes: Sequence[CheckResult], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:
     if shape == "text":
         _text(outcomes, asked=asked, explain=explain, quiet=quiet)
         return
@@ -193,7 +193,7 @@ def _print(outcomes: Sequence[Outcome], *, shape: str, asked: bool, explain: boo
     emit(json.dumps(make(outcomes), indent=2))
 
 
-def _text(outcomes: Sequence[Outcome], *, asked: bool, explain: bool, quiet: bool) -> None:
+def _text(outcomes: Sequence[CheckResult], *, asked: bool, explain: bool, quiet: bool) -> None:
     for item in outcomes:
         if not item.site:
             show_findings(item.findings)
@@ -214,7 +214,7 @@ def _text(outcomes: Sequence[Outcome], *, asked: bool, explain: bool, quiet: boo
         echo(f"\nnext: recipe check SITE {checked[0].file} prints the findings of a site", err=True)
 
 
-def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     """A table for each file: a line a site."""
     width = screen_width()
     files = list(dict.fromkeys(item.file for item in outcomes))
@@ -229,7 +229,7 @@ def _overview(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield columns([["site", "outcome", "torch", "base image"], *rows])
 
 
-def _table(outcomes: Sequence[Outcome]) -> str:
+def _table(outcomes: Sequence[CheckResult]) -> str:
     """Sites across, findings down; a cell is the level of the finding there."""
     found = {finding.code: None for item in outcomes for finding in item.findings}
     several = len({item.file for item in outcomes}) > 1

@@ -9,7 +9,7 @@ from builder.model.plan import Package
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class CheckResult:
     """What a recipe becomes on a site; "" where there is no torch, or no base image was chosen."""
 
     site: str

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import builder
-from builder.cli.check_result import Outcome
+from builder.cli.check_result import CheckResult
 from builder.cli.json_documents import document
 from builder.model.finding import Finding, errors
 from builder.model.text import one_line
@@ -21,12 +21,12 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
 
 
-def plain(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def plain(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """All outcomes as JSON data; null for what there is none of."""
     return document({"outcomes": [_plain(outcome) for outcome in outcomes]})
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: CheckResult) -> dict[str, Any]:
     return {
         "site": outcome.site or None,
         "file": outcome.file or None,
@@ -38,7 +38,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def sarif(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """Findings as one SARIF run (OASIS, SARIF 2.1.0).
 
     GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): what is
@@ -65,7 +65,7 @@ def _rule(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _result(outcome: Outcome, finding: Finding) -> dict[str, Any]:
+def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
     file, line = _place(outcome, finding)
     said = f"{outcome.site}: {finding.message}" if outcome.site else finding.message
     place = {"artifactLocation": _artifact(file), "region": {"startLine": line}}
@@ -77,7 +77,7 @@ def _result(outcome: Outcome, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _place(outcome: Outcome, finding: Finding) -> tuple[str, int]:
+def _place(outcome: CheckResult, finding: Finding) -> tuple[str, int]:
     """The file and line of a finding; the file that was checked and line 1 where it has none."""
     if finding.at is not None and finding.at.file:
         return finding.at.file, finding.at.line or 1
@@ -98,7 +98,7 @@ def _repository(folder: Path) -> Path | None:
     return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 
-def github_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     """Findings as GitHub's workflow commands, a line each."""
     for outcome in outcomes:
         for finding in outcome.findings:
@@ -115,7 +115,7 @@ def _escaped(text: str, *, value: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if value else text
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(outcomes: Sequence[CheckResult]) -> str:
     """A table in Markdown, for a job's summary page."""
     rows = [
         f"| {' | '.join(map(_cell, (outcome.file, outcome.site, outcome.word, outcome.torch or '-')))} |"

@@ -10,17 +10,17 @@ import click
 
 from builder.cli.inputs import trust_option, verbosity
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
+from builder.cli.output import columns, echo, emit, show_findings, use_color
+from builder.cli.status_of_many import job_content, painted_state, status_of_many
 from builder.cli.terminal import Terminal
 from builder.execute.executor import raise_for
 from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
 from builder.model.report import Report
-from builder.model.text import one_line
 from builder.slurm.client import Slurm, hopeless
 from builder.slurm.collect import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
-from builder.slurm.status import follow_command, read_kits, state_of
+from builder.slurm.status import follow_command, read_kits
 from builder.system.layout import PLAN_FILE, plan_folder
 from builder.system.trust import check_folder
 
@@ -41,8 +41,6 @@ def command(place: Path, follow: bool, cancel: bool, shape: str, verbose: int, q
     place = place.absolute()  # `.` has no name that a folder could be beside
     kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
     if kits is not None:
-        from builder.cli.status_of_many import status_of_many
-
         terminal = Terminal(single=False, verbose=bool(verbose), quiet=quiet)
         status_of_many(kits, place=place, follow=follow, cancel=cancel, terminal=terminal, as_json=shape == "json")
         return
@@ -91,15 +89,6 @@ def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Repo
     }
 
 
-def job_content(view: JobView) -> dict[str, object]:
-    """One job as plain data; `over` says that it has ended."""
-    code = view.record.exit_code if view.over and view.record else None
-    return {
-        "step": view.step, "job": view.job, "state": state_of(view), "over": view.over, "exit_code": code,
-        "log": view.log,
-    }  # fmt: skip
-
-
 def _run_ended(folder: Path, *, shown: bool) -> None:
     """Show what a command printed, and exit with its exit code."""
     on_line = emit if shown else lambda _: None
@@ -122,13 +111,6 @@ def folder_of(place: Path) -> Path:
 
 def _rows(views: tuple[JobView, ...]) -> list[list[str]]:
     return [["step", "job", "state", "log"], *([view.step, view.job, painted_state(view), view.log] for view in views)]
-
-
-def painted_state(view: JobView) -> Styled:
-    """How a job is doing, in the colour of what it means."""
-    state = one_line(state_of(view))
-    color = "yellow" if not view.over else "red" if view.failed else "green"
-    return Styled(click.style(state, fg=color) if use_color() else state)
 
 
 def _open(views: tuple[JobView, ...], *, folder: Path) -> list[Finding]:

@@ -6,12 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import click
+
 from builder.cli.json_documents import emit_document
-from builder.cli.output import columns, echo
-from builder.cli.status import job_content, painted_state
+from builder.cli.output import Styled, columns, echo, use_color
 from builder.cli.terminal import Terminal
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError, ConfigError, Finding, UnfinishedError
+from builder.model.text import one_line
 from builder.pipeline.arrays import Outcomes, follow_arrays, judge
 from builder.pipeline.request import Ended, Outcome, failure, outcome_of
 from builder.slurm.client import Slurm
@@ -90,3 +92,19 @@ def _rows(views: Mapping[str, tuple[JobView, ...]]) -> list[list[str]]:
         [name, view.step, view.job, painted_state(view), view.log] for name, found in views.items() for view in found
     ]
     return [["build", "step", "job", "state", "log"], *rows]
+
+
+def job_content(view: JobView) -> dict[str, object]:
+    """One job as plain data; `over` says that it has ended."""
+    code = view.record.exit_code if view.over and view.record else None
+    return {
+        "step": view.step, "job": view.job, "state": state_of(view), "over": view.over, "exit_code": code,
+        "log": view.log,
+    }  # fmt: skip
+
+
+def painted_state(view: JobView) -> Styled:
+    """How a job is doing, in the colour of what it means."""
+    state = one_line(state_of(view))
+    color = "yellow" if not view.over else "red" if view.failed else "green"
+    return Styled(click.style(state, fg=color) if use_color() else state)

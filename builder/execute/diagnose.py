@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from builder.execute.causes import CAUSES
-from builder.execute.causes.cause import Cause
 from builder.model.finding import Finding, Place
 from builder.model.plan import Step
+from builder.system.failures import CAUSES
+from builder.system.failures.cause import Cause
 
 UNKNOWN = "step-failed"
 _KILLED = 137

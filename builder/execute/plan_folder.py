@@ -37,7 +37,7 @@ from builder.system.layout import (
     SUBMITTED_FILE,
     WRITTEN_FILE,
 )
-from builder.system.trust import check_folder, read_below
+from builder.system.trust import check_folder, made_here, read_below
 
 PACKAGE = Path(builder.__file__).parent
 # What ships with us, by its name in plan.json: packages, and where each is below the path in the plan folder.
@@ -93,6 +93,7 @@ def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, fo
     sources = sources_of(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
     with Signals().caught(), removed_afterwards(staging):
         staging.mkdir()
+        made_here(staging)
         _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
         if not exists:
             note_sources(staging, sources)

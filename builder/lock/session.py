@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.causes.packages import PACKAGES
 from builder.model.finding import Finding, StepError
+from builder.system.failures.packages import PACKAGES
 from builder.system.log import Mask
 from builder.system.process import Ended, run
 

@@ -33,6 +33,11 @@ class Word:
 WORD = Word()  # of the whole process: there is one user, and one command line
 
 
+def made_here(folder: Path) -> None:
+    """Note a folder that this process made a moment ago: no word is needed about who may write it."""
+    WORD.told.add(folder.resolve())
+
+
 def check_folder(folder: Path) -> None:
     """Raise ConfigError when a plan folder, or what lies in it, is another user's or leads elsewhere.
 

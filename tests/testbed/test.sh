@@ -19,7 +19,7 @@ JOB=""
 
 stop_started() {
     local service
-    for service in "${STARTED[@]}"; do "$CHECKOUT/setup/$service.sh" stop || true; done
+    for service in "${STARTED[@]}"; do "$CHECKOUT/tests/testbed/$service.sh" stop || true; done
     STARTED=()
 }
 
@@ -47,8 +47,8 @@ in_group() { # runs a command in a process group of its own, so that a signal to
 
 start() { # start SERVICE: started unless it runs; its address becomes part of the environment
     local address
-    if ! "$CHECKOUT/setup/$1.sh" status >/dev/null 2>&1; then STARTED+=("$1"); fi
-    address=$("$CHECKOUT/setup/$1.sh" start)
+    if ! "$CHECKOUT/tests/testbed/$1.sh" status >/dev/null 2>&1; then STARTED+=("$1"); fi
+    address=$("$CHECKOUT/tests/testbed/$1.sh" start)
     export "${address?}"
     say "$address"
 }
@@ -105,7 +105,7 @@ users() { # as root, who alone can act as two users; as an ordinary user it is s
         say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
         return
     fi
-    in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 \
+    in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 "PYTEST_ADDOPTS=$ADDOPTS" \
         python -m pytest -p no:cacheprovider tests/users "$@"
 }
 
@@ -141,6 +141,7 @@ bench() {
 
 trap 'interrupted 2' INT
 trap 'interrupted 15' TERM
+ADDOPTS=${PYTEST_ADDOPTS:-} # the caller's
 # The checkout may be read-only.
 export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:-} -o cache_dir='$STATE/pytest-cache'"
 what=${1:-all}

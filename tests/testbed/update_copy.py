@@ -4,6 +4,7 @@ A process that reads the copy meanwhile sees each file whole, old or new. What o
 """
 
 import os
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -25,7 +26,16 @@ def main(*, copy: Path) -> None:
     before = set(manifest.read_text().split("\0")) - {""} if manifest.exists() else set()
     for name in before - copied:
         (copy / name).unlink(missing_ok=True)
+    remove_empty(copy)
     write(manifest, content="\0".join(sorted(copied)).encode(), mode=0o644)
+
+
+def remove_empty(copy: Path) -> None:
+    """Remove folders without files, and those whose modules are gone and left only their compiled ones."""
+    for name, _, _ in os.walk(copy, topdown=False):
+        place = Path(name)
+        if place.name != "__pycache__" and place != copy and {path.name for path in place.iterdir()} <= {"__pycache__"}:
+            shutil.rmtree(place)
 
 
 def write(path: Path, *, content: bytes, mode: int) -> None:

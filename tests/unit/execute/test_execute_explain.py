@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from builder.execute.causes import CAUSES
 from builder.execute.diagnose import UNKNOWN, explain, last_word
 from builder.model.plan import Step
+from builder.system.failures import CAUSES
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")
 
-# Printed by the programs themselves here, or in the threads and sources that builder/execute/causes names; hosts and
+# Printed by the programs themselves here, or in the threads and sources that builder/system/failures names; hosts and
 # paths are changed.
 PIP_TORCH = """\
         File "/tmp/env/site-packages/setuptools/build_meta.py", line 317, in run_setup

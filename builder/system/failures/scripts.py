@@ -1,6 +1,6 @@
 """Failures that our own scripts report: in the image while it is built, and around the engine."""
 
-from builder.execute.causes.cause import cause
+from builder.system.failures.cause import cause
 
 OWN = (
     cause(

@@ -5,11 +5,11 @@ Wordings were seen with pip 22.3 and 26.3, uv 0.13.8, Apptainer 1.4.5, mksquashf
 their issue threads.
 """
 
-from builder.execute.causes.cause import Cause
-from builder.execute.causes.engines import ENGINES
-from builder.execute.causes.machine import MACHINE
-from builder.execute.causes.own import OWN
-from builder.execute.causes.packages import PACKAGES
+from builder.system.failures.cause import Cause
+from builder.system.failures.engines import ENGINES
+from builder.system.failures.machine import MACHINE
+from builder.system.failures.packages import PACKAGES
+from builder.system.failures.scripts import OWN
 
 SURE, SAID_BY_US = OWN[:-1], OWN[-1:]
 

@@ -1,6 +1,6 @@
 """Failures that are the machine's: disk, memory, rights to build."""
 
-from builder.execute.causes.cause import cause
+from builder.system.failures.cause import cause
 
 _SPACE = "free space, or choose another place for temporary files with --tmpdir"
 _CACHE = r"^recipe: this was written to the cache '(?P<place>.*)'"

@@ -1,6 +1,6 @@
 """Failures of Apptainer, cotainr, Docker and registries."""
 
-from builder.execute.causes.cause import cause
+from builder.system.failures.cause import cause
 
 ENGINES = (
     cause(
