@@ -32,7 +32,7 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
     what: str,
     kilobytes: int,
 ) -> None:
-    disk, room = disks(900), rooms(f"beside-{what}-{kilobytes}")
+    disk, room = disks(1500), rooms(f"beside-{what}-{kilobytes}")
     cache = disk.room.folder / "cache"
     cache.mkdir(0o700)
     text = WHEELS
