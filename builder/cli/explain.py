@@ -27,7 +27,7 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 def command(code: str, shape: str) -> None:
     """Print the page of the finding CODE: what it means, and an example with its fix.
 
-    CODE is the word in brackets of an error, a warning or a note: `error[torch-build]` has the code torch-build.
+    CODE is the word in brackets after `error`, `warning` or `note`.
     """
     name = _name(code)
     page = page_of(name)
@@ -59,10 +59,9 @@ def lines_of(page: str) -> Iterator[str]:
     paragraph: list[str] = []
     fenced = False
     for line in [*page.splitlines(), ""]:
-        if fenced or line.startswith("```") or not line or line.startswith(("#", "|", "- ")):
-            if paragraph:
-                yield " ".join(paragraph)
-                paragraph = []
+        if paragraph and (fenced or not line or line.startswith(("```", "#", "|", "- "))):
+            yield " ".join(paragraph)
+            paragraph = []
         if line.startswith("```"):
             fenced = not fenced
         elif fenced:

@@ -9,7 +9,8 @@ from html import escape
 WIDE, HIGH, EDGE = 7.85, 18, 16  # of a character, of a line, around the text
 STYLE = """\
 .ground { fill: #ffffff; stroke: #d0d7de } text { fill: #1f2328; font: 13px ui-monospace, Menlo, Consolas, monospace }
-.typed { font-weight: bold } .good { fill: #1a7f37 } .doubt { fill: #9a6700 } .bad { fill: #cf222e } .dim { fill: #656d76 }
+.typed { font-weight: bold }
+.good { fill: #1a7f37 } .doubt { fill: #9a6700 } .bad { fill: #cf222e } .dim { fill: #656d76 }
 @media (prefers-color-scheme: dark) {
   .ground { fill: #0d1117; stroke: #30363d } text { fill: #e6edf3 }
   .good { fill: #3fb950 } .doubt { fill: #d29922 } .bad { fill: #f85149 } .dim { fill: #8d96a0 }
@@ -52,7 +53,10 @@ def _row(line: str) -> str:
 
 def _svg(rows: Sequence[str], *, width: float, height: float, title: str) -> str:
     wide, high = round(width) + 2 * EDGE, round(height) + 2 * EDGE
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" role="img">'
+    size = f'viewBox="0 0 {wide} {high}" width="{wide}" height="{high}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     ground = f'<rect class="ground" x="0.5" y="0.5" width="{wide - 1}" height="{high - 1}" rx="6"/>'
     kept = [row.replace("<text ", '<text xml:space="preserve" ', 1) for row in rows]
-    return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", ground, *kept, "</svg>"]) + "\n"
+    return (
+        "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", ground, *kept, "</svg>"]) + "\n"
+    )

@@ -7,7 +7,7 @@
 #   users    those in which root acts as two ordinary users; needs root
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
-#   docs     the pages as a site in build/site, strict, by the mkdocs-material of the caller's Python or a new environment
+#   docs     the pages as a site in build/site, where a dead link is an error
 #   golden   rewrites tests/golden, the answers in tests/resolve and the pictures of the docs
 #   bench    tests/benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
 # Further arguments go to pytest. The exit code is that of the tests.
@@ -135,16 +135,9 @@ rewrite_golden() { # in the checkout itself: pure Python, no engine, and the fil
         "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_{golden,resolve,pictures}.py --update-golden "$@"
 }
 
-docs() { # as whoever calls: it writes into the checkout
+docs() { # in the checkout itself, into a folder that git ignores
     cd "$CHECKOUT"
-    if python3 -c 'import material' 2>/dev/null; then
-        python3 -m mkdocs build --strict
-        return
-    fi
-    [ -x build/docs-venv/bin/mkdocs ] || {
-        python3 -m venv build/docs-venv && build/docs-venv/bin/pip install --quiet 'mkdocs-material>=9.5'
-    }
-    build/docs-venv/bin/mkdocs build --strict
+    "$STATE/venv/bin/python" -m mkdocs build --strict "$@"
 }
 
 bench() {
@@ -176,7 +169,7 @@ case $what in
         prepare_python && users "$@"
         ;;
     lint) prepare_python && lint ;;
-    docs) docs ;;
+    docs) prepare_python && docs "$@" ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
     *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
