@@ -1,5 +1,5 @@
 # What each target does in detail: the heads of the scripts in tests/testbed/.
-.PHONY: demo test unit commands terminal users fuzz lint golden bench clean
+.PHONY: demo test unit commands terminal users fuzz lint docs golden bench clean
 
 demo: ## from nothing to an image that has trained on this machine
 	@tests/testbed/demo.sh $(ARGS)
@@ -21,6 +21,9 @@ users: ## what files of one user do to another; as root
 
 lint:
 	@tests/testbed/test.sh lint
+
+docs: ## the pages as a site in build/site; a dead link is an error
+	@tests/testbed/test.sh docs
 
 golden: ## rewrites the golden files
 	@tests/testbed/test.sh golden $(ARGS)

@@ -24,6 +24,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "build": ("recipe build local environment.yml", "recipe build lumi-g environment.yml --submit --account=NAME"),
     "plan": ("recipe plan lumi-g environment.yml --show", "recipe plan mn5 environment.yml --print Dockerfile"),
     "check": ("recipe check lumi-g environment.yml --explain", "recipe check environment.yml --fix --diff"),
+    "explain": ("recipe explain torch-build", "recipe explain glibc --format json"),
     "lock": ("recipe lock lumi-g mn5 environment.yml", "recipe lock --check lumi-g environment.yml"),
     "fetch": ("recipe fetch local environment.yml", "recipe fetch local environment.yml --tmpdir /scratch/me"),
     "smoke": ("recipe smoke local image.sif", "recipe smoke lumi-g image.sif --submit --nodes 2"),

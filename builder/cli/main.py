@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build": ("builder.cli.build", "Build an image for a site and test it by training in it."),
     "plan": ("builder.cli.plan", "Write everything a build needs into a folder, and run nothing."),
     "check": ("builder.cli.check", "Check what an environment becomes on one site, several or all."),
+    "explain": ("builder.cli.explain", "Explain the code of a finding: what it means, and an example."),
     "lock": ("builder.cli.lock", "Record the exact files of an environment for sites."),
     "fetch": ("builder.cli.fetch", "Download all that a build needs, for `build --offline`."),
     "smoke": ("builder.cli.smoke", "Run the smoke test in an image again."),

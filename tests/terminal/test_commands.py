@@ -17,6 +17,7 @@ TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "build": ("local env.yml", (4,), True),
     "plan": ("local env.yml --print 1-build-image.sh", (0,), False),
     "check": ("lumi-g x.txt", (3,), True),
+    "explain": ("torch-bild", (2,), True),
     "lock": ("local env.yml", (5,), True),
     "fetch": ("local env.yml", (4,), True),
     "smoke": ("local x.sif", (4,), True),

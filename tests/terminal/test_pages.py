@@ -32,6 +32,7 @@ WITHOUT: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("recipe build lumi-g a.yml", (3, 4), "the example in its place asks for a torch that LUMI has no build of"),
     ("recipe build", (4,), "no engine, and no site's machine"),
     ("recipe lock", (4, 5), "no index can be reached"),
+    ("recipe doctor local", (4,), "no engine"),
     ("recipe fetch", (4, 5), "no registry can be reached"),
     ("recipe status", (2,), "nothing was submitted: there is no plan folder"),
     ("recipe run", (2,), "no image was built"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The checks of this project: tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench
+# The checks of this project: tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|docs|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
@@ -7,7 +7,8 @@
 #   users    those in which root acts as two ordinary users; needs root
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
-#   golden   rewrites tests/golden and the answers in tests/resolve
+#   docs     the pages as a site in build/site, where a dead link is an error
+#   golden   rewrites tests/golden, the answers in tests/resolve and the pictures of the docs
 #   bench    tests/benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
 # Further arguments go to pytest. The exit code is that of the tests.
 set -euo pipefail
@@ -131,7 +132,12 @@ fuzz() { # with a seed of its own each time; a seed that found a fault is printe
 rewrite_golden() { # in the checkout itself: pure Python, no engine, and the files are meant to be committed
     cd "$CHECKOUT"
     PYTHONPATH=$CHECKOUT PYTHONDONTWRITEBYTECODE=1 \
-        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_{golden,resolve}.py --update-golden "$@"
+        "$STATE/venv/bin/python" -m pytest -p no:cacheprovider tests/unit/test_{golden,resolve,pictures}.py --update-golden "$@"
+}
+
+docs() { # in the checkout itself, into a folder that git ignores
+    cd "$CHECKOUT"
+    "$STATE/venv/bin/python" -m mkdocs build --strict "$@"
 }
 
 bench() {
@@ -163,7 +169,8 @@ case $what in
         prepare_python && users "$@"
         ;;
     lint) prepare_python && lint ;;
+    docs) prepare_python && docs "$@" ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
 esac

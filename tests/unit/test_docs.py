@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import click
 import pytest
@@ -160,13 +160,36 @@ def test_documented_variables_are_those_that_are_read() -> None:
 
 
 def test_the_command_table_is_complete() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `recipe ([a-z]+)", readme, re.MULTILINE) == sorted(COMMANDS, key=_in_table(readme))
-    assert set(re.findall(r"^\| `recipe ([a-z]+)", readme, re.MULTILINE)) == set(COMMANDS)
+    table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `recipe ([a-z]+)", table, re.MULTILINE)
+    assert sorted(rows) == sorted(COMMANDS)
 
 
-def _in_table(readme: str) -> Any:
-    return lambda name: readme.find(f"| `recipe {name}")
+def test_the_readme_is_a_page() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80
+    assert "The licence and the authors of this project are not chosen yet." in lines
+
+
+def test_the_index_has_every_page() -> None:
+    index, nav = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/README.md", "mkdocs.yml"))
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        page = path.relative_to(ROOT / "docs").as_posix()
+        if path.parent.name == "checks" and path.stem != "README":
+            continue
+        assert f": {page}\n" in nav
+        assert page == "README.md" or f"({page}" in index, page
+
+
+def test_each_page_of_a_site_names_a_python_for_recipe() -> None:
+    assert all("\n## A Python for recipe\n" in path.read_text(encoding="utf-8") for path in SITE_PAGES.values())
+
+
+def test_the_glossary_is_sorted_and_has_each_word_once() -> None:
+    table = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = [row.partition(",")[0] for row in re.findall(r"^\| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)[2:]]
+    assert len(words) > 40
+    assert words == sorted({*words}, key=str.lower)
 
 
 def test_the_exit_codes_are_those_of_the_errors() -> None:
@@ -176,9 +199,8 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
     assert listed == {0, 130, 143, *raised}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/recipes.md"])
-def test_the_container_section_is_complete(page: str) -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_container_section_is_complete() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert [name for name in rows if name.islower()] == [field.name for field in fields(Container)]
 
 

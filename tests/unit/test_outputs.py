@@ -103,7 +103,7 @@ def test_every_document_is_chosen_by_the_same_word() -> None:
         for name, command in EVERY.items()
         if any("--format" in param.opts for param in command.params)
     }
-    assert set(shapes) == {"check", "sites", "doctor", "status", "cache ls", "diff", "inspect", "report"}
+    assert set(shapes) == {"check", "sites", "doctor", "status", "cache ls", "diff", "inspect", "report", "explain"}
     assert all({"text", "json"} <= set(found) for found in shapes.values())
     old = {name for name, command in EVERY.items() if any("--json" in param.opts for param in command.params)}
     assert old == {"diff", "inspect", "report"}

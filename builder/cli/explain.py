@@ -1,0 +1,72 @@
+"""recipe explain: the page of a finding's code, in the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+import click
+
+from builder.cli.findings_output import known_codes, page_of
+from builder.cli.inputs import plain_verbosity
+from builder.cli.json_documents import emit_document, format_option
+from builder.cli.output import echo
+from builder.model.finding import ConfigError, Finding
+
+# A code as it stands in a message: `error[torch-build]:`.
+SHOWN = re.compile(r"(?:(?:error|warning|note)?\[)?(?P<code>[\w-]+)\]?:?", re.IGNORECASE)
+LEVEL = re.compile(r" Level: (error|warning|note)\.$", re.MULTILINE)
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+
+
+@click.command("explain")
+@click.argument("code")
+@format_option
+@plain_verbosity
+def command(code: str, shape: str) -> None:
+    """Print the page of the finding CODE: what it means, and an example with its fix.
+
+    CODE is the word in brackets after `error`, `warning` or `note`.
+    """
+    name = _name(code)
+    page = page_of(name)
+    if shape == "json":
+        level = LEVEL.search(page)
+        title = page.splitlines()[2]
+        fields = {"code": name, "level": level and level[1], "title": LEVEL.sub("", title), "page": page}
+        emit_document(fields)
+        return
+    for line in lines_of(page):
+        echo(line)
+
+
+def _name(word: str) -> str:
+    """Give the code that a word of the user means; raises ConfigError with the nearest codes."""
+    found = SHOWN.fullmatch(word.strip())
+    name = found["code"].lower() if found else word
+    known = known_codes()
+    if name in known:
+        return name
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    listed = " or ".join(f"`recipe explain {code}`" for code in near)
+    fix = f"did you mean {listed}?" if near else "copy the word in brackets of a finding: error[torch-build]"
+    raise ConfigError(Finding(code="code-unknown", message=f"there is no page of the code '{word}'", fix=fix))
+
+
+def lines_of(page: str) -> Iterator[str]:
+    """Yield a page without its marks: a paragraph is a line, which the terminal breaks; code is indented."""
+    paragraph: list[str] = []
+    fenced = False
+    for line in [*page.splitlines(), ""]:
+        if paragraph and (fenced or not line or line.startswith(("```", "#", "|", "- "))):
+            yield " ".join(paragraph)
+            paragraph = []
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced:
+            yield f"    {line}".rstrip()
+        elif not line or line.startswith(("#", "|")):
+            yield LINK.sub(r"\1", line.lstrip("# "))
+        else:
+            paragraph.append(LINK.sub(r"\1", line))

@@ -1,0 +1,63 @@
+"""recipe explain: the page of every code as text and as JSON, and the nearest codes of a wrong one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.cli.explain import lines_of
+from builder.cli.findings_output import known_codes, page_of
+from builder.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("code", known_codes())
+def test_the_page_of_a_code_is_printed(code: str, capsys: Capture) -> None:
+    assert run(["explain", code]) == 0
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[0], err) == (code, "")
+    assert "```" not in out
+    assert "](" not in out
+    words = [word for word in page_of(code).split() if not word.startswith(("#", "```")) and "](" not in word]
+    printed = out.split()
+    assert [word for word in words if word.strip("[]") not in printed and word not in printed] == []
+
+
+def test_a_paragraph_is_one_line_and_code_is_indented() -> None:
+    page = "# code\n\nFirst line\nand [more](x.md).\n- an item\n\n```console\n$ recipe check\n\n  fix: it\n```\n"
+    shown = ["code", "", "First line and more.", "- an item", "", "    $ recipe check", "", "      fix: it"]
+    assert [*lines_of(page)][: len(shown)] == shown
+
+
+@pytest.mark.parametrize("word", ["torch-build", "TORCH-BUILD", "error[torch-build]", "[torch-build]", "torch-build:"])
+def test_a_code_is_found_as_it_stands_in_a_message(word: str, capsys: Capture) -> None:
+    assert run(["explain", word]) == 0
+    assert capsys.readouterr().out.startswith("torch-build\n")
+
+
+def test_json_has_the_level_the_title_and_the_page(capsys: Capture) -> None:
+    assert run(["explain", "glibc", "--format", "json"]) == 0
+    page = page_of("glibc")
+    found = json.loads(capsys.readouterr().out)
+    title = "The base image's C library is too old for the wheels."
+    assert found == {"schema": 1, "code": "glibc", "level": "error", "title": title, "page": page}
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [
+        ("torch-bild", "did you mean `recipe explain torch-build`"),
+        ("glib", "did you mean `recipe explain glibc`"),
+        ("qqqq", "copy the word in brackets of a finding: error[torch-build]"),
+        ("../README", "copy the word in brackets"),
+        ("README", "copy the word in brackets"),
+    ],
+)
+def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture) -> None:
+    assert run(["explain", word]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"there is no page of the code '{word}'" in err
+    assert fix in err
