@@ -27,6 +27,7 @@ FAULTY = (
     "InvalidChannelError",
     "ParseError",
 )
+CHANNEL = re.compile(r"(https?://[^\s'\")]+?)/(?:noarch|linux-\w+)/")
 
 
 def virtual_packages(asked: Asked, *, glibc: str) -> tuple[str, ...]:
@@ -93,7 +94,9 @@ def _error(kind: str, text: str, *, at: Place) -> Exception:
     if re.search(r"No such file or directory|404|could not find subdir", text):
         message = f"a channel is not there: {text}"
         return StepError(Finding(code="lock-channel", message=message, at=at, fix="check its name or address"))
-    return unreachable("a channel", text)
+    # Which of a channel's files is asked for first, and how often, differs from run to run.
+    found = CHANNEL.search(text)
+    return unreachable(f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2])
 
 
 def without_credentials(text: str) -> str:
