@@ -122,7 +122,7 @@ def test_security_17_an_unreadable_folder_of_a_step_alone_is_removed(room: Room,
 MOUNTED = """
 import sys
 from pathlib import Path
-from builder.layers import tree
+from builder.sif import tree
 top = Path(sys.argv[1])
 print([entry.path for entry in tree.walk(top)])
 print(tree.remove(top), tree.remove(Path(top.name), below=top.parent), top.is_dir())
