@@ -27,7 +27,7 @@ RECIPE = """
 LAYERS = {
     "resolve": RUN + r"uv\b.* pip compile",
     "stage": RUN + r"uv\b.* pip install",
-    "compile": RUN + r"compile_worker\.py",
+    "compile": RUN + r"bytecode_worker\.py",
     "pack": RUN + r"mksquashfs .*-noappend",
     "proof": RUN + r"unsquashfs .*version\.py",
     "assemble": r"open layers-1/layers/[^ ]*\.sqfs",

@@ -23,9 +23,9 @@ PACKAGES, FILES = 60, 200
 RECIPE = "name: x\nchannels: [{channel}]\ndependencies: [python={minor}, {more}]\n"
 # As the layering program does its own part, before py-rattler and after it.
 PLACES = {
-    "solve": RUN + r".*conda/worker\.py",
+    "solve": RUN + r".*conda_worker\.py",
     "record": r"open [^ /]+-[^ /-]+-[^ /-]+\.json",  # of conda-meta, opened below its folder
-    "compile": RUN + r".*compile_worker\.py",
+    "compile": RUN + r".*bytecode_worker\.py",
     "pack": RUN + r"mksquashfs .*-noappend",
 }
 CODE = f"""
@@ -83,7 +83,7 @@ def expected() -> list[str]:
 
 def workers(word: str) -> list[int]:
     """The processes of py-rattler that have a word in their command lines."""
-    return [int(line.split()[0]) for line in processes(word) if "conda/worker.py" in line]
+    return [int(line.split()[0]) for line in processes(word) if "conda_worker.py" in line]
 
 
 def in_the_midst(victim: Linked, process: subprocess.Popen[str], pattern: str, *, most: int) -> bool:
