@@ -1,6 +1,6 @@
 """Writes what .pyc files hold that need no check against their source; runs on the image's own version of Python.
 
-usage: python -I -S -B compile_worker.py FOLDER PREFIX WORKERS NICE OUT <list of paths, one a line
+usage: python -I -S -B bytecode_worker.py FOLDER PREFIX WORKERS NICE OUT <list of paths, one a line
 
 The bytes depend on the source and on PREFIX alone: no time, no path of this machine. A file that is no Python of this
 version stays without, as with pip. No file is made for each: every worker writes all of its own one after the other
