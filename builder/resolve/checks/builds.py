@@ -34,7 +34,7 @@ def build_needs(target: Target) -> Iterator[Finding]:
 def index_login(target: Target) -> Iterator[Finding]:
     """Code that runs beside the login of an index or a proxy, where the backend cannot keep it apart.
 
-    The proxy of layers/index_proxy.py keeps that of an index apart; that of a proxy is seen by all that runs in a build.
+    layers/index_proxy.py keeps that of an index apart; that of a proxy is seen by all that runs in a build.
     """
     context, environment = target.context, target.environment
     installs = bool(environment.pip_lines or environment.torch_lines)
