@@ -30,8 +30,8 @@ CALL = re.compile(r"^```console\n\$ recipe check (?P<words>[^\n]+)\n(?P<shown>.*
 # The site's file is refused before, or a check does not know how the image is run: see the pages. What is said of a
 # lock needs one: tests/unit/test_lock.py. What is said of the environment needs that: tests/unit/test_checks.py.
 WITHOUT_EXAMPLE = {
-    "index-login", "launch-nested", "launch-shape", "launch-torchrun", "layers-runtime", "lock-missing", "lock-stale",
-    "tykky-path",
+    "client-digest", "index-login", "launch-nested", "launch-shape", "launch-torchrun", "layers-runtime",
+    "lock-missing", "lock-stale", "tykky-path",
 }  # fmt: skip
 
 # Modules that read recipe files; what else is parsed has no pages.

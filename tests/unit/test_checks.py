@@ -11,6 +11,7 @@ import pytest
 
 from builder.cli.inputs import context_of
 from builder.cli.output import finding_lines
+from builder.compile.backends.apptainer import client_findings
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
 from builder.model.lock import BaseLock, Lock, PipFile
@@ -644,3 +645,14 @@ def test_security_23_what_is_no_image_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("RECIPE_MICROMAMBA", value)
     with pytest.raises(ConfigError, match="RECIPE_MICROMAMBA"):
         context_of()
+
+
+@pytest.mark.parametrize(
+    ("arch", "own", "found"), [("x86_64", "", 0), ("aarch64", "", 1), ("aarch64", "host/x@sha256:1", 0)]
+)
+def test_security_23_no_client_is_taken_by_its_tag(tmp_path: Path, arch: str, own: str, found: int) -> None:
+    (tmp_path / "x.yml").write_text("name: x\nchannels: [conda-forge]\ndependencies: [python=3.12, ffmpeg=7]\n")
+    site = load_site("local")
+    target = resolve(load_recipe(tmp_path / "x.yml"), site, context=Context(backend="docker", micromamba=own))
+    target = replace(target, site=replace(site, node=replace(site.node, arch=arch)))
+    assert len(client_findings(target)) == found

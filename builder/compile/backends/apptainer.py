@@ -6,7 +6,7 @@ from builder.compile.backend_plan import Build, size_gib
 from builder.compile.image_files import FOLDER, base_check, base_reference, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Place
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
 
@@ -14,17 +14,25 @@ SETTLING = Copy(source="layering", path="layering", bundled=True)  # the program
 # The conda client of the build, 2.3.2; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
 # The digest of its image for linux/amd64 as two projects hold it, read 2026-11-23: the conda solver of a CaImAn image
 # ("mambaorg/micromamba:2.3.2@sha256:9558...") and SPICE of the Diaz lab ("the Linux/amd64 ... manifest digest"). That
-# for arm64 is unknown here: there the tag is taken. RECIPE_MICROMAMBA names another image.
+# for arm64 is unknown here: RECIPE_MICROMAMBA has to name an image there, and may anywhere.
 MICROMAMBA = {
     "x86_64": "docker.io/mambaorg/micromamba@sha256:955819619f303e2aa1dc1ba89beefe7f326a378b3d0782a4a0d28b1cf11b68b6",
-    "aarch64": "docker.io/mambaorg/micromamba:2.3.2",
 }
 
 
 def findings(target: Target) -> tuple[Finding, ...]:
     """A definition file can do all that a recipe can ask for."""
-    del target
-    return ()
+    return client_findings(target)
+
+
+def client_findings(target: Target) -> tuple[Finding, ...]:
+    """No program is taken from an image that is not named by its digest."""
+    arch = target.site.node.arch
+    if target.environment.place != "conda" or target.context.micromamba or arch in MICROMAMBA:
+        return ()
+    message = f"the digest of the image with conda's client is unknown for {arch}"
+    fix = "look for one, and set RECIPE_MICROMAMBA=docker://docker.io/mambaorg/micromamba@sha256:DIGEST"
+    return (Finding(code="client-digest", message=message, at=Place(file=target.recipe.file), fix=fix),)
 
 
 def plan(target: Target) -> Build:
@@ -71,7 +79,7 @@ def bootstrap(reference: str) -> tuple[str, str]:
 
 def micromamba(target: Target) -> str:
     """The image that conda's client is taken from, "" where no conda environment is made."""
-    ours = MICROMAMBA[target.site.node.arch]
+    ours = MICROMAMBA.get(target.site.node.arch, "")
     return (target.context.micromamba or ours) if target.environment.place == "conda" else ""
 
 

@@ -8,7 +8,7 @@ import re
 
 from builder.compile import shell
 from builder.compile.backend_plan import Build, size_gib
-from builder.compile.backends.apptainer import SETTLING, compression, micromamba
+from builder.compile.backends.apptainer import SETTLING, client_findings, compression, micromamba
 from builder.compile.image_files import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import batch_script, call, runtime_command, step_script
@@ -23,7 +23,7 @@ SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 
 def findings(target: Target) -> tuple[Finding, ...]:
     """Docker builds from registries only; some variables are set by Apptainer and Singularity alone."""
-    found = []
+    found = [*client_findings(target)]
     reference = target.base.reference
     if not reference.startswith("docker://"):
         at = Place(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
