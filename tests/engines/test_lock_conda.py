@@ -127,10 +127,18 @@ def test_a_package_for_gpus_is_not_found_without_one(room: LockRoom, env: Callab
     assert "__cuda" in done.err
 
 
-@pytest.mark.parametrize("place", ["file:///nowhere/at-all", "http://127.0.0.1:9/tiny"])
-def test_a_channel_that_is_not_there_is_told(room: LockRoom, env: Callable[..., Path], place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("file:///nowhere/at-all", "a channel is not there"),
+        ("http://127.0.0.1:9/tiny", "the channel 'http://127.0.0.1:9/tiny' could not be reached"),
+    ],
+)
+def test_a_channel_that_is_not_there_is_reported(
+    room: LockRoom, env: Callable[..., Path], place: str, words: str
+) -> None:
     done = room.locked("local", env=env("numpy", at=place)).expect(5)
-    assert "a channel" in done.err
+    assert words in done.err
     assert "Traceback" not in done.err
 
 
