@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..sif.errors import AlteredError, LayeringError, say
-from ..sif.pack import Piece
 from ..sif.tree import remove
 from .assemble import Layer
-from .builder import Builder, opened
+from .builder import add_package_layers, build_image, find_conda_client, prepare_base
 from .cache import Entry, Store, limit_bytes
 from .container import Containers
+from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS
 from .shared_cache import shared_cache
 from .spec import Spec
@@ -43,15 +43,15 @@ def build(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
     )
     for _ in range(3):
-        with opened(Builder, spec, store=store, containers=containers, environment=environment) as builder:
+        with open_context(BuildContext, spec, store=store, containers=containers, environment=environment) as context:
             try:
-                builder.build(target)
+                build_image(context, target)
             except AlteredError as error:
                 altered = error.path
             else:
                 target.chmod(0o755 & ~umask)
                 say(WHOLE.format(target.name))
-                _report(builder, target, umask=umask)
+                _report(context, target, umask=umask)
                 break
         say(f"the cached file '{altered}' is not what it was: it is made again")
         forget(store, altered)
@@ -70,13 +70,13 @@ def forget(store: Store, path: str) -> None:
             store.forget(entry)
 
 
-def _report(builder: Builder, target: Path, *, umask: int) -> None:
+def _report(context: BuildContext, target: Path, *, umask: int) -> None:
     """`made-of.json` beside the image: what it is made of."""
-    rows: list[Entry] = [layer.entry for layer in builder.layers]
+    rows: list[Entry] = [layer.entry for layer in context.layers]
     document = {
-        "base": {"reference": builder.spec.base, "sha256": builder.facts.sha256},
+        "base": {"reference": context.spec.base, "sha256": context.facts.sha256},
         "layers": [{"title": row.title, "sha256": row.sha256, "bytes": row.size, "key": row.key} for row in rows],
-        "packages": builder.packages,
+        "packages": context.packages,
     }
     path = target.with_name("made-of.json")
     path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
@@ -88,43 +88,34 @@ class _NeedsLayersError(LayeringError):
 
 
 @dataclass(kw_only=True)
-class Fetcher(Builder):
-    """A build that ends when nothing more is to come from elsewhere.
+class FetchContext(BuildContext):
+    """A build that ends when everything that comes from a server is in the cache.
 
-    Layers are made of what only a container can install, and of conda's packages: what pip has to bring depends on
+    Layers are made of what only a container can install, and of conda's packages: what pip has to install depends on
     them. Wheels are downloaded and compiled; they become layers when an image is built.
     """
 
-    whole: bool = False  # make layers of wheels too
-    left: int = 0  # layers that were not made
+    all_layers: bool = False  # make layers of wheels too
+    skipped: int = 0  # layers that were not made
 
-    def fetch(self) -> None:
-        """Fetch everything; raises LayeringError and OSError."""
-        self.begin()
-        self.gather()
-        for job in self.jobs:
-            job.result()
-
-    def take(self, layers: Iterable[Layer | None]) -> None:
-        """Add layers as they come; there is no image that they would be copied into."""
-        self.layers += [layer for layer in layers if layer is not None]
-
-    def of_wheels(self, title: str, inputs: Sequence[object], fill: Callable[[Path], Sequence[Piece]]) -> Layer | None:
-        """A layer where something has to go on from it or it is there, else only what goes into it."""
-        if self.whole or self.store.look("layers", self.key(title, inputs)) is not None:
-            return super().of_wheels(title, inputs, fill)
+    def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
+        """Return the layer if a container step needs it or it is in the cache; else download and compile only."""
+        if self.all_layers or self.store.look("layers", self.layer_key(title, inputs)) is not None:
+            return super().make_wheel_layer(title, inputs, fill)
         tree = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.work))
         fill(tree)
         remove(tree)
-        self.left += 1
+        self.skipped += 1
         say(f"{title}: downloaded and compiled")
         return None
 
-    def inside(self, title: str, *, parts: Sequence[str], files: Sequence[str], asks: bool = False) -> None:
-        """A layer that a container has to make, where it asks servers."""
-        if self.left:
+    def add_container_layer(
+        self, title: str, *, parts: Sequence[str], files: Sequence[str], network: bool = False
+    ) -> None:
+        """Append a layer that a container makes; raises _NeedsLayersError if layers below it were not made."""
+        if self.skipped:
             raise _NeedsLayersError(f"'{title}' is installed in a container, on other layers: these are made too")
-        super().inside(title, parts=parts, files=files, asks=asks)
+        super().add_container_layer(title, parts=parts, files=files, network=network)
 
 
 def fetch(
@@ -136,15 +127,18 @@ def fetch(
     containers = Containers(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
     )
-    whole = False
+    all_layers = False
     for _ in range(4):
-        with opened(Fetcher, spec, store=store, containers=containers, environment=environment) as fetcher:
-            fetcher.whole = whole
+        with open_context(FetchContext, spec, store=store, containers=containers, environment=environment) as context:
+            context.all_layers = all_layers
             try:
-                fetcher.fetch()
+                client = find_conda_client(context)
+                prepare_base(context)
+                add_package_layers(context, client)
+                context.wait_for_tasks()
             except _NeedsLayersError as reason:
                 say(str(reason))
-                whole = True
+                all_layers = True
             except AlteredError as error:
                 say(f"the cached file '{error.path}' is not what it was: it is made again")
                 forget(store, error.path)

@@ -12,11 +12,11 @@ import time as clock
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
+from .assemble import Layer
 from .bytecode_cache import Owned, compile_kept
 from .cache import key_of
 from .conda import CondaClient, CondaPackage, read_packages, virtual_packages
@@ -36,11 +36,8 @@ from .conda_packages import (
     tidy,
     write_record,
 )
+from .context import BuildContext
 from .uv import find_uv
-
-if TYPE_CHECKING:
-    from .assemble import Layer
-    from .builder import Builder
 
 COMPILED = 2  # of what is kept of a package; another number makes all of it anew
 LAYOUT = 2  # of which package lies in which layer; another number makes all of them anew
@@ -59,16 +56,16 @@ class _SameNameError(LayeringError):
 class CondaEnvironment:
     """The conda packages of one build."""
 
-    def __init__(self, builder: Builder, client: CondaClient) -> None:
-        self.builder, self.client = builder, client
-        asked = builder.spec.conda
+    def __init__(self, context: BuildContext, client: CondaClient) -> None:
+        self.context, self.client = context, client
+        asked = context.spec.conda
         self.platform = str(asked["platform"])
-        self.prefix = builder.facts.real(wheel_files.PREFIX)
+        self.prefix = context.facts.real(wheel_files.PREFIX)
         if asked["packages"]:
             self.packages = read_packages(asked["packages"])
         else:
-            glibc = builder.facts.glibc
-            virtual = virtual_packages(machine=builder.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
+            glibc = context.facts.glibc
+            virtual = virtual_packages(machine=context.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
             self.packages = client.solve(asked, virtual=virtual)
         self.python = _python(self.packages)
         self.minor = ".".join(self.python.version.split(".")[:2])
@@ -81,7 +78,7 @@ class CondaEnvironment:
         Whose file is seen, of packages that have one of the same name, is py-rattler's to say, and depends on all
         packages. Which these are nobody knows before they are there: they are found, and lie in a layer of their own.
         """
-        store, before = self.builder.store, len(self.builder.layers)
+        store, before = self.context.store, len(self.context.layers)
         key = f"conda-together-{key_of([LAYOUT, [package.inputs for package in self.packages]])}"
         known = store.recall("facts", key)
         together = {str(name) for name in known} if isinstance(known, list) else set[str]()
@@ -94,7 +91,7 @@ class CondaEnvironment:
                     raise
                 together |= error.names
                 say(f"have files of the same name, and lie in one layer: {', '.join(sorted(together))}")
-                del self.builder.layers[before:]
+                del self.context.layers[before:]
         store.remember("facts", key, sorted(together))
         for one in found:
             self.provided.update(one.provided)
@@ -117,22 +114,22 @@ class CondaEnvironment:
             among = self.packages if title == TOGETHER else (*group, self.python) if pure else group
             inputs = [LAYOUT, self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in group]]
             inputs += [[package.inputs for package in self.packages]] if title == TOGETHER else []
-            return self.builder.made(title, inputs, lambda tree: self._fill(group, tree, among=among))
+            return self.context.make_layer(title, inputs, lambda tree: self._fill(group, tree, among=among))
 
-        before, names = len(self.builder.layers), set[str]()
+        before, names = len(self.context.layers), set[str]()
         with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
             for job in [pool.submit(made, title) for title in groups]:
                 try:
-                    self.builder.take([job.result()])
+                    self.context.append_layers([job.result()])
                 except _SameNameError as error:
                     names |= error.names
         if names:
             raise _SameNameError(names)
-        layers = self.builder.layers[before:]
-        found = [learn(layer.entry, prefix=self.prefix, store=self.builder.store) for layer in layers]
+        layers = self.context.layers[before:]
+        found = [learn(layer.entry, prefix=self.prefix, store=self.context.store) for layer in layers]
         paths = in_several(found)
         for layer, one in zip(layers, found, strict=True) if paths else ():
-            names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.builder.work)
+            names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.context.work)
         if names:
             raise _SameNameError(names)
         return found
@@ -190,7 +187,7 @@ class CondaEnvironment:
             for package in packages
             if package.name not in shared
         ]
-        out, nobodys = self.builder.work, paths.difference(*(one.paths for one in sure))
+        out, nobodys = self.context.work, paths.difference(*(one.paths for one in sure))
 
         def compiled(some: Sequence[str]) -> list[Piece]:
             return self.compiler.compile(place, some, prefix=wheel_files.PREFIX, workers=processors(), out=out)
@@ -200,29 +197,29 @@ class CondaEnvironment:
             more=sorted(nobodys),
             compiled=compiled,
             tag=self.compiler.tag,
-            store=self.builder.store,
-            work=self.builder.work,
-            later=self.builder.later,
+            store=self.context.store,
+            work=self.context.work,
+            later=self.context.run_in_background,
         )
 
     # --- Python ------------------------------------------------------------------------------------------------------
 
     def _compiler(self) -> bytecode.Compiler:
         """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
-        builder, uv = self.builder, find_uv() or ""
+        context, uv = self.context, find_uv() or ""
         found = bytecode.of_this_machine(self.minor, uv=uv)
         if found is not None:
             return found
-        if os.uname().machine != builder.spec.machine:
-            message = f"there is no Python {self.minor} here, and {builder.spec.machine}'s own does not run here"
+        if os.uname().machine != context.spec.machine:
+            message = f"there is no Python {self.minor} here, and {context.spec.machine}'s own does not run here"
             raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
-        folder = builder.work / "python"
+        folder = context.work / "python"
         needed = closure(self.python, self.packages)
         self.client.stage(needed, folder, prefix=wheel_files.PREFIX, platform=self.platform)
         return bytecode.of_image(
             self.minor,
-            runtime=builder.containers.runtime,
-            base=builder.base,
+            runtime=context.containers.runtime,
+            base=context.base,
             python=f"bin/python{self.minor}",
             own=folder,
         )

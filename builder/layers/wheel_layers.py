@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
+from .assemble import Layer
 from .bytecode_cache import Owned, compile_kept
 from .cache import key_of
+from .context import BuildContext
 from .copies import merge
 from .uv import needed_uv
 from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
 
-if TYPE_CHECKING:
-    from .assemble import Layer
-    from .builder import Builder
+if TYPE_CHECKING:  # loaded where there is a conda environment
+    from .conda_layers import CondaEnvironment
 
 COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
 LIGHT = "packages"  # the layer of all that has none of its own
@@ -40,16 +41,16 @@ PACKAGES = (
 )
 
 
-def install(builder: Builder) -> None:
-    """The recipe's packages of pip: wheels on this machine, the rest inside the image."""
-    spec, facts = builder.spec, builder.facts
+def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -> None:
+    """Append the recipe's packages of pip: wheels on this machine, the rest in a container."""
+    spec, facts = context.spec, context.facts
     wanted = [name for name in REQUIREMENTS if spec.text(name)]
-    if builder.conda and not wanted:
+    if conda and not wanted:
         return
-    parts = ("torch", "packages") if builder.conda else ("python", "torch", "packages")
+    parts = ("torch", "packages") if conda else ("python", "torch", "packages")
     if spec.place == "base" or not facts.minor:
         if wanted:
-            builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
+            context.add_container_layer("packages", parts=parts, files=PACKAGES, network=True)
         return
     if spec.python and spec.python != facts.minor:
         message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
@@ -59,20 +60,20 @@ def install(builder: Builder) -> None:
         uv=uv,
         minor=facts.minor,
         platform=platform_of(facts.machine, facts.glibc),
-        work=builder.work,
-        environment=settings(builder.environment, cache=builder.cache),
-        provided=builder.conda.provided if builder.conda else {},
+        work=context.work,
+        environment=settings(context.environment, cache=context.cache),
+        provided=conda.provided if conda else {},
     )
-    before = len(builder.layers)
+    before = len(context.layers)
     try:
-        with Wheels(builder, resolver) as wheels:
+        with Wheels(context, resolver, conda=conda) as wheels:
             sources = wheels.install(ask=bool(wanted))
     except NeedsSourcesError as reason:
         say(f"{reason}: the packages are installed inside the base image")
-        del builder.layers[before:]
+        del context.layers[before:]
         sources = True
     if sources:
-        builder.inside("packages", parts=parts, files=PACKAGES, asks=True)
+        context.add_container_layer("packages", parts=parts, files=PACKAGES, network=True)
 
 
 Part = tuple[Group, ...]  # what goes into one layer
@@ -85,8 +86,8 @@ class Wheels:
     are named by what is in them, and one that is not wanted in the end was only made for nothing.
     """
 
-    def __init__(self, builder: Builder, resolver: Resolver) -> None:
-        self.builder, self.facts, self.resolver = builder, builder.facts, resolver
+    def __init__(self, context: BuildContext, resolver: Resolver, *, conda: CondaEnvironment | None) -> None:
+        self.context, self.facts, self.resolver, self.conda = context, context.facts, resolver, conda
         self.prefix = self.facts.real(wheel_files.PREFIX)
         self._heavy = False  # a heavy package is being made
         self._numbers = count()  # groups are unpacked side by side
@@ -97,7 +98,7 @@ class Wheels:
     def __enter__(self) -> Wheels:
         self._pool = ThreadPoolExecutor(max_workers=64)
         self._compiler = self._pool.submit(self._find_compiler)
-        self._pool.submit(lambda: self.builder.packer.form)  # tried before somebody waits for it
+        self._pool.submit(lambda: self.context.packer.form)  # tried before somebody waits for it
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -111,30 +112,30 @@ class Wheels:
 
     def install(self, *, ask: bool) -> bool:
         """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
-        started, folder = clock.monotonic(), self.builder.spec.folder
+        started, folder = clock.monotonic(), self.context.spec.folder
         if ask and not self.resolver.offline:
-            self._pool.submit(self._guess, self.resolver.of_last_time(self.builder.work / "last-time"))
+            self._pool.submit(self._guess, self.resolver.of_last_time(self.context.work / "last-time"))
         groups, sources = resolve(folder, self.resolver) if ask else ((), False)
         say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
-        self.builder.packages += wheel_files.names_of(groups)
+        self.context.packages += wheel_files.names_of(groups)
         parts = self._parts(groups, last=not sources)
         self._decide(parts)
         if self._jobs.keys() - set(parts):
             say("other packages than the last time: what was begun with is left")
-        self.builder.take(job.result() for job in self._start(parts))
+        self.context.append_layers(job.result() for job in self._start(parts))
         return sources
 
     def _guess(self, resolver: Resolver) -> None:
         """Begin with what was wanted the last time."""
         with suppress(LayeringError):
-            groups, sources = resolve(self.builder.spec.folder, resolver)
+            groups, sources = resolve(self.context.spec.folder, resolver)
             self._start(self._parts(groups, last=not sources))
 
     def _parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
         """What goes into one layer each; the environment's own files go with the light packages, the last ones."""
         heavy = [(group,) for group in groups if group.title != LIGHT]
         light = tuple(group for group in groups if group.title == LIGHT)
-        return (*heavy, light) if last and (light or self.builder.conda is None) else tuple(heavy)
+        return (*heavy, light) if last and (light or self.conda is None) else tuple(heavy)
 
     def _start(self, parts: Sequence[Part]) -> list[Future[Layer | None]]:
         with self._lock:
@@ -162,18 +163,20 @@ class Wheels:
         self._go_on(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:
-            return self.builder.of_wheels(title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True))
+            return self.context.make_wheel_layer(
+                title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True)
+            )
 
         def fill(tree: Path) -> list[Piece]:
             pieces, place = self._filled(part, tree), tree / self.prefix.lstrip("/")
             place.mkdir(parents=True, exist_ok=True)
-            if self.builder.conda is None:
+            if self.conda is None:
                 wheel_files.environment_files(
                     place, python=self.facts.python, minor=self.facts.minor, system_packages=False
                 )
             return pieces
 
-        return self.builder.of_wheels(title, [*self.inputs(part), self.facts.python], fill)
+        return self.context.make_wheel_layer(title, [*self.inputs(part), self.facts.python], fill)
 
     def _filled(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile what goes into one layer."""
@@ -182,13 +185,13 @@ class Wheels:
         return below(self.prefix, [piece for group in part for piece in self.fill(group, place, part)])
 
     def _find_compiler(self) -> bytecode.Compiler:
-        if self.builder.conda:
-            return self.builder.conda.compiler
+        if self.conda:
+            return self.conda.compiler
         return bytecode.find_compiler(
             self.facts.minor,
             uv=self.resolver.uv,
-            runtime=self.builder.containers.runtime,
-            base=self.builder.base,
+            runtime=self.context.containers.runtime,
+            base=self.context.base,
             python=self.facts.python,
         )
 
@@ -220,7 +223,7 @@ class Wheels:
     def compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
         """Compile files of a folder on every core."""
         return self.compiler.compile(
-            place, paths, prefix=wheel_files.PREFIX, workers=processors(), out=self.builder.work, nice=nice
+            place, paths, prefix=wheel_files.PREFIX, workers=processors(), out=self.context.work, nice=nice
         )
 
     def compile_kept(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
@@ -238,7 +241,7 @@ class Wheels:
             owned,
             compiled=lambda paths: self.compile(tree, paths, nice=nice),
             tag=self.compiler.tag,
-            store=self.builder.store,
-            work=self.builder.work,
-            later=self.builder.later,
+            store=self.context.store,
+            work=self.context.work,
+            later=self.context.run_in_background,
         )
