@@ -42,6 +42,8 @@ def hold(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
         raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
     try:
         _lock(handle, path)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
         _HELD.add(ours)
         yield
     finally:
@@ -62,17 +64,13 @@ def check_not_held(folder: Path) -> None:
         message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
         raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(_busy(os.pread(handle, 64, 0), path)) from None
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
+        _lock(handle, path)
     finally:
         os.close(handle)
 
 
 def _lock(handle: int, path: Path) -> None:
+    """Lock an open file; raises ConfigError when a build holds it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,8 +78,6 @@ def _lock(handle: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
 
 
 def _foreign(path: Path) -> Finding:
