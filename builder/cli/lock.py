@@ -58,18 +58,18 @@ def command(
 
 def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
     """Lock one after the other; nothing is written before all are locked."""
-    from builder.execute.layer_cache import cache_of
+    from builder.execute.layer_cache import open_cache
     from builder.lock.session import Session
     from builder.lock.site import lock_site, write_locks
     from builder.system.scratch import work_folder
 
     environment = dict(os.environ)
-    cache, locked = cache_of(environment), []
-    with work_folder("recipe-lock-") as work:
+    store, locked = open_cache(environment), []
+    with store.downloads(), work_folder("recipe-lock-") as work:
         for target in targets:
             folder = work / target.site.name
             folder.mkdir()
-            session = Session(environment=environment, work=folder, cache=cache, offline=offline)
+            session = Session(environment=environment, work=folder, cache=store.folder.parent, offline=offline)
             item = lock_site(target, session=session)
             locked.append(item)
             show_findings(item.findings)

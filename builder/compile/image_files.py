@@ -8,9 +8,10 @@ from urllib.parse import unquote
 
 from builder.compile import shell
 from builder.compile.render import verbatim
+from builder.layers.conda_solver import CondaPackage
 from builder.layers.reference import registry_of
 from builder.model.finding import Place
-from builder.model.lock import CondaPackage, commits, requirements
+from builder.model.lock import commits, requirements
 from builder.model.plan import Copy, File
 from builder.model.target import Target
 from builder.model.text import CONTROL, misleads, refusal, shown

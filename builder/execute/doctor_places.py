@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.execute.doctor_readings import Reading, State
-from builder.layers.cache import cache_folder
+from builder.layers.cache_folders import cache_folder
 from builder.model.text import one_line
 from builder.sif.errors import LayeringError
 from builder.system.process import Question, which

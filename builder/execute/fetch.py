@@ -14,6 +14,7 @@ from builder.execute.layer_cache import cache_of
 from builder.execute.options import Options, Signals
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
+from builder.layers.cache_folders import FETCH
 from builder.layers.spec import VARIABLE as OFFLINE
 from builder.layers.spec import is_offline
 from builder.model.finding import BuilderError, ConfigError, Finding, StepError
@@ -22,7 +23,6 @@ from builder.system.files import remove_tree
 
 VARIABLE = "RECIPE_FETCH"
 BACKEND = "layers"
-PLACE = "fetch"  # folder of the cache for plans of which something was fetched, or was to be
 OLD = 86400.0  # seconds after which nobody reads the log of a fetch that failed
 FIXES = {
     "no-network": "fetch where the internet can be reached (a login node or a workstation), or set https_proxy",
@@ -48,7 +48,7 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
     _check(plan, what="")
     cache = cache_of(options.environment)
     digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
-    folder = cache / PLACE / f"{Path(plan.image).stem}-{digest[:12]}"
+    folder = cache / FETCH / f"{Path(plan.image).stem}-{digest[:12]}"
     _sweep(folder.parent)
     environment = {name: value for name, value in options.environment.items() if name != OFFLINE}
     environment[VARIABLE] = "yes"

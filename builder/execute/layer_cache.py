@@ -7,12 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.layers.cache import (
+from builder.layers.cache import Entry, Store
+from builder.layers.cache_folders import (
+    CONDA,
     DOWNLOADS,
     INSTEAD,
-    STORE,
-    Entry,
-    Store,
+    LAYERS,
+    UV,
     cache_folder,
     cache_part,
     limit_bytes,
@@ -21,7 +22,7 @@ from builder.layers.cache import (
 from builder.layers.locks import NO_LOCKS
 from builder.layers.private import PrivateError
 from builder.layers.shared_cache import shared_cache
-from builder.lock.uv import uv_program
+from builder.lock.session import find_uv_program
 from builder.model.finding import Finding, Place, ToolError
 from builder.model.plan import Plan
 from builder.model.text import is_there
@@ -60,7 +61,7 @@ def open_cache(environment: Mapping[str, str]) -> Store:
 def nothing_kept(environment: Mapping[str, str]) -> bool:
     """Whether there is no cache of layers yet; makes nothing, raises ToolError where its place is not known."""
     with _usable():
-        return not is_there(cache_folder(environment) / STORE)
+        return not is_there(cache_folder(environment) / LAYERS)
 
 
 def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
@@ -131,7 +132,7 @@ def lockless(store: Store) -> str:
 def kept_downloads(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The folders of the cache that hold no layers; raises ToolError when it cannot be used."""
     own = cache_of(environment)
-    return tuple(path for path in own.iterdir() if path.name != STORE and path.is_dir())
+    return tuple(path for path in own.iterdir() if path.name != LAYERS and path.is_dir())
 
 
 def contents(store: Store) -> tuple[Cached, ...]:
@@ -177,13 +178,13 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
         if not ours:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
-        if (folder / "conda").is_dir():
+        if (folder / CONDA).is_dir():
             with store.work() as work:
-                (folder / "conda").replace(work / "conda")
+                (folder / CONDA).replace(work / CONDA)
         size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
-    if any((folder / "uv").iterdir()):
+    if any((folder / UV).iterdir()):
         # uv knows by locks of its own whether one of its kind is at work, in a container too.
-        argv = [uv_program(environment), "cache", "clean", "--cache-dir", str(folder / "uv"), "--quiet"]
+        argv = [find_uv_program(environment), "cache", "clean", "--cache-dir", str(folder / UV), "--quiet"]
         done = capture(argv, env=environment, timeout=SECONDS)
         if done.exit_code:
             message = (

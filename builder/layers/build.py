@@ -15,7 +15,8 @@ from ..sif.errors import AlteredError, LayeringError, say
 from ..sif.tree import remove
 from .assemble import Layer
 from .builder import add_package_layers, build_image, find_conda_client, prepare_base
-from .cache import Entry, Store, limit_bytes
+from .cache import Entry, Store
+from .cache_folders import limit_bytes
 from .container import Containers
 from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS

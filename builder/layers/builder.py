@@ -15,10 +15,11 @@ from . import wheel_files
 from .assemble import Draft, Layer, complete
 from .base_download import base_image
 from .base_image import FIX, learn
+from .cache_folders import CONDA
 from .context import BuildContext
 from .metadata import METADATA, inspected, metadata, own_files, prove, tree_digest
+from .uv import uv_settings
 from .wheel_layers import add_wheel_layers
-from .wheels import settings
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda import CondaClient
@@ -58,8 +59,8 @@ def find_conda_client(context: BuildContext) -> CondaClient | None:
 
     return find_client(
         work=context.work,
-        cache=context.cache / "conda",
-        environment=settings(context.environment, cache=context.cache),
+        cache=context.cache / CONDA,
+        environment=uv_settings(context.environment, cache=context.cache),
         offline=context.offline,
     )
 

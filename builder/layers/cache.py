@@ -1,6 +1,4 @@
-"""Where what builds keep lies, and that it is the user's own.
-
-The shared cache: layers and what they are made of, named by the digest of their inputs.
+"""The shared cache: layers and what they are made of, named by the digest of their inputs.
 
     layers/KEY.sqfs, KEY.json    a layer; the second file, written last, holds its sha256 and says what is in it
     bases/KEY.sif, KEY.json      base images that came from a registry
@@ -21,7 +19,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,60 +27,12 @@ from typing import Any
 
 from ..sif.bounded import read_json
 from ..sif.digest import sha256_of
-from ..sif.errors import LayeringError
 from ..sif.tree import remove
+from .cache_folders import LAYERS, cache_part, own_cache
 from .locks import Locks, is_dead, new_mark
-from .private import private_folder
 from .shared_cache import SharedCache
 
-DOWNLOADS = ("uv", "conda")  # folders of the programs that download
-PARTS = (*DOWNLOADS, "repodata", "fetch")  # beside the layers; what makes them would do so by the user's umask
-LIMIT_GIB = 40.0
-INSTEAD = "set RECIPE_CACHE_DIR to a folder of your own"
-
-
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError where no home is known."""
-    if own := environment.get("RECIPE_CACHE_DIR"):
-        return Path(own)
-    if above := environment.get("XDG_CACHE_HOME"):
-        return Path(above, "recipe")
-    if home := environment.get("HOME"):
-        return Path(home, ".cache", "recipe")
-    raise LayeringError("there is no place for the cache: HOME is not set", fix=INSTEAD)
-
-
-def own_cache(folder: Path) -> Path:
-    """Make or check the cache folder, and what is kept in it; returns its path without links.
-
-    Raises PrivateError for one that is another user's or that others can write, and OSError.
-    """
-    folder = cache_part(folder)
-    for name in PARTS:
-        cache_part(folder / name)
-    return folder
-
-
-def cache_part(folder: Path) -> Path:
-    """Make or check one folder of the cache; raises what `own_cache` raises."""
-    return private_folder(folder, what="cache folder", instead=INSTEAD)
-
-
-def limit_bytes(environment: Mapping[str, str]) -> int:
-    """RECIPE_CACHE_GIB, else 40 GiB; raises LayeringError for what is no number of GiB."""
-    said = environment.get("RECIPE_CACHE_GIB") or ""
-    try:
-        gib = float(said) if said else LIMIT_GIB
-    except ValueError:
-        gib = -1.0
-    if not 0.0 <= gib < 2.0**40:  # not for NaN and infinity either
-        message = f"RECIPE_CACHE_GIB is '{said}', which is no number of GiB"
-        raise LayeringError(message, fix="set it to a number, as in RECIPE_CACHE_GIB=40")
-    return int(gib * 2**30)
-
-
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
-STORE = "layers-1"  # beside what was downloaded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +75,7 @@ class Store:
     def __init__(self, folder: Path, *, shared: SharedCache | None = None) -> None:
         """Make or check its folders; entries are copied from `shared`. Raises what `own_cache` raises."""
         self.shared = shared
-        self.folder = cache_part(own_cache(folder) / STORE)
+        self.folder = cache_part(own_cache(folder) / LAYERS)
         for name in (*KINDS, "facts", "known", "work", "locks"):
             cache_part(self.folder / name)
         self.locks = Locks(self.folder / "locks")
@@ -172,7 +122,7 @@ class Store:
         path = self.path(kind, key)
         with self.work(wait=False) as folder:
             part = folder / path.name
-            if not (self.shared and self.shared.copy(f"{STORE}/{kind}", part)):
+            if not (self.shared and self.shared.copy(f"{LAYERS}/{kind}", part)):
                 make(part)
             part.chmod(0o644)
             with ThreadPoolExecutor(1) as beside:

@@ -7,6 +7,7 @@ uv fetch it. https://conda.github.io/rattler/py-rattler/
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -19,8 +20,9 @@ from urllib.parse import unquote
 from ..sif.digest import sha256_of
 from ..sif.errors import LayeringError, say
 from ..sif.programs import ask, clean_environment
+from .conda_solver import CondaPackage, solve_request
 from .spec import FIX as FETCH
-from .uv import find_uv
+from .uv import find_uv, uv_environment
 
 WORKER = Path(__file__).with_name("conda_worker.py")
 RELEASE = "0.28"  # of py-rattler, which this was tried with
@@ -37,41 +39,8 @@ FIX = (
 OTHER = "is not the one that its channel or the lock names"
 AGAIN = "lock again with `recipe lock` if its channel has replaced it; if it has not, do not use it"
 PART = re.compile(r"(?!\.)[A-Za-z0-9_.+!-]+")  # of names, which become names of files
-TOKEN = re.compile(r"/t/[^/]+/")
 UNSEEN = re.compile(r"no server is asked|no usable repodata cache")  # py-rattler 0.28
 UNREACHABLE = re.compile(r"error sending request|dns error|[Cc]onnection refused|timed out|failed to lookup|50[0-9] ")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CondaPackage:
-    """One file of a channel."""
-
-    name: str
-    version: str
-    build: str
-    subdir: str
-    url: str
-    sha256: str
-    md5: str = ""
-    size: int = 0
-    depends: tuple[str, ...] = ()
-
-    @property
-    def file_name(self) -> str:
-        """The name of the file."""
-        return self.url.rpartition("/")[2]
-
-    @property
-    def address(self) -> str:
-        """Where it came from, as an image says it: without tokens, and without folders of this machine."""
-        if self.url.startswith("file://"):
-            return f"file:///mnt/conda/{self.subdir}/{self.file_name}"
-        return TOKEN.sub("/", self.url)
-
-    @property
-    def inputs(self) -> list[object]:
-        """What decides its files in an image."""
-        return [self.name, self.version, self.build, self.sha256, self.address, sorted(self.depends)]
 
 
 def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]:
@@ -86,12 +55,6 @@ def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]
     return tuple(sorted(found, key=lambda package: package.name))
 
 
-def virtual_packages(*, machine: str, glibc: str, cuda: str) -> list[str]:
-    """What the image has for conda's solver, NAME=VERSION=BUILD: as in a lock, nothing of this machine's."""
-    driver = [f"__cuda={cuda}=0"] if cuda else []
-    return [f"__archspec=1={machine}", *driver, f"__glibc={glibc}=0", "__linux=0=0", "__unix=0=0"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class CondaClient:
     """py-rattler: `argv` starts a Python that has it."""
@@ -104,18 +67,16 @@ class CondaClient:
 
     def solve(self, asked: Mapping[str, Any], *, virtual: Sequence[str]) -> tuple[CondaPackage, ...]:
         """The packages of an environment that no lock names; raises LayeringError."""
-        secret = any(TOKEN.search(channel) for channel in asked["channels"])
-        request = {
-            "do": "solve",
-            "folder": "/",
-            "channels": [channel for channel in asked["channels"] if channel != "nodefaults"],
-            "specs": asked["specs"],
-            "virtual": list(virtual),
-            "platform": asked["platform"],
-            "cache": str((self.work if secret else self.cache) / "repodata"),
-            "offline": self.offline,
-            "output": "",
-        }
+        request = solve_request(
+            channels=asked["channels"],
+            specs=asked["specs"],
+            virtual=virtual,
+            platform=asked["platform"],
+            cache=self.cache,
+            work=self.work,
+            alias=os.environ.get("CONDA_CHANNEL_ALIAS", ""),
+            offline=self.offline,
+        )
         return read_packages(self._call(request, what="the conda packages cannot be had together")["records"])
 
     def stage(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
@@ -201,7 +162,7 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
         pins.write_text(PINNED, encoding="utf-8")
         argv = [uv, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
         argv += ["--only-binary", ":all:", "--python", sys.executable, "--target", str(folder), "-r", str(pins)]
-        code, _, err = ask(argv, env=clean_environment(environment))
+        code, _, err = ask(argv, env=uv_environment(environment))
         if code == 0:
             own = {**environment, "PYTHONPATH": str(folder)}
             return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)

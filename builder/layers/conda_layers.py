@@ -19,7 +19,7 @@ from . import bytecode, wheel_files
 from .assemble import Layer
 from .bytecode_cache import Owned, compile_kept
 from .cache import key_of
-from .conda import CondaClient, CondaPackage, read_packages, virtual_packages
+from .conda import CondaClient, read_packages
 from .conda_packages import (
     FLAT,
     LOST,
@@ -36,6 +36,7 @@ from .conda_packages import (
     tidy,
     write_record,
 )
+from .conda_solver import CondaPackage, virtual_packages
 from .context import BuildContext
 from .uv import find_uv
 

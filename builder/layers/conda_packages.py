@@ -22,7 +22,7 @@ from ..sif.programs import call, needed_program
 from ..sif.tree import read
 from .base_image import listed
 from .cache import Entry, Store
-from .conda import CondaPackage
+from .conda_solver import CondaPackage
 from .wheels import normal
 
 SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")

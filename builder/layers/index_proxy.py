@@ -26,6 +26,7 @@ from threading import Thread
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from .registry import NoRedirect
+from .uv import SETTINGS
 
 ADDRESS = re.compile(r"(https?)://(?:([^/\s,]*)@)?([^/@\s,?#]+)([^\s,]*)")
 TOKEN = re.compile(r"/(t/[^/?#\s]+)")  # model/secrets.py has the same
@@ -120,7 +121,7 @@ class Door:
         return re.sub(r"(?<=/)t/token-\d+(?=[/?#]|$)", lambda found: words.get(found[0], found[0]), address)
 
     def _opener(self, host: str) -> urllib.request.OpenerDirector:
-        names = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
+        names = ("SSL_CERT_FILE", *SETTINGS["SSL_CERT_FILE"])
         tls = ssl.create_default_context(
             cafile=next((self.environment[name] for name in names if name in self.environment), None)
         )

@@ -51,14 +51,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
     """Whoever explains the failure has to know which disk, or whose rights."""
-    from .cache import cache_folder
+    from .cache_folders import cache_folder
 
     print(at_work(error, cache=cache_folder(os.environ), output=output), file=sys.stderr, flush=True)
 
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import build
-    from .cache import cache_folder
+    from .cache_folders import cache_folder
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
@@ -79,7 +79,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .build import fetch
-    from .cache import cache_folder
+    from .cache_folders import cache_folder
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
@@ -96,7 +96,7 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .cache import cache_folder
+    from .cache_folders import cache_folder
     from .wheel_server import offer
 
     os.umask(0o022)  # uv unpacks here what the image gets

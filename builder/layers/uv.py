@@ -1,15 +1,21 @@
-"""Which uv is used: the one that was installed with us, or one of the same series, never just the first on PATH."""
+"""uv as a program, for layers and for locks: which one is used, and with which of the user's settings.
+
+The uv that was installed with us is used, or one of the same series, never just the first on PATH.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from ..sif.programs import find_program, version_of
+from ..sif.programs import clean_environment, find_program, version_of
+from .cache_folders import UV
+from .spec import is_offline
 
 VARIABLE = "RECIPE_UV"
 LEAST, BELOW = (0, 13, 8), (0, 14)  # as pyproject.toml has it: another series resolves, names and keeps otherwise
@@ -64,3 +70,43 @@ def _version(program: str) -> tuple[int, ...]:
         return version_of(program)
     except LayeringError:
         return ()
+
+
+# What decides which packages uv takes, each with the names that are read where uv's own is not set. engine.sh gives the
+# same ones to a build in a container.
+SETTINGS = {
+    "UV_DEFAULT_INDEX": ("UV_INDEX_URL", "PIP_INDEX_URL"),
+    "UV_INDEX": ("UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
+    "UV_FIND_LINKS": ("PIP_FIND_LINKS",),
+    "UV_INSECURE_HOST": ("PIP_TRUSTED_HOST",),
+    "UV_HTTP_TIMEOUT": ("PIP_DEFAULT_TIMEOUT",),
+    "UV_INDEX_STRATEGY": (),
+    "UV_EXCLUDE_NEWER": (),
+    "UV_PRERELEASE": (),
+    "SSL_CERT_FILE": ("PIP_CERT", "REQUESTS_CA_BUNDLE"),
+}
+INDEXES = ("UV_DEFAULT_INDEX", "UV_INDEX")
+# How uv downloads on this machine. All its other variables are left out: they belong to the user's own projects.
+TRANSPORT = re.compile(
+    r"UV_(?:HTTP_(?:CONNECT_TIMEOUT|RETRIES)|REQUEST_TIMEOUT|CONCURRENT_\w+|LINK_MODE|LOCK_TIMEOUT|NATIVE_TLS|SYSTEM_CERTS|"
+    r"KEYRING_PROVIDER|CREDENTIALS_DIR|GITHUB_TOKEN|INDEX_\w+_(?:USERNAME|PASSWORD)|CACHE_DIR|OFFLINE)"
+)
+
+
+def uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bool = False) -> dict[str, str]:
+    """Return uv's variables; `cache` is the folder of recipe's cache, and `offline` forbids every request."""
+    found = {name: value for name, value in environment.items() if TRANSPORT.fullmatch(name)}
+    for name, others in SETTINGS.items():
+        found[name] = next((value for key in (name, *others) if (value := environment.get(key))), "")
+    found["UV_FIND_LINKS"] = ",".join(found["UV_FIND_LINKS"].replace(",", " ").split())
+    found["UV_CACHE_DIR"] = environment.get("UV_CACHE_DIR") or str(cache / UV)
+    if offline or is_offline(environment):
+        found["UV_OFFLINE"] = "1"
+    found |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_CONFIG": "1", "UV_NO_PROGRESS": "1"}
+    return {name: value for name, value in found.items() if value}
+
+
+def uv_environment(settings: Mapping[str, str], *, own_index: bool = False) -> dict[str, str]:
+    """Return the environment of a uv process; with `own_index` the index that its request names is the only one."""
+    kept = {name: value for name, value in clean_environment().items() if not name.startswith("UV_")}
+    return kept | {name: value for name, value in settings.items() if not (own_index and name in INDEXES)}

@@ -19,8 +19,8 @@ from .bytecode_cache import Owned, compile_kept
 from .cache import key_of
 from .context import BuildContext
 from .copies import merge
-from .uv import needed_uv
-from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve, settings
+from .uv import needed_uv, uv_settings
+from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda_layers import CondaEnvironment
@@ -61,7 +61,7 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
         minor=facts.minor,
         platform=platform_of(facts.machine, facts.glibc),
         work=context.work,
-        environment=settings(context.environment, cache=context.cache),
+        environment=uv_settings(context.environment, cache=context.cache),
         provided=conda.provided if conda else {},
     )
     before = len(context.layers)

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 
 from ..sif.errors import LayeringError, say
 from ..sif.programs import ask
-from .uv import find_uv
+from .cache_folders import UV
+from .uv import find_uv, uv_settings
 from .wheel_stubs import is_distribution
-from .wheels import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve, settings
+from .wheels import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve
 
 if TYPE_CHECKING:
     from .index_proxy import Door
@@ -110,7 +111,7 @@ class Offer:
                 minor=minor,
                 platform=platform_of(machine, glibc),
                 work=Path(folder),
-                environment=settings(self.environment, cache=self.cache) | {"UV_CACHE_DIR": str(self.cache / "uv")},
+                environment=uv_settings(self.environment, cache=self.cache) | {"UV_CACHE_DIR": str(self.cache / UV)},
                 provided=provided,
             )
             try:

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..sif.errors import LayeringError, say
-from ..sif.programs import ask, clean_environment
-from .spec import FIX, is_offline
+from ..sif.programs import ask
+from .spec import FIX
+from .uv import uv_environment
 from .wheel_stubs import write_stubs
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
@@ -143,11 +144,7 @@ class Resolver:
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
         """uv's environment; with `own_index` the file's index is the only one."""
-        found = clean_environment(self.environment)
-        if own_index:
-            for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL"):
-                found.pop(name, None)
-        return found
+        return uv_environment(self.environment, own_index=own_index)
 
     def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
         """Resolve requirement files to pins with hashes; raises NeedsSourcesError and LayeringError."""
@@ -268,27 +265,3 @@ def _has_index(file: Path) -> bool:
 
 def _hashed(file: Path) -> bool:
     return any(line.strip() == "--require-hashes" for line in file.read_text(encoding="utf-8").splitlines())
-
-
-def settings(environment: Mapping[str, str], *, cache: Path) -> dict[str, str]:
-    """uv's variables; pip's are taken where uv's are not set."""
-
-    def first(*names: str) -> str:
-        return next((environment[name] for name in names if environment.get(name)), "")
-
-    links = environment.get("UV_FIND_LINKS") or ",".join(environment.get("PIP_FIND_LINKS", "").split())
-    found = {
-        "UV_DEFAULT_INDEX": first("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"),
-        "UV_INDEX": first("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"),
-        "UV_FIND_LINKS": links,
-        "UV_INSECURE_HOST": first("UV_INSECURE_HOST", "PIP_TRUSTED_HOST"),
-        "UV_HTTP_TIMEOUT": first("UV_HTTP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"),
-        "UV_NO_INDEX": first("UV_NO_INDEX", "PIP_NO_INDEX"),
-        "SSL_CERT_FILE": first("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"),
-        "UV_CACHE_DIR": first("UV_CACHE_DIR") or str(cache / "uv"),
-        "UV_OFFLINE": "1" if is_offline(environment) else first("UV_OFFLINE"),
-        "UV_PYTHON_DOWNLOADS": "never",
-        "UV_NO_CONFIG": "1",
-        "UV_NO_PROGRESS": "1",
-    }
-    return {name: value for name, value in found.items() if value}

@@ -6,16 +6,14 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from builder.layers.cache_folders import CONDA
+from builder.layers.conda_solver import solve_request
 from builder.lock.session import Session, said, unreachable
 from builder.model.finding import ConfigError, Finding, Place, StepError, ToolError, UnsupportedError
 from builder.model.lock import SUBDIRS, Asked
 from builder.model.text import TOKEN, USER
 from builder.system.log import Mask
-
-if TYPE_CHECKING:
-    from rattler import RepoDataRecord
 
 # One program solves for locks and for layers: it travels with plans, on the standard library and py-rattler alone.
 WORKER = Path(__file__).parents[1] / "layers" / "conda_worker.py"
@@ -30,16 +28,6 @@ FAULTY = (
 CHANNEL = re.compile(r"(https?://[^\s'\")]+?)/(?:noarch|linux-\w+)/")
 
 
-def virtual_packages(asked: Asked, *, glibc: str) -> tuple[str, ...]:
-    """What the site has, as conda's solver is told: NAME=VERSION=BUILD.
-
-    The kernel's version is no fact of a site: the lowest is given, which every package accepts that does not ask.
-    The processor is the family's oldest: an image runs on all nodes of a site.
-    """
-    cuda = (f"__cuda={asked.cuda}=0",) if asked.cuda else ()
-    return (f"__archspec=1={asked.arch}", *cuda, f"__glibc={glibc}=0", "__linux=0=0", "__unix=0=0")
-
-
 def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place, session: Session) -> str:
     """Solve and return the text of a rattler lock; `folder` is what relative channels are relative to.
 
@@ -49,19 +37,18 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
     output, request, answer = (session.work / name for name in ("pixi.lock", "request.json", "answer.json"))
     for path in (output, answer):
         path.unlink(missing_ok=True)
-    # The token of a private channel is in its address, and addresses are kept in the cache.
-    cache = session.work if TOKEN.search(session.environment.get("CONDA_CHANNEL_ALIAS", "")) else session.cache
-    document = {
-        "do": "solve",
-        "folder": str(Path(folder).resolve()),
-        "channels": [channel for channel in asked.channels if channel != "nodefaults"],
-        "specs": list(asked.conda),
-        "virtual": list(virtual),
-        "platform": SUBDIRS[asked.arch],
-        "cache": str(cache / "repodata"),
-        "offline": session.offline,
-        "output": str(output),
-    }
+    document = solve_request(
+        channels=asked.channels,
+        specs=asked.conda,
+        virtual=virtual,
+        platform=SUBDIRS[asked.arch],
+        cache=session.cache / CONDA,
+        work=session.work,
+        alias=session.environment.get("CONDA_CHANNEL_ALIAS", ""),
+        offline=session.offline,
+        folder=str(Path(folder).resolve()),
+        output=str(output),
+    )
     request.write_text(json.dumps(document), encoding="utf-8")
     ended = session.run(
         [sys.executable, str(WORKER), str(request), str(answer)],
@@ -103,15 +90,3 @@ def without_credentials(text: str) -> str:
     """Take users, passwords and tokens out of every address."""
     text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
     return TOKEN.sub("/", USER.sub("//", text))
-
-
-def records_of(lock_file: Path) -> list[RepoDataRecord]:
-    """The packages of a pixi.lock as py-rattler installs them."""
-    from rattler import LockFile
-
-    lock = LockFile.from_path(lock_file)
-    environment: Any = lock.default_environment()
-    found: list[RepoDataRecord] = []
-    for platform in lock.platforms():  # a platform made by hand is a panic (py-rattler 0.28)
-        found += environment.conda_repodata_records_for_platform(platform) or []
-    return found

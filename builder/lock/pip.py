@@ -1,14 +1,13 @@
-"""Whether files of this machine are those of a lock: py-rattler checks what it downloads, and no local file.
+"""Exact Python packages for a site: resolved by uv for the site's Python and glibc, one file each with its sha256.
 
-The one file of a Python package that an installer would take for a given Python, processor and glibc.
-
-Exact Python packages for a site: resolved by uv for the site's Python and glibc, one file each with its sha256.
+Of the files of a package the one is taken that an installer would take for that Python, processor and glibc.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,11 +18,11 @@ from urllib.parse import quote, unquote, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from builder.layers.uv import uv_environment, uv_settings
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.session import Session, said, unreachable
-from builder.lock.uv import settings, uv_program
+from builder.lock.session import Session, find_uv_program, said, unreachable
 from builder.model.finding import Finding, Place, StepError, UnsupportedError
-from builder.model.lock import Asked, CondaPackage, PipFile
+from builder.model.lock import Asked, PipFile
 from builder.model.secrets import stripped
 from builder.model.text import USER
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
@@ -36,33 +35,6 @@ def local_path(url: str) -> Path | None:
         return Path(url)
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
-def verify_local(files: Iterable[CondaPackage | PipFile]) -> None:
-    """Check every file of this machine against the lock; raises StepError with all that differ or are gone."""
-    findings = []
-    for file in files:
-        path = local_path(file.url)
-        if path is None or not file.sha256:
-            continue
-        try:
-            found = sha256_of(path)
-        except OSError as error:
-            message = f"'{file.name}' is locked to a file that cannot be read: {(error.strerror or str(error)).lower()}"
-            fix = "bring it back, or run `recipe lock SITE ENV` again"
-            findings.append(Finding(code="lock-file", message=message, at=Place(file=str(path)), fix=fix))
-            continue
-        if found != file.sha256:
-            findings.append(mismatch(file, found=found, at=str(path)))
-    if findings:
-        raise StepError(*findings)
-
-
-def mismatch(file: CondaPackage | PipFile, *, found: str, at: str) -> Finding:
-    """The finding for a file that is not the locked one."""
-    message = f"'{file.name}' {file.version} is not the file that was locked: sha256 {found}, locked {file.sha256}"
-    fix = "do not use it; lock again only if you know why it was replaced"
-    return Finding(code="lock-hash", message=message, at=Place(file=at), fix=fix)
 
 
 # Spellings from before PEP 600, by the glibc they stand for. https://peps.python.org/pep-0600/
@@ -205,10 +177,11 @@ def _compile(
     """Run uv and return the packages of the pylock that it writes."""
     output = folder / "pylock.toml"
     output.unlink(missing_ok=True)
-    environment = settings(session.environment, own_index=own_index)
-    program = uv_program(environment)
+    settings = uv_settings(session.environment, cache=session.cache, offline=session.offline)
+    # The interpreter that uv asks for build tags is only a host for sdists: ours will do.
+    environment = uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
     argv = [
-        program,
+        find_uv_program(session.environment),
         "pip",
         "compile",
         "--quiet",
@@ -218,8 +191,7 @@ def _compile(
         "--output-file",
         output.name,
     ]
-    argv += ["--python-version", target.python, "--python-platform", target.platform, "--no-python-downloads"]
-    argv += ["--no-progress", *(["--offline"] if session.offline else []), *options, *inputs]
+    argv += ["--python-version", target.python, "--python-platform", target.platform, *options, *inputs]
     ended = session.run(argv, cwd=folder, env=environment, name="uv")
     if ended.exit_code or not output.is_file():
         raise _error(said(ended), at=at)

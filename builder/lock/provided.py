@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from builder.layers.conda_solver import CondaPackage
 from builder.layers.wheel_stubs import is_distribution
-from builder.model.lock import CondaPackage
 from builder.resolve.conda_names import python_name
 
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.model.finding import Finding, StepError
+from builder.layers.uv import LEAST, VARIABLE, find_uv
+from builder.model.finding import Finding, StepError, ToolError
+from builder.sif.errors import LayeringError
 from builder.system.failures.packages import PACKAGES
 from builder.system.log import Mask
 from builder.system.process import Ended, run
 
 TIMEOUT = 1800.0  # seconds that one resolution may take
+FIX = f"run `pip install 'uv=={'.'.join(map(str, LEAST))}'` where recipe is installed, or set {VARIABLE} to one"
 SHOWN = 12  # lines of a program's answer that a finding carries
 
 
@@ -48,3 +51,14 @@ def unreachable(what: str, reason: str) -> StepError:
     if tls.pattern.search(reason):
         message, fix = f"{what} could not be read: {tls.message}: {reason}", tls.fix
     return StepError(Finding(code="lock-network", message=message, fix=fix))
+
+
+def find_uv_program(environment: Mapping[str, str]) -> str:
+    """Return the uv that builds use too; raises ToolError where there is none of that series."""
+    try:
+        found = find_uv(environment)
+    except LayeringError as error:
+        raise ToolError(Finding(code="lock-uv", message=str(error), fix=FIX)) from None
+    if found is None:
+        raise ToolError(Finding(code="lock-uv", message="there is no program 'uv'", fix=FIX))
+    return found

@@ -11,13 +11,17 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from builder.compile.image_files import base_registry
-from builder.lock.conda import lock_conda, virtual_packages
+from builder.layers.conda_solver import virtual_packages
+from builder.layers.reference import DIGEST, parts_of
+from builder.layers.registry import RegistryError, registry_digest
+from builder.layers.registry_login import login_of
+from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
 from builder.lock.provided import of_conda, plain
-from builder.lock.registry import base_digest
 from builder.lock.session import Session
 from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile
@@ -58,7 +62,7 @@ def lock_base(
     glibc, python = image.glibc or "", image.python or ""
     known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
     if "://" in image.reference:
-        digest, why = base_digest(image.reference, own=own, session=session)
+        digest, why = _base_digest(image.reference, own=own, session=session)
         return BaseLock(reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=plain(known))
     path = Path(image.reference)
     if not path.is_absolute():
@@ -77,6 +81,22 @@ def lock_base(
         glibc=_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
         provides=plain({**known, **_packages(answer)}) if packages else {},
     )
+
+
+def _base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, str]:
+    """Return the digest of an image's manifest, or "" and the reason why it is not known; nothing is downloaded."""
+    scheme, tag = reference.partition("://")[0], parts_of(reference)[2]
+    if DIGEST.fullmatch(tag):
+        return tag, ""
+    if scheme not in ("docker", "oras"):
+        return "", f"{scheme}:// images have no digest that can be asked for"
+    if session.offline:
+        return "", "the registry was not asked (--offline)"
+    logins = partial(login_of, environment=session.environment, own=own)
+    try:
+        return registry_digest(reference, logins=logins, environment=session.environment), ""
+    except RegistryError as error:
+        return "", str(error)
 
 
 def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[str, object]:
@@ -137,7 +157,7 @@ def lock_site(target: Target, *, session: Session) -> Locked:
         session=session,
     )
     glibc = base.glibc or USUAL_GLIBC
-    virtual = virtual_packages(asked, glibc=glibc) if asked.place == "conda" else ()
+    virtual = virtual_packages(machine=asked.arch, glibc=glibc, cuda=asked.cuda) if asked.place == "conda" else ()
     text = ""
     if asked.conda:
         text = lock_conda(asked, virtual=virtual, folder=target.recipe.folder, at=at, session=session)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
+from builder.layers.conda_solver import CondaPackage
 from builder.model.text import shown
 
 SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
@@ -61,27 +62,6 @@ class BaseLock:
     python: str = ""  # as the image answered, X.Y.Z
     glibc: str = ""  # as the image answered, else as the site's file says
     provides: Mapping[str, str] = field(default_factory=dict)  # distributions of its Python, where they go there
-
-
-@dataclass(frozen=True, kw_only=True)
-class CondaPackage:
-    """One conda package; hashes as lower-case hexadecimal digits, size in bytes (0: not known)."""
-
-    name: str
-    version: str
-    build: str
-    subdir: str
-    url: str
-    sha256: str
-    md5: str = ""
-    size: int = 0
-    depends: tuple[str, ...] = ()
-    license: str = ""
-
-    @property
-    def file_name(self) -> str:
-        """The name of the package's file."""
-        return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from builder.layers.conda_solver import CondaPackage
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.lock import Asked, BaseLock, CondaPackage, Lock
+from builder.model.lock import Asked, BaseLock, Lock
 from builder.model.secrets import in_addresses
 from builder.model.text import URL, is_there, misleads, shown
 from builder.parse.decode import Decoder

@@ -19,8 +19,7 @@ from builder.compile.compile import compile_plan
 from builder.compile.render import verbatim
 from builder.layers import registry as client
 from builder.layers.registry import Login, RegistryError, registry_digest
-from builder.layers.registry_login import login_of as plan_login
-from builder.lock.registry import login_of as program_login
+from builder.layers.registry_login import login_of
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -232,22 +231,12 @@ def test_security_07_an_answer_has_a_time(
 # --- where logins come from -------------------------------------------------------------------------------------------
 
 HOST = "registry.example.org"
-Find = Callable[[str, Mapping[str, str]], "Login | None"]
-FINDERS = pytest.mark.parametrize(
-    "find",
-    [
-        lambda host, environment: plan_login(host, environment=environment),
-        lambda host, environment: program_login(host, environment=environment, own=True),
-    ],
-    ids=["plan", "program"],
-)
 
 
 def auth(name: str = NAME, word: str = WORD) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{name}:{word}".encode()).decode()}
 
 
-@FINDERS
 @pytest.mark.parametrize(
     ("variable", "file"),
     [
@@ -260,27 +249,25 @@ def auth(name: str = NAME, word: str = WORD) -> dict[str, str]:
         ("REGISTRY_AUTH_FILE", ""),
     ],
 )
-def test_security_07_every_file_with_logins(find: Find, variable: str, file: str, tmp_path: Path) -> None:
+def test_security_07_every_file_with_logins(variable: str, file: str, tmp_path: Path) -> None:
     path = tmp_path / file if file else tmp_path / "auth.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {"auths": {"other.example.org": auth("x", "y"), f"https://{HOST}/v1/": auth()}}
     path.write_text(json.dumps(document), encoding="utf-8")
     environment = {"HOME": "/nowhere", variable: str(tmp_path if file else path)}
-    assert find(HOST, environment) == (NAME, WORD)
-    assert find("third.example.org", environment) is None
+    assert login_of(HOST, environment=environment) == (NAME, WORD)
+    assert login_of("third.example.org", environment=environment) is None
 
 
-@FINDERS
 @pytest.mark.parametrize("key", ["https://index.docker.io/v1/", "docker.io", "index.docker.io"])
-def test_security_07_dockers_own_registry_has_many_names(find: Find, key: str, tmp_path: Path) -> None:
+def test_security_07_dockers_own_registry_has_many_names(key: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auths": {key: auth()}}), encoding="utf-8")
-    assert find("docker.io", {"DOCKER_CONFIG": str(tmp_path)}) == (NAME, WORD)
+    assert login_of("docker.io", environment={"DOCKER_CONFIG": str(tmp_path)}) == (NAME, WORD)
 
 
-@FINDERS
 @pytest.mark.parametrize("setting", [{"credsStore": "stand-in"}, {"credHelpers": {HOST: "stand-in"}}])
 def test_security_07_a_program_keeps_the_password(
-    find: Find, setting: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setting: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "docker-credential-stand-in"
     script = f'#!/bin/sh\nread -r key; [ "$1 $key" = "get {HOST}" ] || exit 1\n'
@@ -290,8 +277,8 @@ def test_security_07_a_program_keeps_the_password(
     (tmp_path / "config.json").write_text(json.dumps({**setting, "auths": {HOST: {}}}), encoding="utf-8")
     environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     monkeypatch.setenv("PATH", environment["PATH"])
-    assert find(HOST, environment) == (NAME, WORD)
-    assert find("other.example.org", environment) is None
+    assert login_of(HOST, environment=environment) == (NAME, WORD)
+    assert login_of("other.example.org", environment=environment) is None
 
 
 @pytest.mark.parametrize(
@@ -339,16 +326,15 @@ def helper(path: Path) -> None:
     path.chmod(0o755)
 
 
-@FINDERS
 @pytest.mark.parametrize("key", ["other.example.org", f"{HOST}.evil.example", f"sub.{HOST}", f"{HOST}:5000", "*", ""])
 def test_security_07_a_program_of_another_registry_is_not_asked(
-    find: Find, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     helper(tmp_path / "docker-credential-stand-in")
     (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {key: "stand-in"}}), encoding="utf-8")
     environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     monkeypatch.setenv("PATH", environment["PATH"])
-    assert find(HOST, environment) is None
+    assert login_of(HOST, environment=environment) is None
     assert not (tmp_path / "docker-credential-stand-in.asked").exists()
 
 
@@ -356,38 +342,27 @@ def test_security_07_the_name_of_a_program_is_no_path(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     helper(tmp_path / "docker-credential-x" / "evil")
     (tmp_path / "config.json").write_text(json.dumps({"credsStore": "x/evil"}), encoding="utf-8")
-    assert plan_login(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
+    assert login_of(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
     assert not [*tmp_path.rglob("*.asked")]
 
 
-@FINDERS
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"auths": []}', '{"auths": {"registry.example.org": 1}}', '{"credsStore": "../x"}',
              '{"credsStore": "that-is-not-there"}', '{"auths": {"registry.example.org": {"auth": "!"}}}'],
 )  # fmt: skip
-def test_security_07_a_damaged_file_holds_no_login(find: Find, text: str, tmp_path: Path) -> None:
+def test_security_07_a_damaged_file_holds_no_login(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert find(HOST, {"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
+    assert login_of(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
 
 
 @pytest.mark.parametrize("engine", ["APPTAINER", "SINGULARITY"])
-@pytest.mark.parametrize("find", [plan_login, program_login], ids=["plan", "program"])
-def test_security_07_the_engines_variables_are_for_one_registry(
-    find: Callable[..., Login | None], engine: str, tmp_path: Path
-) -> None:
+def test_security_07_the_engines_variables_are_for_one_registry(engine: str, tmp_path: Path) -> None:
     environment = {f"{engine}_DOCKER_USERNAME": NAME, f"{engine}_DOCKER_PASSWORD": WORD, "HOME": str(tmp_path)}
-    assert find(HOST, environment=environment, own=True) == (NAME, WORD)
-    assert find(HOST, environment=environment, own=False) is None
+    assert login_of(HOST, environment=environment, own=True) == (NAME, WORD)
+    assert login_of(HOST, environment=environment, own=False) is None
     environment["RECIPE_REGISTRY"] = HOST
-    assert find(HOST, environment=environment, own=False) == (NAME, WORD)
-    assert find("other.example.org", environment=environment, own=True) is None
-
-
-def test_security_07_the_docker_sdk_is_loaded_when_a_registry_wants_a_login() -> None:
-    text = "import sys, builder.cli.main, builder.cli.lock, builder.lock.site as site; "
-    text += "assert 'builder.layers.registry' in sys.modules; print('docker' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
-    assert done.stdout == "False\n"
+    assert login_of(HOST, environment=environment, own=False) == (NAME, WORD)
+    assert login_of("other.example.org", environment=environment, own=True) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from builder.layers import uv
 from builder.layers.uv import find_uv, needed_uv, own_uv
-from builder.lock.uv import uv_program
+from builder.lock.session import find_uv_program
 from builder.model.finding import ToolError
 from builder.sif.errors import LayeringError
 from builder.system.scratch import step_environment
@@ -34,7 +34,7 @@ def test_the_first_on_path_is_not_called(tmp_path: Path, said: Path) -> None:
     first = stand_in(tmp_path / "bin", said, "0.4.0")
     path = f"{first.parent}{os.pathsep}{os.environ['PATH']}"
     assert own_uv() == str(Path(sys.executable).with_name("uv"))
-    assert find_uv({"PATH": path}) == uv_program({"PATH": path}) == own_uv()
+    assert find_uv({"PATH": path}) == find_uv_program({"PATH": path}) == own_uv()
     assert step_environment({"PATH": path}, scratch=tmp_path)["RECIPE_UV"] == own_uv()
     assert not said.exists()
 
@@ -58,7 +58,7 @@ def test_by_hand_one_of_another_series_is_refused(
     assert str(program) in str(refused.value)
     assert "RECIPE_UV" in refused.value.fix
     with pytest.raises(ToolError):
-        uv_program(os.environ)
+        find_uv_program(os.environ)
     assert said.read_text().splitlines() == [f"{program} --version"]  # and it was asked for nothing else
 
 

@@ -19,6 +19,18 @@ from builder.parse.lock_files import index_path, site_folder
 
 pytestmark = pytest.mark.engines
 
+# The packages of a lock as py-rattler reads them.
+RECORDS = """
+import sys
+from pathlib import Path
+from rattler import LockFile
+
+def records_of(path):
+    lock = LockFile.from_path(path)
+    found = lock.default_environment()
+    platforms = lock.platforms()  # a platform made by hand is a panic (py-rattler 0.28)
+    return [record for one in platforms for record in found.conda_repodata_records_for_platform(one) or []]
+"""
 GRACE = """
     extends: local
     title: a site of Arm processors
@@ -93,11 +105,9 @@ def test_the_lock_is_pixis_and_installs(room: LockRoom, env: Callable[..., Path]
     room.locked("local", env=file).expect(0)
     lock_file = site_folder(index_path(file), "local") / "pixi.lock"
     prefix = tmp_path / "staged"
-    script = """
-import asyncio, os, sys
-from pathlib import Path
+    script = f"""{RECORDS}
+import asyncio, os
 from rattler import Subdir, install
-from builder.lock.conda import records_of
 records = records_of(Path(sys.argv[1]))
 asyncio.run(install(records, sys.argv[2], cache_dir=Path(sys.argv[3]), platform=Subdir("linux-64"),
                     show_progress=False, alternative_target_prefix="/opt/env"))
@@ -190,22 +200,17 @@ def test_a_new_release_changes_the_lock_and_says_so(room: LockRoom, env: Callabl
 
 
 def test_an_altered_package_is_refused(room: LockRoom, env: Callable[..., Path], tmp_path: Path) -> None:
-    """Over http py-rattler refuses it; of a local channel, which it does not check, our own comparison does."""
+    """Over http py-rattler refuses it; of a local channel, which it does not check, a build does."""
     own = write_channel(tmp_path / "channels" / "own")
     with served(own.parent) as address:
         over_http = env("purepy", at=f"{address}/own")
         room.locked("local", env=over_http).expect(0)
         text = (site_folder(index_path(over_http), "local") / "pixi.lock").read_text()
         (tmp_path / "http.lock").write_text(text)
-        local = env("purepy", at=own.as_uri())
-        room.locked("local", env=local).expect(0)
-        lock = room.read("local", env=local)
         write_package(own, Tiny(name="purepy", version="2.0", build="pyh_0", subdir="noarch", old_format=True))
-        script = """
-import asyncio, os, sys
-from pathlib import Path
+        script = f"""{RECORDS}
+import asyncio, os
 from rattler import Subdir, install
-from builder.lock.conda import records_of
 try:
     asyncio.run(install(records_of(Path(sys.argv[1])), sys.argv[2], cache_dir=Path(sys.argv[2] + ".cache"),
                         platform=Subdir("linux-64"), show_progress=False))
@@ -217,11 +222,6 @@ os._exit(0)
         words = [sys.executable, "-c", script, str(tmp_path / "http.lock"), str(tmp_path / "prefix")]
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "hash mismatch" in said
-    from builder.lock.pip import verify_local
-    from builder.model.finding import StepError
-
-    with pytest.raises(StepError, match=r"'purepy' 2\.0 is not the file that was locked"):
-        verify_local(lock.conda)
 
 
 def test_a_build_is_given_the_locked_packages_of_a_local_channel(room: LockRoom, env: Callable[..., Path]) -> None:

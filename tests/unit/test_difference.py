@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
+from builder.layers.conda_solver import CondaPackage
 from builder.model.contents import Contents, Package, compare, locked, within
-from builder.model.lock import Asked, BaseLock, CondaPackage, Lock, PipFile
+from builder.model.lock import Asked, BaseLock, Lock, PipFile
 
 OWN = "/opt/env/lib/python3.12/site-packages"
 

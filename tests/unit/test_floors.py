@@ -21,7 +21,7 @@ ONE_DOOR = {
     "subprocess": "system/process.py",
     "yaml": "parse/yaml.py",
     "jinja2": "compile/render.py",
-    "docker": "lock/registry.py execute/doctor_docker.py",  # logins; the daemon
+    "docker": "execute/doctor_docker.py",  # the daemon
 }
 # Imports of a higher floor: the list shrinks and gets nothing new.
 UPWARDS = {

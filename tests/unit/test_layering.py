@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from builder.compile.compile import compile_plan
+from builder.layers.conda_solver import CondaPackage
 from builder.model.finding import UnsupportedError
-from builder.model.lock import BaseLock, CondaPackage, Lock
+from builder.model.lock import BaseLock, Lock
 from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.model.target import Context

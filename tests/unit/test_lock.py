@@ -14,9 +14,9 @@ from builder.compile.compile import compile_plan
 from builder.compile.image_files import image_files
 from builder.layers.reference import parts_of
 from builder.lock.conda import without_credentials
-from builder.lock.pip import best_wheel, verify_local
+from builder.lock.pip import best_wheel
 from builder.lock.site import Locked, write_locks
-from builder.model.finding import ConfigError, StepError, UnsupportedError
+from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences
 from builder.model.plan import Plan
 from builder.model.target import Context
@@ -417,22 +417,6 @@ def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
     for order in (names, names[::-1]):
         found = best_wheel(order, python="3.12.4", arch="x86_64", glibc="2.31")
         assert found == (None if best is None else names[best])
-
-
-def test_local_files_are_compared(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.whl", tmp_path / "bad.whl"
-    good.write_bytes(b"x")
-    bad.write_bytes(b"y")
-    digest = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"  # of x
-
-    def file(path: Path) -> PipFile:
-        return PipFile(name=path.stem, version="1", kind="wheel", url=path.as_uri(), sha256=digest)
-
-    verify_local([file(good), PipFile(name="far", version="1", kind="wheel", url="https://h/x.whl", sha256=digest)])
-    with pytest.raises(StepError) as caught:
-        verify_local([file(good), file(bad), file(tmp_path / "gone.whl")])
-    assert [finding.code for finding in caught.value.findings] == ["lock-hash", "lock-file"]
-    assert "'bad' 1 is not the file that was locked" in caught.value.findings[0].message
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from builder.cli.main import run
 from builder.cli.output import use_color
 from builder.compile.backends import all_findings
 from builder.execute.doctor_network import servers
-from builder.layers.cache import limit_bytes
+from builder.layers.cache_folders import limit_bytes
 from builder.model.finding import BuilderError, ConfigError, Finding, errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe

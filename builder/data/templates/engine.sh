@@ -330,6 +330,9 @@ package_settings() {
     setting UV_INSECURE_HOST "${UV_INSECURE_HOST:-${PIP_TRUSTED_HOST:-}}"
     setting PIP_DEFAULT_TIMEOUT "${PIP_DEFAULT_TIMEOUT:-}"
     setting UV_HTTP_TIMEOUT "${UV_HTTP_TIMEOUT:-${PIP_DEFAULT_TIMEOUT:-}}"
+    for name in UV_INDEX_STRATEGY UV_EXCLUDE_NEWER UV_PRERELEASE; do
+        setting "$name" "${!name:-}"
+    done
     setting SOURCE_DATE_EPOCH "${SOURCE_DATE_EPOCH:-}"
     for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY all_proxy; do
         setting "$name" "${!name:-}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.conda import CondaPackage, _error, read_packages, virtual_packages
+from builder.layers.conda import _error, read_packages
 from builder.layers.conda_layers import _python, closure
 from builder.layers.conda_packages import (
     DIST,
@@ -22,6 +22,7 @@ from builder.layers.conda_packages import (
     in_several,
     take_out,
 )
+from builder.layers.conda_solver import CondaPackage, solve_request, virtual_packages
 from builder.sif.errors import LayeringError
 
 
@@ -118,8 +119,25 @@ def test_another_python_than_cpython_is_refused(build: str) -> None:
 
 def test_the_site_is_what_the_solver_sees() -> None:
     found = virtual_packages(machine="aarch64", glibc="2.28", cuda="")
-    assert found == ["__archspec=1=aarch64", "__glibc=2.28=0", "__linux=0=0", "__unix=0=0"]
+    assert found == ("__archspec=1=aarch64", "__glibc=2.28=0", "__linux=0=0", "__unix=0=0")
     assert "__cuda=12.4=0" in virtual_packages(machine="x86_64", glibc="2.28", cuda="12.4")
+
+
+@pytest.mark.parametrize(
+    ("channels", "alias", "place"),
+    [
+        (["conda-forge", "nodefaults"], "https://mirror.example", "cache"),
+        (["https://host/t/S3CRET/channel"], "", "work"),
+        (["conda-forge"], "https://host/t/S3CRET", "work"),
+    ],
+)
+def test_lists_of_a_private_channel_are_not_kept(channels: list[str], alias: str, place: str) -> None:
+    request = solve_request(
+        channels=channels, specs=["python"], virtual=(), platform="linux-64", cache=Path("/cache"), work=Path("/work"),
+        alias=alias, offline=False,
+    )  # fmt: skip
+    assert request["cache"] == f"/{place}/repodata"
+    assert request["channels"] == [channel for channel in channels if channel != "nodefaults"]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ import pytest
 
 from builder.layers.base_image import BaseFacts
 from builder.layers.bytecode import kept, save, used
+from builder.layers.uv import INDEXES, SETTINGS, uv_environment, uv_settings
 from builder.layers.wheel_files import PREFIX, environment_files, owners, tidy
-from builder.layers.wheels import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
+from builder.layers.wheels import Pin, Resolver, option_words, parse_pins, platform_of, resolve
+from builder.model import secrets
 from builder.sif.errors import LayeringError
 from builder.sif.listing import mode_of, row_of
 from builder.sif.pack import Piece, below, unfold
@@ -122,8 +124,42 @@ def test_an_image_without_wheels_is_refused(machine: str, glibc: str) -> None:
         platform_of(machine, glibc)
 
 
+def test_settings_of_the_users_own_projects_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build in a container gets none of them: a lock and a build of layers would be of other packages."""
+    own = {"UV_CONSTRAINT": "/c.txt", "UV_OVERRIDE": "/o.txt", "UV_TORCH_BACKEND": "cpu", "UV_RESOLUTION": "lowest"}
+    ways = {"UV_HTTP_RETRIES": "0", "UV_INDEX_TORCH_PASSWORD": "word", "UV_LINK_MODE": "copy"}
+    for name, value in {**own, **ways}.items():
+        monkeypatch.setenv(name, value)
+    found = uv_environment(uv_settings({**own, **ways}, cache=tmp_path))
+    assert not own.keys() & found.keys()
+    assert {name: found[name] for name in ways} == ways
+    assert found["UV_NO_CONFIG"] == "1"
+
+
+def test_one_index_of_a_request_is_the_only_one(tmp_path: Path) -> None:
+    settings = uv_settings({"UV_INDEX_URL": "https://a", "UV_EXTRA_INDEX_URL": "https://b"}, cache=tmp_path)
+    assert {settings[name] for name in INDEXES} == {"https://a", "https://b"}
+    assert not uv_environment(settings, own_index=True).keys() & {*INDEXES, *SETTINGS["UV_INDEX"]}
+
+
+def test_no_request_is_sent_offline(tmp_path: Path) -> None:
+    assert "UV_OFFLINE" not in uv_settings({}, cache=tmp_path)
+    for found in (
+        uv_settings({}, cache=tmp_path, offline=True),
+        uv_settings({"RECIPE_OFFLINE": "yes"}, cache=tmp_path),
+    ):
+        assert found["UV_OFFLINE"] == "1"
+
+
+def test_logins_are_looked_for_in_every_index() -> None:
+    rows = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS")
+    assert {*rows, *(name for row in rows for name in SETTINGS[row])} == {*secrets.INDEXES}
+
+
 def test_pips_settings_are_uvs_where_uv_has_none(tmp_path: Path) -> None:
-    found = settings({"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": "/a /b", "UV_INDEX": "https://u"}, cache=tmp_path)
+    found = uv_settings(
+        {"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": "/a /b", "UV_INDEX": "https://u"}, cache=tmp_path
+    )
     assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["UV_INDEX"]) == ("https://a", "/a,/b", "https://u")
     assert found["UV_CACHE_DIR"] == str(tmp_path / "uv")
     (tmp_path / "r.txt").write_text("--pre\n--trusted-host h\n--extra-index-url https://x\nsix\n")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.fetch import PLACE
 from builder.execute.layer_cache import cache_of, lockless, open_cache, prune_downloads, verify
 from builder.layers import locks
-from builder.layers.cache import PARTS, STORE, Store
+from builder.layers.cache import Store
+from builder.layers.cache_folders import CONDA, FETCH, LAYERS, UV
 from builder.layers.locks import is_dead, new_mark
 from builder.layers.private import PrivateError, private_folder, temporary_parent
 from builder.layers.shared_cache import SharedCache
@@ -61,12 +61,12 @@ def test_security_14_a_cache_is_made_for_its_user_alone_whatever_the_umask(tmp_p
     del umask
     Store(tmp_path / "new" / "cache")
     made = [tmp_path / "new", *(path for path in (tmp_path / "new").rglob("*") if path.is_dir())]
-    assert len(made) > len(PARTS) + 8
+    assert len(made) > len((UV, CONDA, FETCH)) + 8
     assert {oct(mode(path)) for path in made} == {"0o700"}
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o720, 0o1777])
-@pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers", "uv", "conda", PLACE])
+@pytest.mark.parametrize("part", ["", LAYERS, f"{LAYERS}/layers", UV, CONDA, FETCH])
 def test_security_14_a_cache_that_others_can_write_is_refused(tmp_path: Path, part: str, bits: int) -> None:
     environment = {"RECIPE_CACHE_DIR": str(tmp_path / "cache")}
     open_cache(environment)
@@ -125,13 +125,13 @@ def test_security_14_without_locks_nothing_is_removed(
     assert lockless(store) == ""
     without_locks_stand_in(monkeypatch, number)
     keep(store, "b")  # builds go on
-    left = tmp_path / STORE / "work" / new_mark().replace(f".{os.getpid()}.", ".4194305.")
+    left = tmp_path / LAYERS / "work" / new_mark().replace(f".{os.getpid()}.", ".4194305.")
     left.mkdir()
     assert store.prune(0) == []
     store.sweep()
     assert left.is_dir()
     assert not any(store.drop(entry) for entry in store.entries())
-    stray = tmp_path / STORE / "layers" / "half.sqfs"
+    stray = tmp_path / LAYERS / "layers" / "half.sqfs"
     stray.touch()
     with store.downloads(alone=True) as ours:
         assert not ours
@@ -299,9 +299,9 @@ def test_fault_08_a_temporary_folder_is_written_down_before_it_is_there(
 def test_a_shared_cache_is_copied_from_and_never_written(tmp_path: Path) -> None:
     keep(Store(tmp_path / "centre"), "a")
     keep(Store(tmp_path / "centre"), "b")
-    altered = tmp_path / "centre" / STORE / "layers" / "b.sqfs"
+    altered = tmp_path / "centre" / LAYERS / "layers" / "b.sqfs"
     altered.write_bytes(b"y" * 1000)
-    before = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+    before = {path: path.lstat() for path in (tmp_path / "centre" / LAYERS / "layers").rglob("*")}
     own = Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre"))
 
     def make(path: Path) -> None:
@@ -309,14 +309,14 @@ def test_a_shared_cache_is_copied_from_and_never_written(tmp_path: Path) -> None
 
     for key, content in (("a", b"x" * 1000), ("b", b"made here"), ("c", b"made here")):
         entry, _ = own.get("layers", key, title=key, make=make)
-        assert (entry.path.read_bytes(), entry.path.parent) == (content, tmp_path / "own" / STORE / "layers")
-    after = {path: path.lstat() for path in (tmp_path / "centre" / STORE / "layers").rglob("*")}
+        assert (entry.path.read_bytes(), entry.path.parent) == (content, tmp_path / "own" / LAYERS / "layers")
+    after = {path: path.lstat() for path in (tmp_path / "centre" / LAYERS / "layers").rglob("*")}
     assert {path: (seen.st_mtime_ns, seen.st_size) for path, seen in after.items()} == {
         path: (seen.st_mtime_ns, seen.st_size) for path, seen in before.items()
     }
 
 
-@pytest.mark.parametrize("part", ["", STORE, f"{STORE}/layers"])
+@pytest.mark.parametrize("part", ["", LAYERS, f"{LAYERS}/layers"])
 def test_security_14_a_shared_cache_that_others_write_is_refused(tmp_path: Path, part: str) -> None:
     keep(Store(tmp_path / "centre"), "a")
     (tmp_path / "centre" / part).chmod(0o777)
@@ -324,7 +324,7 @@ def test_security_14_a_shared_cache_that_others_write_is_refused(tmp_path: Path,
         keep(Store(tmp_path / "own", shared=SharedCache(tmp_path / "centre")), "a")
 
 
-@pytest.mark.parametrize("part", [STORE, f"{STORE}/layers", f"{STORE}/layers/a.sqfs", f"{STORE}/layers/a.json"])
+@pytest.mark.parametrize("part", [LAYERS, f"{LAYERS}/layers", f"{LAYERS}/layers/a.sqfs", f"{LAYERS}/layers/a.json"])
 def test_security_14_a_shared_cache_with_links_is_refused(tmp_path: Path, part: str) -> None:
     """Of whoever they are, what they lead to may be anybody's."""
     keep(Store(tmp_path / "centre"), "a")

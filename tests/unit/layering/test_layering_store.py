@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.execute.layer_cache import prune
-from builder.layers.cache import STORE, Entry, Store, cache_folder, key_of, limit_bytes
+from builder.layers.cache import Entry, Store, key_of
+from builder.layers.cache_folders import LAYERS, cache_folder, limit_bytes
 
 
 def filled(folder: Path, *keys: str) -> Store:
@@ -151,7 +152,7 @@ def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
     for thread in threads:
         thread.join(timeout=30)
     assert done == [True, True]
-    assert list((tmp_path / STORE / "locks").glob("make-*")) == []
+    assert list((tmp_path / LAYERS / "locks").glob("make-*")) == []
 
 
 # --- nothing half-read is remembered ---------------------------------------------------------------------------------
