@@ -21,7 +21,8 @@ from builder.layers.uv import find_uv, own_uv
 from builder.model.site import Site
 from builder.sif.errors import LayeringError
 from builder.sif.programs import MORE
-from builder.system.process import Question, which
+from builder.system.capture import BackgroundCommand
+from builder.system.process import which
 
 PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",
@@ -96,14 +97,14 @@ def missing(site: Site, *, found: Mapping[str, Path]) -> list[list[str]]:
 def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
     """The line in which each says its version, "" where none does."""
     asked = {
-        name: Question([str(path), "-version" if "squashfs" in name else "--version"], env=environment)
+        name: BackgroundCommand([str(path), "-version" if "squashfs" in name else "--version"], env=environment)
         for name, path in found.items()
     }
     try:
-        return {name: version_line(question.answer(timeout=SECONDS).text) for name, question in asked.items()}
+        return {name: version_line(question.wait(timeout=SECONDS).text) for name, question in asked.items()}
     finally:
         for question in asked.values():
-            question.drop()
+            question.stop()
 
 
 def version_line(text: str) -> str:
@@ -217,7 +218,7 @@ def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]
                 name="sbatch", state="none", says="missing: no job can be submitted from here", fix=fix, group="Slurm"
             )
         ]
-    answer = Question(["scontrol", "ping"], env=environment).answer(timeout=SECONDS)
+    answer = BackgroundCommand(["scontrol", "ping"], env=environment).wait(timeout=SECONDS)
     line = next((" ".join(text.split())[:120] for text in answer.text.splitlines() if text.strip()), "no answer")
     up = answer.exit_code == 0 and " is UP" in line
     fix = "" if up else "try again in a while; on a login node of the site it should answer"

@@ -12,7 +12,7 @@ from typing import Any
 
 from builder.execute.doctor_readings import Reading, State
 from builder.model.text import one_line
-from builder.system.process import Question
+from builder.system.capture import BackgroundCommand
 
 SOCKET = "unix:///var/run/docker.sock"
 SECONDS = 1.0  # for each answer of the daemon
@@ -30,13 +30,13 @@ def docker_readings(
     if program is None and not needed:
         return []
     missing: State = "bad" if needed else "none"
-    question = Question([str(program), "buildx", "version"], env=environment) if program else None
+    question = BackgroundCommand([str(program), "buildx", "version"], env=environment) if program else None
     try:
         said, fix = _daemon(environment)
         says = " ".join(one_line(said).split())[:160]
         readings = [Reading(name="daemon", state=missing if fix else "ok", says=says, fix=fix, group=GROUP)]
     finally:
-        answer = question.answer(timeout=SECONDS) if question else None
+        answer = question.wait(timeout=SECONDS) if question else None
     if answer is not None:
         line = next((text for text in answer.text.splitlines() if text.strip()), "")
         if answer.exit_code == 0 and line:

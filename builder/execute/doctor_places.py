@@ -11,7 +11,8 @@ from builder.execute.doctor_readings import Reading, State
 from builder.layers.cache_folders import cache_folder
 from builder.model.text import one_line
 from builder.sif.errors import LayeringError
-from builder.system.process import Question, which
+from builder.system.capture import BackgroundCommand
+from builder.system.process import which
 
 GROUP = "places"
 SECONDS = 1.0  # for quota, which asks a server
@@ -37,7 +38,7 @@ def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Read
                 _place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
             )
     for name, question in quota:
-        answer = question.answer(timeout=SECONDS)
+        answer = question.wait(timeout=SECONDS)
         lines = [one_line(line).strip() for line in answer.text.splitlines() if line.strip()]
         if answer.exit_code == 0 and lines:
             readings.append(Reading(name=name, state="ok", says="; ".join(lines)[:300], group=GROUP))
@@ -61,12 +62,12 @@ def _place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> R
     )
 
 
-def _quotas(environment: Mapping[str, str]) -> list[tuple[str, Question]]:
+def _quotas(environment: Mapping[str, str]) -> list[tuple[str, BackgroundCommand]]:
     """What `quota` and `lfs quota` are asked, where they are."""
     home, asked = environment.get("HOME", ""), []
     if program := which("quota", env=environment):
-        asked.append(("quota", Question([str(program), "-s"], env=environment)))
+        asked.append(("quota", BackgroundCommand([str(program), "-s"], env=environment)))
     if (program := which("lfs", env=environment)) and home:
         words = [str(program), "quota", "-q", "-h", "-u", str(os.getuid()), home]
-        asked.append(("lfs quota", Question(words, env=environment)))
+        asked.append(("lfs quota", BackgroundCommand(words, env=environment)))
     return asked

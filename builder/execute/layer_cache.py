@@ -28,7 +28,7 @@ from builder.model.plan import Plan
 from builder.model.text import is_there
 from builder.sif.errors import LayeringError
 from builder.sif.tree import FOLDER, walk
-from builder.system.process import capture
+from builder.system.capture import capture
 
 COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder

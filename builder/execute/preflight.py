@@ -15,7 +15,8 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.system.process import Question, which
+from builder.system.capture import BackgroundCommand
+from builder.system.process import which
 
 
 def on_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
@@ -148,19 +149,21 @@ def asking_versions(
     programs: Mapping[str, Path], *, environment: Mapping[str, str]
 ) -> Iterator[Callable[[float], dict[str, str]]]:
     """Ask programs for their versions; the answers, waited for so many seconds each, while the `with` block lasts."""
-    questions = {name: Question([str(path), "--version"], env=environment) for name, path in sorted(programs.items())}
+    questions = {
+        name: BackgroundCommand([str(path), "--version"], env=environment) for name, path in sorted(programs.items())
+    }
     try:
         yield lambda seconds: _versions(questions, seconds=seconds)
     finally:
         for question in questions.values():
-            question.drop()
+            question.stop()
 
 
-def _versions(questions: Mapping[str, Question], *, seconds: float) -> dict[str, str]:
+def _versions(questions: Mapping[str, BackgroundCommand], *, seconds: float) -> dict[str, str]:
     """One that does not say its version is left out."""
     versions = {}
     for name, question in questions.items():
-        answer = question.answer(timeout=seconds)
+        answer = question.wait(timeout=seconds)
         line = next((text.strip() for text in answer.text.splitlines() if text.strip()), "")
         if answer.exit_code == 0 and line.isprintable():
             versions[name] = line[:120]

@@ -22,7 +22,7 @@ from builder.model.report import Report, SmokeCheck, Status, StepResult
 from builder.system.checksums import Digest
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
-from builder.system.process import Ended
+from builder.system.process import ProcessResult
 from builder.system.publish import publish, size_of
 from builder.system.trust import is_published, leads_out
 
@@ -178,7 +178,7 @@ class Run:
         status: Status = "failed" if finding else "ok"
         return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
 
-    def _fault(self, step: Step, ended: Ended, *, missing: str) -> Finding | None:
+    def _fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
         log = str(self.carrier.log(step))
         if ended.timed_out:
             message = f"step '{step.name}' was ended after {duration(ended.seconds)}, the longest a step may take"

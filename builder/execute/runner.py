@@ -17,7 +17,7 @@ from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
 from builder.system.layout import LOGS
-from builder.system.process import Ended, run
+from builder.system.process import ProcessResult, run
 from builder.system.scratch import step_environment
 
 
@@ -77,10 +77,10 @@ class Carrier(Protocol):
     def before(self, step: Step) -> Mapping[str, Seen | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
         """Carry the step out to its end; `hear` gets its lines where they come while it works."""
 
-    def fault(self, step: Step, ended: Ended) -> Finding | None:
+    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """What only the carrier knows of a step that has failed, None where its log says it all."""
 
 
@@ -103,7 +103,7 @@ class Here:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
         """Run the script."""
         log = self.log(step)
 
@@ -124,7 +124,7 @@ class Here:
             timeout=self.options.step_seconds,
         )
 
-    def fault(self, step: Step, ended: Ended) -> Finding | None:
+    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """Nothing more than the log says."""
         del step, ended
         return None

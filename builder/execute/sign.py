@@ -10,7 +10,8 @@ from pathlib import Path
 from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Plan
-from builder.system.process import attach, capture, which
+from builder.system.capture import capture
+from builder.system.process import attach, which
 
 STDERR = 2
 FINGERPRINT = re.compile(r"\b[0-9A-Fa-f]{40}\b")

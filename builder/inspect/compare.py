@@ -27,8 +27,9 @@ from builder.inspect.sif_objects import (
 )
 from builder.sif.bounded import parse_json
 from builder.sif.listing import Row, row_of
+from builder.system.capture import read_output, stream_output
 from builder.system.checksums import sha256_of_part
-from builder.system.process import read_output, stream_output, which
+from builder.system.process import which
 
 KINDS = {"-": "file", "d": "folder", "l": "link", "c": "device", "b": "device", "p": "pipe", "s": "socket"}
 HOURS = 4.0  # the longest that one call may read

@@ -16,7 +16,7 @@ from builder.model.finding import Finding, ToolError
 from builder.sif.archive import ArchiveError, Stream, members
 from builder.sif.bounded import BoundsError, read_file
 from builder.sif.listing import row_of
-from builder.system.process import read_output, stream_output
+from builder.system.capture import read_output, stream_output
 
 FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1
 RPM_LIMIT = 160 * 1024 * 1024  # that of a full desktop has 100

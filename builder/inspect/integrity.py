@@ -14,9 +14,10 @@ from builder.inspect.sif_objects import INSPECT, LARGEST, SBOM, SIGNATURE, Sif, 
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.text import listing, shown, table, text
 from builder.sif.bounded import parse_json, read_file, read_json
+from builder.system.capture import capture
 from builder.system.checksums import sha256_of, sha256_of_part
 from builder.system.layout import REPORT_FILE, plan_folder
-from builder.system.process import capture, which
+from builder.system.process import which
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label

@@ -11,7 +11,7 @@ from builder.model.finding import Finding, StepError, ToolError
 from builder.sif.errors import LayeringError
 from builder.system.failures.packages import PACKAGES
 from builder.system.log import Mask
-from builder.system.process import Ended, run
+from builder.system.process import ProcessResult, run
 
 TIMEOUT = 1800.0  # seconds that one resolution may take
 FIX = f"run `pip install 'uv=={'.'.join(map(str, LEAST))}'` where recipe is installed, or set {VARIABLE} to one"
@@ -27,7 +27,7 @@ class Session:
     cache: Path
     offline: bool = False
 
-    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str) -> Ended:
+    def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str) -> ProcessResult:
         """Run a program; its output, without secrets, is the tail of the answer."""
         log, mask = self.work / f"{name}.log", Mask(env)
         return run(argv, cwd=cwd, env=env, log=log, on_line=_unseen, mask=mask, timeout=TIMEOUT)
@@ -37,7 +37,7 @@ def _unseen(line: str) -> None:
     del line
 
 
-def said(ended: Ended) -> str:
+def said(ended: ProcessResult) -> str:
     """The end of what a program said, in one paragraph."""
     lines = [line.strip() for line in ended.tail if line.strip()]
     return " ".join(lines[-SHOWN:])[-1500:]

@@ -34,9 +34,10 @@ from builder.resolve.requested import FAMILY
 from builder.resolve.resolve import OWN_CONDA
 from builder.sif import tree
 from builder.sif.bounded import parse_json
+from builder.system.capture import capture
 from builder.system.checksums import sha256_of
 from builder.system.files import draft_of
-from builder.system.process import capture, which
+from builder.system.process import which
 
 SECONDS = 120.0  # for an image that has to be mounted first
 # One line of JSON: versions and packages of the Python that `python3` is in the image, and the C library's.

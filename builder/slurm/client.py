@@ -14,7 +14,8 @@ from typing import Literal
 
 from builder.execute.preflight import HOW_TO_GET
 from builder.model.finding import Finding, StepError, ToolError
-from builder.system.process import Captured, capture, which
+from builder.system.capture import CapturedOutput, capture
+from builder.system.process import which
 
 _SPEAKER = re.compile(r"^(?:sbatch: )?(?:error: |fatal: )?(?:allocation failure: )?(?:Batch job submission failed: )?")
 
@@ -252,11 +253,11 @@ class Slurm:
                 found[job] = JobState(stage=_stage(word), word=word, nodes=nodes)
         return found
 
-    def _sbatch(self, arguments: Sequence[str], *, folder: Path, more: Mapping[str, str]) -> Captured:
+    def _sbatch(self, arguments: Sequence[str], *, folder: Path, more: Mapping[str, str]) -> CapturedOutput:
         environment = {**self._environment, **more}
         return capture(["sbatch", *arguments], env=environment, timeout=ANSWER, cwd=folder)
 
-    def _ask(self, argv: Sequence[str]) -> Captured:
+    def _ask(self, argv: Sequence[str]) -> CapturedOutput:
         return capture(argv, env=self._environment, timeout=ANSWER)
 
 

@@ -20,7 +20,7 @@ from builder.slurm.client import NODE_LOST, JobState, Slurm, hopeless
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.state import Ledger, Submitted
 from builder.system.log import TAIL_LINES, Lines, shorten
-from builder.system.process import Ended
+from builder.system.process import ProcessResult
 from builder.system.trust import open_below
 
 LOOK = 0.25  # seconds between two looks at the log and the record
@@ -222,7 +222,7 @@ class JobSteps:
         """What was there when the job was submitted."""
         return self._job(step).before
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
         """Follow the job to its end; what it says comes late, and from another machine."""
         del hear
         job = self._job(step)
@@ -236,9 +236,9 @@ class JobSteps:
             note=self.progress.note,
         ).follow()
         self.ends[step.name] = end
-        return Ended(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
+        return ProcessResult(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
 
-    def fault(self, step: Step, ended: Ended) -> Finding | None:
+    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """What Slurm did to the job."""
         del ended
         return job_fault(self._job(step), self.ends[step.name], folder=self.folder)

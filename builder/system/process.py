@@ -1,11 +1,7 @@
-"""Which processes belong together: by session, by a mark in their environment, by descent.
-
-Child processes: the only import of subprocess.
+"""Child processes: the only import of subprocess.
 
 A child gets its own session, no input, one pipe for everything it writes, and an environment that is given in full.
-Whatever it started ends with it, also what left its group, and no pipe that such a process inherited can hold us up.
-
-Questions to programs: what they write is kept for whoever asks, and not logged.
+Whatever it started ends with it, also what left its group, and no pipe that such a process inherited can block us.
 """
 
 from __future__ import annotations
@@ -23,96 +19,16 @@ from pathlib import Path
 
 from builder.model.finding import Finding, ToolError
 from builder.system.log import StepLog
-
-
-def members_of(leader: int | None, *, mark: bytes) -> set[int]:
-    """Find the live processes that a session's leader has started; a negative number is a whole group."""
-    if not Path("/proc/self/stat").exists():  # no Linux: only what stayed in the group
-        return _group(leader)
-    return _family(leader, mark=mark)
-
-
-def sessions_of(pids: set[int]) -> set[int]:
-    """The processes with all others of their sessions; our own session is left out."""
-    names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - as below
-    found = {int(name): stat for name in names if (stat := _stat(name)) is not None}
-    sessions = {found[pid][2] for pid in pids if pid in found} - {os.getsid(0)}
-    return (pids | {pid for pid, stat in found.items() if stat[2] in sessions}) - {os.getpid()}
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and does not only wait to be reaped."""
-    return _stat(str(pid)) is not None
-
-
-def _group(leader: int | None) -> set[int]:
-    if leader is None:
-        return set()
-    try:
-        os.killpg(leader, 0)
-    except (ProcessLookupError, PermissionError):
-        return set()
-    return {-leader}
-
-
-def _family(leader: int | None, *, mark: bytes) -> set[int]:
-    """The live processes of a session, those that carry the mark in their environment, and all their children."""
-    parents: dict[int, int] = {}
-    found: set[int] = set()
-    own = os.getpid()
-    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of entries on a login node
-        if not name.isdecimal() or int(name) == own:
-            continue
-        stat = _stat(name)
-        if stat is None:
-            continue
-        pid, (parent, group, session) = int(name), stat
-        parents[pid] = parent
-        if (leader is not None and leader in (pid, group, session)) or mark in _environ(name):
-            found.add(pid)
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
-def _stat(pid: str) -> tuple[int, int, int] | None:
-    """Parent, group and session of a process, None when it is gone or only waits to be reaped."""
-    try:
-        text = _read(f"/proc/{pid}/stat")
-    except OSError:
-        return None
-    state, parent, group, session = text.rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else (int(parent), int(group), int(session))
-
-
-def _environ(pid: str) -> bytes:
-    try:
-        return _read(f"/proc/{pid}/environ")
-    except OSError:
-        return b""
-
-
-def _read(path: str) -> bytes:
-    """A file of /proc; thousands are read at the end of every child, and open() takes three times as long."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        text = b""
-        while more := os.read(handle, 1 << 16):
-            text += more
-        return text
-    finally:
-        os.close(handle)
-
+from builder.system.process_tree import GRACE, members_of
 
 TICK = 0.25  # seconds between two calls of on_tick, at most
-GRACE = 5.0  # seconds between SIGTERM and SIGKILL; Apptainer removes its temporary folders in that time
 DRAIN = 1.0  # seconds that output may still come after the child's end
 MARK = "RECIPE_STEP_MARK"  # in the environment of everything that a step starts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a child ended: `exit_code` is 128 + `signal` where a signal ended it, as a shell counts."""
+class ProcessResult:
+    """The end of a child process; `exit_code` is 128 + `signal` if a signal ended it, as in a shell."""
 
     exit_code: int
     seconds: float
@@ -132,7 +48,7 @@ def run(
     mask: Callable[[str], str] = lambda text: text,
     timeout: float | None = None,
     grace: float = GRACE,
-) -> Ended:
+) -> ProcessResult:
     """Run a program to its end and log what it writes; `timeout` and `grace` in seconds.
 
     Nothing that it started is left when this returns or raises. Raises ToolError when it cannot be started.
@@ -150,7 +66,7 @@ def run(
             child.stop(grace)
             output.finish()
         code = child.exit_code
-        return Ended(
+        return ProcessResult(
             exit_code=124 if timed_out else code if code >= 0 else 128 - code,
             seconds=time.monotonic() - started,
             signal=-code if code < 0 else None,
@@ -160,9 +76,9 @@ def run(
 
 
 def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int | None = None) -> int:
-    """Run a program at the user's terminal, with our input and output, and return its exit code as a shell counts.
+    """Run a program at the user's terminal, with our input and output; return its exit code as in a shell.
 
-    `output` is a handle for what it writes to its standard output, where that is not to go to ours.
+    `output` is a handle for its standard output, if that is not ours.
     Ctrl-C reaches it from the terminal itself; SIGTERM and SIGHUP are passed on. Raises ToolError when it cannot be
     started.
     """
@@ -179,21 +95,6 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: in
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
-
-
-def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
-    """End the processes that carry a mark in their environment, with all of their sessions: SIGTERM, then SIGKILL."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        until = time.monotonic() + grace
-        members = sessions_of(members_of(None, mark=mark))
-        for pid in members:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
-        while members and time.monotonic() < until:
-            time.sleep(0.05)
-            members = {pid for pid in members if is_alive(pid)}
-        if not members:
-            return
 
 
 def _open_log(log: Path, *, on_line: Callable[[str], None], mask: Callable[[str], str]) -> StepLog:
@@ -225,7 +126,7 @@ class Child:
         receive: Callable[[bytes], None],
         errors: bool = True,
     ) -> None:
-        """What it writes is given to `receive`; what it writes as errors too, or to nobody."""
+        """Pass its output to `receive`, with its standard error unless `errors` is false."""
         self._argv, self._cwd, self._receive = argv, cwd, receive
         self._errors = subprocess.STDOUT if errors else subprocess.DEVNULL
         self._mark = os.urandom(16).hex()
@@ -259,7 +160,7 @@ class Child:
             self._end = os.pidfd_open(self._popen.pid)
 
     def follow(self, *, timeout: float | None, on_tick: Callable[[], None]) -> bool:
-        """Read its output until it ends; False when the time was up first."""
+        """Read its output until it ends; False if the time was over first."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended():
             self._read(TICK)
@@ -269,7 +170,7 @@ class Child:
         return True
 
     def stop(self, grace: float) -> None:
-        """End whatever is still there of it: SIGTERM, and SIGKILL after `grace` seconds or at a second interrupt."""
+        """Stop all its processes: SIGTERM, then SIGKILL after `grace` seconds or at a second interrupt."""
         try:
             if self._ended():
                 self._drain()
@@ -322,7 +223,7 @@ class Child:
                 self._read(0.1)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until all of it is gone, reading on so that nobody blocks on a full pipe; False when the time is up."""
+        """Wait until all its processes are gone; read on, so that none blocks on a full pipe. False if the time is over."""
         until = time.monotonic() + seconds
         while self._members():
             if time.monotonic() > until:
@@ -332,7 +233,7 @@ class Child:
         return True
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Send a signal to all of it; False when nobody is left."""
+        """Send a signal to all its processes; False when none is left."""
         members = self._members()
         if members and self._popen is not None:
             with suppress(ProcessLookupError, PermissionError):
@@ -350,91 +251,6 @@ class Child:
         self._ended()  # reaps the child itself
         leader = self._popen.pid if self._popen else None
         return members_of(leader, mark=f"{MARK}={self._mark}".encode())
-
-
-CAPTURE_LIMIT = 1024 * 1024  # bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Captured:
-    """The answer to a short question; 127 where the program does not exist, 124 where it took too long."""
-
-    exit_code: int
-    text: str
-
-
-class Question:
-    """A short question to a program, which works on its answer while we do something else."""
-
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path = Path("/")) -> None:
-        self._kept = bytearray()
-        self._child = Child(argv, cwd=cwd, env=env, receive=self._receive)
-        try:
-            self._child.start()
-            self._asked = True
-        except OSError:
-            self._asked = False
-        self._dropped = False
-
-    def answer(self, *, timeout: float = 10.0) -> Captured:
-        """Wait for the answer; never raises and never takes longer than `timeout` seconds by much."""
-        if not self._asked:
-            self.drop()
-            return Captured(exit_code=127, text="")
-        try:
-            in_time = self._child.follow(timeout=timeout, on_tick=lambda: None)
-        finally:
-            self.drop()
-        text = self._kept.decode("utf-8", errors="replace")
-        return Captured(exit_code=self._child.exit_code if in_time else 124, text=text)
-
-    def drop(self) -> None:
-        """End it, answered or not."""
-        if not self._dropped:
-            self._child.stop(0.5)
-            self._dropped = True
-
-    def _receive(self, data: bytes) -> None:
-        self._kept.extend(data[: CAPTURE_LIMIT - len(self._kept)])
-
-
-def capture(argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 10.0, cwd: Path = Path("/")) -> Captured:
-    """Ask a program something short; never raises and never takes longer than `timeout` seconds by much."""
-    return Question(argv, env=env, cwd=cwd).answer(timeout=timeout)
-
-
-def read_output(argv: Sequence[str], *, env: Mapping[str, str], limit: int, timeout: float) -> bytearray | None:
-    """What a program writes to its output, its errors left out; None where it fails, or says more than `limit` bytes.
-
-    `timeout` in seconds. Never raises.
-    """
-    kept = bytearray()
-
-    def receive(data: bytes) -> None:
-        kept.extend(data)
-        if len(kept) > limit:
-            raise OverflowError
-
-    ended = stream_output(argv, env=env, receive=receive, timeout=timeout)
-    return kept if ended and len(kept) <= limit else None
-
-
-def stream_output(
-    argv: Sequence[str], *, env: Mapping[str, str], receive: Callable[[bytes], None], timeout: float
-) -> bool:
-    """Give what a program writes to its output to `receive` as it comes; False where the program fails.
-
-    `receive` ends it by OverflowError. Never raises.
-    """
-    child = Child(argv, cwd=Path("/"), env=env, receive=receive, errors=False)
-    in_time = False
-    try:
-        with suppress(OSError, ValueError, OverflowError):
-            child.start()
-            in_time = child.follow(timeout=timeout, on_tick=lambda: None)
-    finally:
-        child.stop(0.5)
-    return in_time and not child.exit_code
 
 
 def which(program: str, *, env: Mapping[str, str]) -> Path | None:

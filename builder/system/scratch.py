@@ -23,7 +23,7 @@ from builder.model.finding import Finding, Place, ToolError
 from builder.sif.bounded import parse_json
 from builder.system.files import remove_tree, write_whole
 from builder.system.layout import STATE_FILE
-from builder.system.process import end_marked
+from builder.system.process_tree import end_marked
 from builder.system.trust import read_below
 
 TMPDIR = "RECIPE_TMPDIR"

@@ -7,8 +7,7 @@ import hashlib
 import json
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 

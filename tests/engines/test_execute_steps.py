@@ -17,7 +17,8 @@ from builder.execute.executor import execute, raise_for
 from builder.execute.options import Options
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
-from builder.system.process import Question, capture, run
+from builder.system.capture import BackgroundCommand, capture
+from builder.system.process import run
 
 
 @pytest.fixture
@@ -217,11 +218,11 @@ def test_short_questions() -> None:
 def test_a_question_is_answered_beside_other_work(tmp_path: Path) -> None:
     waits = f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; echo went"
     with own_word() as word:
-        question = Question(["bash", "-c", waits], env=dict(os.environ))
-        dropped = Question(["bash", "-c", f"sleep 60; : {word}"], env=dict(os.environ))
+        question = BackgroundCommand(["bash", "-c", waits], env=dict(os.environ))
+        dropped = BackgroundCommand(["bash", "-c", f"sleep 60; : {word}"], env=dict(os.environ))
         (tmp_path / "go").touch()
-        assert question.answer().text == "went\n"
-        dropped.drop()
+        assert question.wait().text == "went\n"
+        dropped.stop()
 
 
 def test_versions_are_asked_while_the_steps_run(place: Place) -> None:

@@ -21,7 +21,7 @@ from builder.slurm.monitor import Follower, JobEnd, LogTail, job_fault
 from builder.slurm.options import Wishes, read_wishes
 from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
 from builder.slurm.submit import Batch, arguments
-from builder.system.process import Captured
+from builder.system.capture import CapturedOutput
 
 PlanOf = Callable[..., Plan]
 HEADER = "#!/usr/bin/env bash\n#SBATCH --job-name=demo-build\n#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n"
@@ -257,8 +257,8 @@ def test_how_a_script_ended_by_slurms_word(
 ) -> None:
     answers = {"scontrol": scontrol, "sacct": sacct}
 
-    def answer(argv: Sequence[str], **_: Any) -> Captured:
-        return Captured(exit_code=0, text=answers[argv[0]])
+    def answer(argv: Sequence[str], **_: Any) -> CapturedOutput:
+        return CapturedOutput(exit_code=0, text=answers[argv[0]])
 
     monkeypatch.setattr("builder.slurm.client.capture", answer)
     assert Slurm({}).exit_code("12") == code

@@ -14,7 +14,7 @@ from builder.lock.site import Locked, write_locks
 from builder.model.finding import ToolError
 from builder.model.lock import Asked, BaseLock, Lock
 from builder.model.site import BaseImage
-from builder.system.process import Captured
+from builder.system.capture import CapturedOutput
 
 FAULTY = """\
 lock: '1'
@@ -103,7 +103,7 @@ def test_security_18_an_odd_answer_of_a_base_image_is_none(
     """Its `python3` is any program, and says what it likes."""
     (tmp_path / "base.sif").write_text("x")
     monkeypatch.setattr(base, "which", lambda *_, **__: Path("/bin/apptainer"))
-    monkeypatch.setattr(base, "capture", lambda *_, **__: Captured(exit_code=0, text=answer))
+    monkeypatch.setattr(base, "capture", lambda *_, **__: CapturedOutput(exit_code=0, text=answer))
     found = locked_base(tmp_path / "base.sif")
     assert (found.python, found.provides) == ("", {})
 
