@@ -60,7 +60,7 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
     """Lock one after the other; nothing is written before all are locked."""
     from builder.execute.layer_cache import open_cache
     from builder.lock.session import Session
-    from builder.lock.site import lock_site, write_locks
+    from builder.lock.site_lock import lock_site, write_locks
     from builder.system.scratch import work_folder
 
     environment = dict(os.environ)

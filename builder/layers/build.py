@@ -17,7 +17,7 @@ from .assemble import Layer
 from .builder import add_package_layers, build_image, find_conda_client, prepare_base
 from .cache import Entry, Store
 from .cache_folders import limit_bytes
-from .container import Containers
+from .container_steps import Containers
 from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS
 from .shared_cache import shared_cache

@@ -14,7 +14,7 @@ from ..sif.squashfs import SquashfsError, Superblock, read_superblock
 from . import wheel_files
 from .assemble import Draft, Layer, complete
 from .base_download import base_image
-from .base_image import FIX, learn
+from .base_facts import FIX, learn
 from .cache_folders import CONDA
 from .context import BuildContext
 from .metadata import METADATA, inspected, metadata, own_files, prove, tree_digest
@@ -22,7 +22,7 @@ from .uv import uv_settings
 from .wheel_layers import add_wheel_layers
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
-    from .conda import CondaClient
+    from .conda_client import CondaClient
     from .conda_layers import CondaEnvironment
 
 
@@ -55,7 +55,7 @@ def find_conda_client(context: BuildContext) -> CondaClient | None:
     """Return the solver of conda packages, None for an image without a conda environment; raises LayeringError."""
     if context.spec.place != "conda":
         return None
-    from .conda import find_client
+    from .conda_client import find_client
 
     return find_client(
         work=context.work,

@@ -19,7 +19,7 @@ from . import bytecode, wheel_files
 from .assemble import Layer
 from .bytecode_cache import Owned, compile_kept
 from .cache import key_of
-from .conda import CondaClient, read_packages
+from .conda_client import CondaClient, read_packages
 from .conda_packages import (
     FLAT,
     LOST,

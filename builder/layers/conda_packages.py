@@ -20,7 +20,7 @@ from ..sif.digest import sha256_of
 from ..sif.errors import AlteredError, LayeringError
 from ..sif.programs import call, needed_program
 from ..sif.tree import read
-from .base_image import listed
+from .base_facts import listed
 from .cache import Entry, Store
 from .conda_solver import CondaPackage
 from .wheels import normal

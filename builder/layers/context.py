@@ -14,9 +14,9 @@ from ..sif.errors import LayeringError, say
 from ..sif.pack import Packer, Piece, find_packer
 from ..sif.sif import SifError
 from .assemble import Draft, Layer, assemble
-from .base_image import BaseFacts, listed
+from .base_facts import BaseFacts, listed
 from .cache import Store, key_of
-from .container import Containers, whiteouts
+from .container_steps import Containers, whiteouts
 from .spec import FIX, Spec, is_offline
 
 FORMAT = 2  # version of what a layer holds; another number makes all layers again

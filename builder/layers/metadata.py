@@ -23,7 +23,7 @@ from ..sif.errors import LayeringError
 from ..sif.programs import call, needed_program
 from ..sif.tree import read
 from . import copies
-from .base_image import BaseFacts
+from .base_facts import BaseFacts
 from .spec import Spec
 
 ENVIRONMENT = "env/91-recipe.sh"

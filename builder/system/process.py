@@ -223,7 +223,7 @@ class Child:
                 self._read(0.1)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until all its processes have ended, and read on: none blocks on a full pipe. False if the time is over."""
+        """Wait until all its processes have ended, reading their output; False if the time is over."""
         until = time.monotonic() + seconds
         while self._members():
             if time.monotonic() > until:

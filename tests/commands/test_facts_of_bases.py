@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import bombs
 
-from builder.layers.base_image import learn
+from builder.layers.base_facts import learn
 from builder.layers.cache import Store
 from builder.sif.errors import LayeringError
 

@@ -17,7 +17,7 @@ from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
 from builder.layers.cache import sha256_of
-from builder.layers.conda import find_client, read_packages
+from builder.layers.conda_client import find_client, read_packages
 from builder.layers.conda_solver import CondaPackage
 from builder.sif.sif import PARTITION, layers_of, read_sif, write_header
 

@@ -29,6 +29,20 @@ UPWARDS = {
     ("execute/plan_folder.py", "builder.slurm.client"),
     ("execute/plan_folder.py", "builder.slurm.submit"),
 }
+# Names of modules that two rooms have; a command of cli/ and the reader of a model in parse/ have its name anyway.
+SAME_NAMES = {
+    "arrays": "compile pipeline slurm",
+    "build": "layers pipeline",
+    "collect": "report slurm",
+    "conda": "lock resolve/checks",
+    "errors": "sif smoke",
+    "main": "layers smoke",
+    "options": "execute slurm smoke",
+    "packages": "resolve resolve/checks",
+    "run": "execute smoke",
+    "scripts": "compile compile/launch",
+    "site": "model resolve/checks",
+}
 CLICK = "cli"  # the only floor that knows the command line
 IMPURE = {
     "asyncio", "datetime", "getpass", "multiprocessing", "os", "platform", "random", "secrets", "select", "shutil",
@@ -183,6 +197,17 @@ def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 
 def test_names_say_what_is_in_them() -> None:
     assert not [ids(path) for path in FILES if path.stem in VAGUE or path.parent.name in VAGUE]
+
+
+def test_a_module_has_a_name_of_its_own() -> None:
+    places: dict[str, set[str]] = {}
+    for path in EVERY:
+        room = path.parent.relative_to(PACKAGE).as_posix()
+        pair = room == "parse" and (PACKAGE / "model" / path.name).is_file()
+        if not path.stem.startswith("__") and room != "cli" and not pair:
+            places.setdefault(path.stem, set()).add(room)
+    same = {name: " ".join(sorted(rooms)) for name, rooms in places.items() if len(rooms) > 1}
+    assert same == SAME_NAMES, "rename a new one, and remove from the list what is gone"
 
 
 def test_files_and_functions_fit_a_screen() -> None:

@@ -14,8 +14,8 @@ import pytest
 from builder.cli.main import run
 from builder.execute.folder_lock import hold
 from builder.layers import wheel_files
-from builder.layers.base_image import BaseFacts
-from builder.layers.container import tidy, whiteouts
+from builder.layers.base_facts import BaseFacts
+from builder.layers.container_steps import tidy, whiteouts
 from builder.layers.metadata import own_files
 from builder.layers.spec import Spec
 from builder.model.finding import ConfigError

@@ -15,7 +15,7 @@ from builder.compile.image_files import image_files
 from builder.layers.reference import parts_of
 from builder.lock.conda import without_credentials
 from builder.lock.pip import best_wheel
-from builder.lock.site import Locked, write_locks
+from builder.lock.site_lock import Locked, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences
 from builder.model.plan import Plan

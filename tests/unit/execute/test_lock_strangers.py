@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.lock import site as base
+from builder.lock import site_lock as base
 from builder.lock.session import Session
-from builder.lock.site import Locked, write_locks
+from builder.lock.site_lock import Locked, write_locks
 from builder.model.finding import ToolError
 from builder.model.lock import Asked, BaseLock, Lock
 from builder.model.site import BaseImage

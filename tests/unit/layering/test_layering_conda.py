@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.conda import _error, read_packages
+from builder.layers.conda_client import _error, read_packages
 from builder.layers.conda_layers import _python, closure
 from builder.layers.conda_packages import (
     DIST,

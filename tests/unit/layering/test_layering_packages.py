@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.base_image import BaseFacts
+from builder.layers.base_facts import BaseFacts
 from builder.layers.bytecode import kept, save, used
 from builder.layers.uv import INDEXES, SETTINGS, uv_environment, uv_settings
 from builder.layers.wheel_files import PREFIX, environment_files, owners, tidy
