@@ -65,7 +65,7 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
 
     environment = dict(os.environ)
     store, locked = open_cache(environment), []
-    with store.downloads(), work_folder("recipe-lock-") as work:
+    with store.use_downloads(), work_folder("recipe-lock-") as work:
         for target in targets:
             folder = work / target.site.name
             folder.mkdir()

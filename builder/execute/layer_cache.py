@@ -145,14 +145,14 @@ def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
 
     Files that belong to nothing come second, those that were removed.
     """
-    stray = tuple(path for path in store.broken() if store.drop_stray(path))
-    return tuple(_cached(entry) for entry in store.entries() if not store.intact(entry)), stray
+    stray = tuple(path for path in store.find_broken() if store.drop_stray(path))
+    return tuple(_cached(entry) for entry in store.entries() if not store.check(entry)), stray
 
 
 def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
     """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
     store.sweep()
-    for path in store.broken_facts():
+    for path in store.find_broken_facts():
         path.unlink(missing_ok=True)
     with _usable():
         limit = limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
@@ -171,7 +171,7 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
     Raises ToolError while a build uses it.
     """
     folder, size = store.folder.parent, sum(downloads(environment).values())
-    with store.downloads(alone=True) as ours:
+    with store.use_downloads(alone=True) as ours:
         if store.locks.missing:
             message, fix = lockless(store), "remove the folder yourself when no build runs"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
@@ -179,7 +179,7 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
         if (folder / CONDA).is_dir():
-            with store.work() as work:
+            with store.work_folder() as work:
                 (folder / CONDA).replace(work / CONDA)
         size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
     if any((folder / UV).iterdir()):

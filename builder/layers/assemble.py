@@ -49,7 +49,7 @@ class Layer:
     fresh: bool = False
 
 
-class _DroppedError(Exception):
+class _CancelledError(Exception):
     """Nobody waits for what is being copied."""
 
 
@@ -69,26 +69,26 @@ class Draft:
         self._begin: int | None = None  # of the first layer, once the base lies there
         self._offset = 0  # of the base's file system
         self._done: list[Layer] = []
-        self._dropped = False
+        self._cancelled = False
 
     def __enter__(self) -> Draft:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._dropped = True
+        self._cancelled = True
         self._pool.shutdown()
         self.file.close()
 
-    def prepare(self, layers: Sequence[Layer]) -> None:
-        """Copy the base and these layers beside what follows; what goes wrong is told by the next `follow`."""
-        self._pool.submit(self._prepare, tuple(layers))
+    def copy_in_background(self, layers: Sequence[Layer]) -> None:
+        """Copy the base and these layers copy_layers what follows; what goes wrong is told by the next `follow`."""
+        self._pool.submit(self._try_to_copy, tuple(layers))
 
-    def _prepare(self, layers: Sequence[Layer]) -> None:
-        with suppress(AlteredError, SquashfsError, SifError, OSError, _DroppedError):
-            if self._alike(layers):
+    def _try_to_copy(self, layers: Sequence[Layer]) -> None:
+        with suppress(AlteredError, SquashfsError, SifError, OSError, _CancelledError):
+            if self._can_be_merged(layers):
                 self._copy(layers)
 
-    def _alike(self, layers: Sequence[Layer]) -> bool:
+    def _can_be_merged(self, layers: Sequence[Layer]) -> bool:
         """Whether these layers can be a part of the base's file system."""
         places = [(self.base, read_sif(self.base).system.offset), *[(layer.entry.path, 0) for layer in layers]]
         found = set()
@@ -98,15 +98,15 @@ class Draft:
             found.add((head.compression, head.block_size))
         return len(found) == 1
 
-    def follow(self, layers: Sequence[Layer]) -> None:
+    def copy_layers(self, layers: Sequence[Layer]) -> None:
         """Have the base and these layers lie there; raises AlteredError, SquashfsError, SifError and OSError."""
         self._pool.submit(self._copy, tuple(layers)).result()
 
     def _check(self) -> None:
-        if self._dropped:
-            raise _DroppedError
+        if self._cancelled:
+            raise _CancelledError
 
-    def at_rest(self) -> BinaryIO:
+    def wait_for_file(self) -> BinaryIO:
         """The file, when nothing is written to it any more."""
         self._pool.submit(lambda: None).result()
         return self.file
@@ -117,33 +117,33 @@ class Draft:
             with self.base.open("rb") as source:
                 head = read_superblock(source, offset=system.offset)
                 copy_file(source, self.file, check=self._check)
-            self._offset, self._begin = system.offset, page(head.size)
+            self._offset, self._begin = system.offset, round_to_page(head.size)
             self.file.truncate(system.offset + system.size)
         same = 0
-        while same < min(len(layers), len(self._done)) and _same(layers[same], self._done[same]):
+        while same < min(len(layers), len(self._done)) and _is_same(layers[same], self._done[same]):
             same += 1
         del self._done[same:]
-        begins = begins_of(layers, begin=self._begin)
-        for layer, begin in list(zip(layers, begins, strict=False))[same:]:
-            append(layer, self.file, offset=self._offset + begin, check=self._check)
+        offsets = layer_offsets(layers, begin=self._begin)
+        for layer, begin in list(zip(layers, offsets, strict=False))[same:]:
+            append_layer(layer, self.file, offset=self._offset + begin, check=self._check)
             self._done.append(layer)
-        self.file.truncate(self._offset + begins[-1])
+        self.file.truncate(self._offset + offsets[-1])
 
 
-def _same(one: Layer, other: Layer) -> bool:
+def _is_same(one: Layer, other: Layer) -> bool:
     return (one.entry.sha256, one.entry.size) == (other.entry.sha256, other.entry.size)
 
 
-def begins_of(layers: Sequence[Layer], *, begin: int) -> list[int]:
-    """Where each of the layers begins that lie one after the other from `begin` on, and where the next one would."""
-    begins = [begin]
+def layer_offsets(layers: Sequence[Layer], *, begin: int) -> list[int]:
+    """Where each of the layers offsets that lie one after the other from `begin` on, and where the next one would."""
+    offsets = [begin]
     for layer in layers:
-        begins.append(page(begins[-1] + layer.entry.size))
-    return begins
+        offsets.append(round_to_page(offsets[-1] + layer.entry.size))
+    return offsets
 
 
-def append(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[], None] = lambda: None) -> None:
-    """Write a layer to the end of a file, which begins at `offset`; raises AlteredError and OSError.
+def append_layer(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[], None] = lambda: None) -> None:
+    """Write a layer to the end of a file, which offsets at `offset`; raises AlteredError and OSError.
 
     `check` is called before each part, and ends it by raising something.
     """
@@ -165,8 +165,8 @@ def append(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[], Non
         raise AlteredError(str(layer.entry.path))
 
 
-def page(size: int) -> int:
-    """A size with its last page whole."""
+def round_to_page(size: int) -> int:
+    """A size with its last page merged."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -175,26 +175,26 @@ SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that ar
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
+class MergedLayers:
     """Layers that are one file system, from its beginning on."""
 
-    begins: Sequence[int]  # of the layers
+    offsets: Sequence[int]  # of the layers
     end: int  # of the layers, where the tables begin
     joined: Joined
 
     @property
     def size(self) -> int:
-        """Bytes, with the last page whole."""
-        return page(self.end + len(self.joined.tables))
+        """Bytes, with the last page merged."""
+        return round_to_page(self.end + len(self.joined.tables))
 
 
-def assemble(base: Path, layers: Sequence[Layer], target: Path, *, time: int, metadata: bytes = b"") -> None:
-    """Write an image at once; raises what `complete` raises."""
+def write_image(base: Path, layers: Sequence[Layer], target: Path, *, time: int, metadata: bytes = b"") -> None:
+    """Write an image at once; raises what `finish_image` raises."""
     with Draft(base, target) as draft:
-        complete(draft, layers, time=time, metadata=metadata)
+        finish_image(draft, layers, time=time, metadata=metadata)
 
 
-def complete(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: bytes = b"") -> None:
+def finish_image(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: bytes = b"") -> None:
     """Make an image of a draft; `metadata` takes the place of what `inspect` reads.
 
     Raises AlteredError for a cached layer that is not what it was, SifError and OSError.
@@ -204,20 +204,20 @@ def complete(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: byte
     dropped = {INSPECT, LAYERS} if metadata else {LAYERS}
     sif.objects = [item for item in sif.objects if item.kind != SIGNATURE and item.label not in dropped]
     with draft.base.open("rb") as source:
-        inside = _inside(source, draft, sif, layers, time=time)
-        file = draft.at_rest()
+        inside = _merge_into_base(source, draft, sif, layers, time=time)
+        file = draft.wait_for_file()
         if not inside:
             copy_file(source, file)
             file.truncate(end_of(sif))
-            _over(file, sif, layers, time=time)
+            _add_partitions(file, sif, layers, time=time)
         if metadata:
             _add_json(file, sif, INSPECT, metadata)
-        file.truncate(page(end_of(sif)))
+        file.truncate(round_to_page(end_of(sif)))
         write_header(file, sif, time=time)
         file.flush()
 
 
-def _inside(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
+def _merge_into_base(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
     """The layers as a part of the base's file system; false where they cannot be, and then nothing is changed."""
     system, file = sif.system, draft.file
     behind = [item for item in sif.objects if item.offset > system.offset]
@@ -227,73 +227,79 @@ def _inside(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *
         first = Squashfs(source, offset=system.offset)
         if first.head.size > system.size:
             raise SquashfsError("it is cut short")
-        whole = _whole(first, layers, begin=page(first.head.size), time=time, beside=lambda _: draft.follow(layers))
+        merged = _merge_layers(
+            first,
+            layers,
+            begin=round_to_page(first.head.size),
+            time=time,
+            copy_layers=lambda _: draft.copy_layers(layers),
+        )
     except SquashfsError as error:
         say(f"the layers lie over the base image's file system, and not in it: {error}")
         return False
     contents = [(item, _read(source, item)) for item in sorted(behind, key=lambda item: item.offset)]
     superblock = first.bytes_between(0, SUPERBLOCK.size)
-    _write_tables(file, whole, offset=system.offset)
-    system.size, system.padded = whole.size, system.padded + whole.size - system.size
+    _write_tables(file, merged, offset=system.offset)
+    system.size, system.padded = merged.size, system.padded + merged.size - system.size
     end = system.offset + system.size
     for item, content in contents:
-        item.offset = page(end) if item.partition else end
+        item.offset = round_to_page(end) if item.partition else end
         item.padded = item.offset - end + item.size
         end = _write_at(file, item.offset, content)
-    _add_json(file, sif, LAYERS, _told(system, layers, whole, superblock=superblock))
+    _add_json(file, sif, LAYERS, _layer_index(system, layers, merged, superblock=superblock))
     return True
 
 
-def _over(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> None:
+def _add_partitions(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> None:
     """The layers as partitions over the base's: one that is made of all of them, or one each."""
 
-    def copy(begins: Sequence[int]) -> None:
-        for layer, begin in zip(layers, begins, strict=True):
-            append(layer, file, offset=page(end_of(sif)) + begin)
+    def copy(offsets: Sequence[int]) -> None:
+        for layer, begin in zip(layers, offsets, strict=True):
+            append_layer(layer, file, offset=round_to_page(end_of(sif)) + begin)
 
     try:
         if len(layers) > 1:
-            whole = _whole(None, layers, begin=ALIGNMENT, time=time, beside=copy)
-            item = add_layer(sif, size=whole.size)
-            _write_tables(file, whole, offset=item.offset)
-            _add_json(file, sif, LAYERS, _told(item, layers, whole))
+            merged = _merge_layers(None, layers, begin=ALIGNMENT, time=time, copy_layers=copy)
+            item = add_layer(sif, size=merged.size)
+            _write_tables(file, merged, offset=item.offset)
+            _add_json(file, sif, LAYERS, _layer_index(item, layers, merged))
             return
     except SquashfsError as error:
         say(f"the layers lie over each other: {error}")
     for layer in layers:
-        append(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
+        append_layer(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
 
 
-def _whole(
+def _merge_layers(
     first: Squashfs | None,
     layers: Sequence[Layer],
     *,
     begin: int,
     time: int,
-    beside: Callable[[Sequence[int]], None],
-) -> Whole:
-    """The tables of layers that lie one after the other from `begin` on, and `beside` done with where they lie.
+    copy_layers: Callable[[Sequence[int]], None],
+) -> MergedLayers:
+    """The tables of layers that lie one after the other from `begin` on, and `copy_layers` done with where they lie.
 
     While the bytes are copied the tables are made. Raises SquashfsError.
     """
-    *begins, begin = begins_of(layers, begin=begin)
+    *offsets, begin = layer_offsets(layers, begin=begin)
     with ExitStack() as stack:
         files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
-        more = [(Squashfs(file), place) for file, place in zip(files, begins, strict=True)]
+        more = [(Squashfs(file), place) for file, place in zip(files, offsets, strict=True)]
         alike(first, more)
-        copied = stack.enter_context(ThreadPoolExecutor(1)).submit(beside, begins)
+        copied = stack.enter_context(ThreadPoolExecutor(1)).submit(copy_layers, offsets)
         joined = join(first, more, end=begin, time=time)
         copied.result()
-    return Whole(begins=begins, end=begin, joined=joined)
+    return MergedLayers(offsets=offsets, end=begin, joined=joined)
 
 
-def _write_tables(file: BinaryIO, whole: Whole, *, offset: int) -> None:
-    """What makes one file system of the layers that begins at `offset`."""
-    file.truncate(offset + whole.end)
-    _write_at(file, offset + whole.end, whole.joined.tables)
-    _write_at(file, offset, whole.joined.superblock)
+def _write_tables(file: BinaryIO, merged: MergedLayers, *, offset: int) -> None:
+    """What makes one file system of the layers that offsets at `offset`."""
+    file.truncate(offset + merged.end)
+    _write_at(file, offset + merged.end, merged.joined.tables)
+    _write_at(file, offset, merged.joined.superblock)
     file.flush()
-    file.truncate(offset + whole.size)
+    file.truncate(offset + merged.size)
 
 
 def _write_at(file: BinaryIO, offset: int, content: bytes) -> int:
@@ -302,11 +308,11 @@ def _write_at(file: BinaryIO, offset: int, content: bytes) -> int:
     return offset + len(content)
 
 
-def _told(item: Object, layers: Sequence[Layer], whole: Whole, *, superblock: bytes = b"") -> bytes:
+def _layer_index(item: Object, layers: Sequence[Layer], merged: MergedLayers, *, superblock: bytes = b"") -> bytes:
     """Where in a partition each layer lies, every byte of it, and the base's superblock, which was replaced."""
     rows = [
         {"title": layer.entry.title, "sha256": layer.entry.sha256, "offset": begin, "size": layer.entry.size}
-        for layer, begin in zip(layers, whole.begins, strict=True)
+        for layer, begin in zip(layers, merged.offsets, strict=True)
     ]
     document = {"format": 1, "partition": item.number, "superblock": superblock.hex(), "layers": rows}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

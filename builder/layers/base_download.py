@@ -38,7 +38,7 @@ LABELS_LIMIT = 1 << 20
 FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
 
 
-def base_image(
+def find_base_image(
     reference: str,
     *,
     store: Store,
@@ -60,12 +60,12 @@ def base_image(
         return path
     last = key_of(["reference", reference])
     if offline:
-        return _of_last_time(reference, store=store, why="no server is asked", hold=hold)
-    exact = reference if "@sha256:" in reference else pinned(reference)
+        return _find_cached(reference, store=store, why="no server is asked", hold=hold)
+    exact = reference if "@sha256:" in reference else pin_reference(reference)
     if exact is None:
         with suppress(LayeringError):
             why = f"the registry does not say where {reference} points"
-            return _of_last_time(reference, store=store, why=why, hold=hold)
+            return _find_cached(reference, store=store, why=why, hold=hold)
         target = work / "moving.sif"
         _fetch(reference, target, runtime=runtime, packer=packer)
         return target
@@ -78,7 +78,7 @@ def base_image(
     return entry.path
 
 
-def pinned(reference: str) -> str | None:
+def pin_reference(reference: str) -> str | None:
     """The reference with the digest that its tag stands for now; None where the registry does not say."""
     if not reference.startswith("docker://"):
         return None
@@ -95,13 +95,13 @@ def pinned(reference: str) -> str | None:
     return f"docker://{HUB if host == HUB_SERVER else host}/{name}@{digest}"
 
 
-def _of_last_time(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
+def _find_cached(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
     """What was made of an image in a registry before; raises LayeringError where there is nothing."""
     known = store.recall("known", key_of(["reference", reference]))
     entry = None
     if isinstance(known, str):
         hold(known)
-        entry = store.look("bases", known)
+        entry = store.find("bases", known)
     if entry is None:
         raise LayeringError(f"the base image {reference} was not fetched before, and {why}", fix=FIX)
     if "@sha256:" not in reference:
@@ -118,21 +118,21 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
         argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
         if follow(argv, env=clean_environment()):
             raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
-        newest = settle_times(tree, before=started)
-        _settle_labels(tree, time=newest)
+        newest = normalise_times(tree, before=started)
+        _normalise_labels(tree, time=newest)
         squashfs = target.with_name("base.sqfs")
         packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
-        wrap(squashfs, part, machine=os.uname().machine)
+        wrap_in_sif(squashfs, part, machine=os.uname().machine)
         # What the engine puts beside the file system of an image that it packs itself, in its own words.
         answer = call([runtime, "inspect", "--json", "--all", part], what=f"asking for the labels of '{reference}'")
-        wrap(squashfs, part, machine=os.uname().machine, inspect=answer.encode())
+        wrap_in_sif(squashfs, part, machine=os.uname().machine, inspect=answer.encode())
         squashfs.unlink()
     finally:
         remove(tree)
     part.rename(target)
 
 
-def wrap(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
+def wrap_in_sif(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
     """A root file system as a SIF image; raises SifError for a machine that the format has no number of."""
     sif = empty_sif(machine)
     with squashfs.open("rb") as source, target.open("w+b") as file:
@@ -151,7 +151,7 @@ def wrap(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") ->
     target.chmod(0o755)
 
 
-def settle_times(tree: Path, *, before: int) -> int:
+def normalise_times(tree: Path, *, before: int) -> int:
     """Give everything that is newer than `before` the time of the newest thing that is not; returns that.
 
     The image's own files keep their times. What unpacking made has the time of day: folders that no layer of the
@@ -173,7 +173,7 @@ def settle_times(tree: Path, *, before: int) -> int:
     return newest
 
 
-def _settle_labels(tree: Path, *, time: int) -> None:
+def _normalise_labels(tree: Path, *, time: int) -> None:
     """The engine's labels without the time of day."""
     try:
         labels = json.loads(read(tree, LABELS, limit=LABELS_LIMIT))

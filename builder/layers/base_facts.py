@@ -44,13 +44,13 @@ class BaseFacts:
     minor: str = ""  # X.Y
     glibc: str = ""
 
-    def over(self, folders: Mapping[str, int], links: Mapping[str, str], files: set[str]) -> BaseFacts:
+    def with_layer(self, folders: Mapping[str, int], links: Mapping[str, str], files: set[str]) -> BaseFacts:
         """The same with a layer over it."""
         hidden = {*folders, *files}
         kept = {path: target for path, target in self.links.items() if path not in hidden}
         return replace(self, folders={**self.folders, **folders}, links={**kept, **links})
 
-    def real(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         """A path with the links of the image followed: a layer that put a folder in their place would hide them."""
         todo, done = [part for part in path.split("/") if part], ""
         for _ in range(100):
@@ -70,7 +70,7 @@ class BaseFacts:
         return done or "/"
 
 
-def learn(image: Path, *, store: Store) -> BaseFacts:
+def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
     """The facts of a base image, kept by its sha256; raises LayeringError."""
     try:
         sif = read_sif(image)
@@ -80,17 +80,17 @@ def learn(image: Path, *, store: Store) -> BaseFacts:
         raise LayeringError(f"layers cannot be put on '{image}': {str(reason).lower()}", fix=FIX) from None
     if sif.overlays:
         raise LayeringError(f"'{image}' holds overlays of its own", fix=FIX)
-    if store.noted(image) is None:
-        with ThreadPoolExecutor(1) as pool:  # a new one is listed while its digest is made
+    if store.known_digest(image) is None:
+        with ThreadPoolExecutor(1) as pool:  # a new one is list_squashfs while its digest is made
             later = pool.submit(store.digest, image)
-            listing = listed(image, offset=system.offset)
+            listing = list_squashfs(image, offset=system.offset)
             digest = later.result()
     else:
         digest, listing = store.digest(image), None
     known = store.recall("facts", digest)
     if isinstance(known, dict) and known.pop("format", None) == FORMAT:
         return BaseFacts(**known)
-    listing = listing or listed(image, offset=system.offset)
+    listing = listing or list_squashfs(image, offset=system.offset)
     facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset, store=store)
     facts = replace(facts, inspect=_inspect(image, sif))
     if facts.glibc or not _libc(facts, listing[2]):  # a glibc that does not say its version was perhaps not whole
@@ -114,7 +114,7 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
     libc = _libc(bare, files)
     wanted = ["/.singularity.d/labels.json", "/.singularity.d/runscript"]
     wanted += [path for path in files if path.startswith("/.singularity.d/env/")] + ([libc] if libc else [])
-    with store.work() as work:
+    with store.work_folder() as work:
         tree = work / "tree"
         words: list[str | Path] = [program, "-n", "-no-xattrs", "-d", tree, "-o", str(offset), image]
         call([*words, *[path.lstrip("/") for path in wanted if path in files]], what=f"reading '{image}'")
@@ -136,7 +136,7 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
     )
 
 
-def listed(image: Path, *, offset: int) -> Listing:
+def list_squashfs(image: Path, *, offset: int) -> Listing:
     """Folders with modes, links with targets, and files of a squashfs; raises LayeringError."""
     program = needed_program("unsquashfs", fix="install squashfs-tools")
     folders: dict[str, int] = {}
@@ -157,7 +157,7 @@ def listed(image: Path, *, offset: int) -> Listing:
 
 def _libc(bare: BaseFacts, files: set[str]) -> str:
     for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/lib"):
-        path = bare.real(f"{folder}/libc.so.6")
+        path = bare.resolve_path(f"{folder}/libc.so.6")
         if path in files:
             return path
     return ""
@@ -201,7 +201,7 @@ def _python(bare: BaseFacts, files: set[str], path: str) -> tuple[str, str]:
     for folder in path.split(":"):
         if not folder.startswith("/"):
             continue
-        program = bare.real(f"{folder}/python3")
+        program = bare.resolve_path(f"{folder}/python3")
         if program in files:
             found = PYTHON.fullmatch(posixpath.basename(program))
             return (program if found else f"{folder}/python3"), (found[1] if found else "")

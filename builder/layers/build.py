@@ -17,7 +17,7 @@ from .assemble import Layer
 from .builder import add_package_layers, build_image, find_conda_client, prepare_base
 from .cache import Entry, Store
 from .cache_folders import limit_bytes
-from .container_steps import Containers
+from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS
 from .shared_cache import shared_cache
@@ -40,7 +40,7 @@ def build(
     """Make the image of a plan at `target`, with the rights that `umask` leaves; raises LayeringError and OSError."""
     store = Store(cache, shared=shared_cache(environment))
     store.sweep()
-    containers = Containers(
+    containers = ContainerRunner(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
     )
     for _ in range(3):
@@ -52,10 +52,10 @@ def build(
             else:
                 target.chmod(0o755 & ~umask)
                 say(WHOLE.format(target.name))
-                _report(context, target, umask=umask)
+                _write_made_of(context, target, umask=umask)
                 break
         say(f"the cached file '{altered}' is not what it was: it is made again")
-        forget(store, altered)
+        _forget(store, altered)
     else:
         raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
     for entry in store.prune(limit_bytes(environment)):
@@ -64,14 +64,14 @@ def build(
         say(f"note: the cache {cache}: {NO_LOCKS}")
 
 
-def forget(store: Store, path: str) -> None:
+def _forget(store: Store, path: str) -> None:
     """Take an altered file out of the cache."""
     for entry in store.entries():
         if str(entry.path) == path:
             store.forget(entry)
 
 
-def _report(context: BuildContext, target: Path, *, umask: int) -> None:
+def _write_made_of(context: BuildContext, target: Path, *, umask: int) -> None:
     """`made-of.json` beside the image: what it is made of."""
     rows: list[Entry] = [layer.entry for layer in context.layers]
     document = {
@@ -101,7 +101,7 @@ class FetchContext(BuildContext):
 
     def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
         """Return the layer if a container step needs it or it is in the cache; else download and compile only."""
-        if self.all_layers or self.store.look("layers", self.layer_key(title, inputs)) is not None:
+        if self.all_layers or self.store.find("layers", self.layer_key(title, inputs)) is not None:
             return super().make_wheel_layer(title, inputs, fill)
         tree = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.work))
         fill(tree)
@@ -125,7 +125,7 @@ def fetch(
     """Have all that a plan's image is made of in the caches; raises LayeringError."""
     store = Store(cache, shared=shared_cache(environment))
     store.sweep()
-    containers = Containers(
+    containers = ContainerRunner(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
     )
     all_layers = False
@@ -142,7 +142,7 @@ def fetch(
                 all_layers = True
             except AlteredError as error:
                 say(f"the cached file '{error.path}' is not what it was: it is made again")
-                forget(store, error.path)
+                _forget(store, error.path)
             else:
                 say("everything is here")
                 return

@@ -12,12 +12,12 @@ from ..sif.errors import LayeringError, say, writing
 from ..sif.sif import read_sif
 from ..sif.squashfs import SquashfsError, Superblock, read_superblock
 from . import wheel_files
-from .assemble import Draft, Layer, complete
-from .base_download import base_image
-from .base_facts import FIX, learn
+from .assemble import Draft, Layer, finish_image
+from .base_download import find_base_image
+from .base_facts import FIX, read_base_facts
 from .cache_folders import CONDA
 from .context import BuildContext
-from .metadata import METADATA, inspected, metadata, own_files, prove, tree_digest
+from .metadata import METADATA, compare_torch, digest_tree, inspect_document, write_metadata, write_own_files
 from .uv import uv_settings
 from .wheel_layers import add_wheel_layers
 
@@ -31,11 +31,11 @@ def build_image(context: BuildContext, target: Path) -> None:
     spec, client = context.spec, find_conda_client(context)
     prepare_base(context)
     context.draft = draft = context.stack.enter_context(Draft(context.base, target))
-    draft.prepare(())
+    draft.copy_in_background(())
     add_package_layers(context, client)
     if (spec.folder / "root").is_dir():
-        fill = partial(own_files, spec=spec, facts=context.facts)
-        context.add_layer("files", [tree_digest(spec.folder / "root")], fill, keep_modes=True)
+        fill = partial(write_own_files, spec=spec, facts=context.facts)
+        context.add_layer("files", [digest_tree(spec.folder / "root")], fill, keep_modes=True)
     if spec.text("run.sh"):
         parts = ("python", "run") if spec.place == "base" else ("run",)
         context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
@@ -43,11 +43,11 @@ def build_image(context: BuildContext, target: Path) -> None:
     context.run_in_background(partial(check_torch, context, tuple(context.layers)))
     facts = context.facts
     inputs = [facts.labels, facts.runscript, *[spec.text(name) for name in METADATA]]
-    context.add_layer("recipe", inputs, partial(metadata, spec=spec, facts=facts))
+    context.add_layer("recipe", inputs, partial(write_metadata, spec=spec, facts=facts))
     titles = [(layer.entry.title, layer.entry.sha256) for layer in context.layers]
-    document = inspected(titles, spec=spec, facts=facts)
+    document = inspect_document(titles, spec=spec, facts=facts)
     with writing(target):
-        complete(draft, context.layers, time=context.time, metadata=document)
+        finish_image(draft, context.layers, time=context.time, metadata=document)
     context.wait_for_tasks()
 
 
@@ -68,7 +68,7 @@ def find_conda_client(context: BuildContext) -> CondaClient | None:
 def prepare_base(context: BuildContext) -> None:
     """Download the base image where it is not here, and inspect it; raises LayeringError and OSError."""
     spec = context.spec
-    context.base = base_image(
+    context.base = find_base_image(
         spec.base,
         store=context.store,
         runtime=context.containers.runtime,
@@ -77,7 +77,7 @@ def prepare_base(context: BuildContext) -> None:
         offline=context.offline,
         hold=partial(context.keep_entry, "bases"),
     )
-    context.facts = learn(context.base, store=context.store)
+    context.facts = read_base_facts(context.base, store=context.store)
     if context.facts.machine != spec.machine:
         message = f"the base image is for {context.facts.machine}, and the site has {spec.machine}"
         raise LayeringError(message, fix="use a base image for the site's processors")
@@ -109,12 +109,12 @@ def _add_conda_layers(context: BuildContext, client: CondaClient) -> CondaEnviro
 def check_torch(context: BuildContext, layers: Sequence[Layer]) -> None:
     """Compare the torch in the files of the image with the plan; raises LayeringError."""
     facts = context.facts
-    own = f"{facts.real(wheel_files.PREFIX)}/lib/python{facts.minor}/site-packages/torch"
+    own = f"{facts.resolve_path(wheel_files.PREFIX)}/lib/python{facts.minor}/site-packages/torch"
     ends = ("/site-packages/torch", "/dist-packages/torch")
     folders = [path for path in facts.folders if path.endswith(ends)]
     places = [(context.base, read_sif(context.base).system.offset)]
     places += [(layer.entry.path, 0) for layer in layers if layer.entry.title not in ("system", "files")]
-    prove(
+    compare_torch(
         places,
         folders=sorted({own, *folders}),
         folder=context.spec.folder,

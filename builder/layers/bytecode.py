@@ -1,4 +1,4 @@
-""".pyc files for a staged environment: made in parallel, kept by wheel, taken again when the same wheel comes again."""
+""".pyc files for a staged environment: made in parallel, load by wheel, taken again when the same wheel comes again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..sif.programs import ask, clean_environment, find_program
 from ..sif.tree import FILE, FOLDER, walk
 
 WORKER = Path(__file__).with_name("bytecode_worker.py")
-# Of glibc in those who compile: what is freed is kept for the next file, not handed back to the system.
+# Of glibc in those who compile: what is freed is load for the next file, not handed back to the system.
 MEMORY = "glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"
 # Test suites and benchmarks of packages, and of torch's own test kit what torch itself never imports (6 % of all that
 # an environment with torch has to compile). Whoever imports such a module compiles it in memory.
@@ -71,14 +71,14 @@ class Compiler:
         if done.returncode:
             print(done.stderr[-2000:], flush=True)
             raise LayeringError(f"Python {self.version} could not compile the packages: exit code {done.returncode}")
-        made = [piece for number in range(workers) for piece in _indexed(Path(place, str(number)))]
+        made = [piece for number in range(workers) for piece in _read_index(Path(place, str(number)))]
         asked_for = {compiled_path(path, self.tag) for path in paths}
         if not asked_for.issuperset(piece.path for piece in made):
             raise LayeringError(f"Python {self.version} has written files that it was not asked for")
         return made
 
 
-def _indexed(stem: Path) -> Iterator[Piece]:
+def _read_index(stem: Path) -> Iterator[Piece]:
     """What one worker has written."""
     offset, data, index = 0, stem.with_suffix(".data"), stem.with_suffix(".index")
     for path in (data, index):
@@ -102,42 +102,42 @@ def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str,
 
     `own` is a folder with a Python at `python` that stands for the image's. Raises LayeringError.
     """
-    found = of_this_machine(minor, uv=uv)
-    return found or of_image(minor, runtime=runtime, base=base, python=python, own=own)
+    found = find_local_compiler(minor, uv=uv)
+    return found or find_image_compiler(minor, runtime=runtime, base=base, python=python, own=own)
 
 
-def of_image(minor: str, *, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
+def find_image_compiler(minor: str, *, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
     """The image's own Python X.Y, or that of a folder, in a container of the base image; raises LayeringError."""
     shown = ("--bind", f"{own}:/media/own:ro") if own else ()
     # No network, where a user may have a name space of networks of his own.
     for network in (("--net", "--network", "none"), ()):
         words = (runtime, *ALONE, *network, *shown)
-        found = asked((*words, str(base), f"/media/own/{python}" if own else python), minor)
+        found = _probe_python((*words, str(base), f"/media/own/{python}" if own else python), minor)
         if found is not None:
             return replace(found, binds=len(words))
     whose = "the environment's own" if own else "the base image's own"
     raise LayeringError(f"there is no Python {minor} here, and {whose} does not run", fix=f"install Python {minor}")
 
 
-def of_this_machine(minor: str, *, uv: str) -> Compiler | None:
+def find_local_compiler(minor: str, *, uv: str) -> Compiler | None:
     """A Python X.Y: this one, on PATH, or one that uv knows."""
     if sys.implementation.name == "cpython" and f"{sys.version_info[0]}.{sys.version_info[1]}" == minor:
         tag = sys.implementation.cache_tag or ""
         return Compiler(argv=(sys.executable,), version=platform.python_version(), tag=tag)
     own = find_program(f"python{minor}")
-    found = asked((own,), minor) if own else None
+    found = _probe_python((own,), minor) if own else None
     if found is None and uv:
-        managed = _known_to_uv(uv, minor)
-        found = asked((managed,), minor) if managed else None
+        managed = _find_uv_python(uv, minor)
+        found = _probe_python((managed,), minor) if managed else None
     return found
 
 
-def _known_to_uv(uv: str, minor: str) -> str | None:
+def _find_uv_python(uv: str, minor: str) -> str | None:
     code, out, _ = ask([uv, "python", "find", "--offline", "--no-project", "--system", minor])
     return out.strip() or None if code == 0 else None  # it ends badly where there is none
 
 
-def asked(argv: Sequence[str], minor: str) -> Compiler | None:
+def _probe_python(argv: Sequence[str], minor: str) -> Compiler | None:
     """A Python that runs and is CPython X.Y."""
     code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])  # one that does not run here is not taken
     words = out.split()
@@ -146,19 +146,19 @@ def asked(argv: Sequence[str], minor: str) -> Compiler | None:
     return Compiler(argv=tuple(argv), version=words[0], tag=words[1])
 
 
-def sources(folder: Path, *, below: str) -> list[str]:
+def list_sources(folder: Path, *, below: str) -> list[str]:
     """The .py files to compile, sorted, as paths of `folder`; not those of test suites, which no program imports."""
     found = []
     for entry in walk(folder, below):
         path = f"{below}/{entry.path}"
         if entry.kind == FOLDER:
-            entry.enter = entry.name != "__pycache__" and used(f"{path}/")
-        elif entry.kind == FILE and entry.name.endswith(".py") and used(path):
+            entry.enter = entry.name != "__pycache__" and is_imported(f"{path}/")
+        elif entry.kind == FILE and entry.name.endswith(".py") and is_imported(path):
             found.append(path)
     return sorted(found)
 
 
-def used(path: str) -> bool:
+def is_imported(path: str) -> bool:
     """Whether programs import what lies at this path, which has one line; a folder's ends with a slash."""
     return UNUSED.search(path) is None and path.splitlines() == [path]
 
@@ -178,8 +178,8 @@ def save(pieces: Sequence[Piece], target: Path) -> None:
         join(rows, file)
 
 
-def kept(path: Path) -> list[Piece]:
-    """The pieces of a kept file."""
+def load(path: Path) -> list[Piece]:
+    """The pieces of a load file."""
     with path.open("rb") as file:
         rows, offset, found = json.loads(file.readline()), file.tell(), []
     for name, size in rows:

@@ -17,7 +17,7 @@ from .cache import Store
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owned:
+class PackageSources:
     """The .py files of one package; `key` is the digest of what decides what is compiled of them."""
 
     key: str
@@ -25,15 +25,15 @@ class Owned:
     paths: tuple[str, ...]
 
 
-def compile_kept(
-    packages: Sequence[Owned],
+def compile_packages(
+    packages: Sequence[PackageSources],
     *,
     more: Sequence[str] = (),
-    compiled: Callable[[list[str]], list[Piece]],
+    compile_files: Callable[[list[str]], list[Piece]],
     tag: str,
     store: Store,
     work: Path,
-    later: Callable[[Callable[[], object]], None],
+    run_in_background: Callable[[Callable[[], object]], None],
 ) -> list[Piece]:
     """Compile package by package, but all that is missing in one go; what was compiled before is taken again.
 
@@ -43,30 +43,30 @@ def compile_kept(
     often = Counter(path for package in packages for path in package.paths)
     shared = {path for path, count in often.items() if count > 1}
     unsure = {bytecode.compiled_path(path, tag) for path in shared}
-    pieces, missing = list[Piece](), dict[Owned, list[str]]()
+    pieces, missing = list[Piece](), dict[PackageSources, list[str]]()
     place = tempfile.mkdtemp(prefix="kept-", dir=work)  # layers with the same package may be made side by side
     for package in packages:
         paths = [path for path in package.paths if path not in shared]
         if not paths:
             continue
-        entry = store.look("compiled", package.key)
+        entry = store.find("compiled", package.key)
         own = Path(place, f"{package.key}.pycs")  # nobody takes it away while it is read
-        if entry is not None and store.intact(entry) and _linked(entry.path, own):
-            pieces += [piece for piece in bytecode.kept(own) if piece.path not in unsure]
+        if entry is not None and store.check(entry) and _link(entry.path, own):
+            pieces += [piece for piece in bytecode.load(own) if piece.path not in unsure]
         else:
             missing[package] = paths
-    made = {piece.path: piece for piece in compiled(sorted({*more, *shared}.union(*missing.values())))}
+    made = {piece.path: piece for piece in compile_files(sorted({*more, *shared}.union(*missing.values())))}
     for package, paths in missing.items():
         names = [bytecode.compiled_path(path, tag) for path in paths]
-        later(partial(_keep, store, package, [made[name] for name in names if name in made]))
+        run_in_background(partial(_store, store, package, [made[name] for name in names if name in made]))
     return [*pieces, *made.values()]
 
 
-def _keep(store: Store, package: Owned, pieces: Sequence[Piece]) -> None:
+def _store(store: Store, package: PackageSources, pieces: Sequence[Piece]) -> None:
     store.get("compiled", package.key, title=package.title, make=lambda target: bytecode.save(pieces, target))
 
 
-def _linked(source: Path, target: Path) -> bool:
+def _link(source: Path, target: Path) -> bool:
     """The same file by another name, a copy where that cannot be; False where it is gone."""
     try:
         target.unlink(missing_ok=True)

@@ -85,7 +85,7 @@ class Store:
         """Where an entry lies."""
         return self.folder / kind / f"{key}{KINDS[kind]}"
 
-    def look(self, kind: str, key: str) -> Entry | None:
+    def find(self, kind: str, key: str) -> Entry | None:
         """An entry, when it is there and has the size that was written down."""
         path = self.path(kind, key)
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -106,10 +106,10 @@ class Store:
 
     def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[Entry, bool]:
         """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
-        found = self.look(kind, key)
+        found = self.find(kind, key)
         if found is None:
-            with self.locks.waited(f"make-{kind}-{key}"):
-                found = self.look(kind, key)
+            with self.locks.lock(f"make-{kind}-{key}"):
+                found = self.find(kind, key)
                 if found is None:
                     return self._make(kind, key, title=title, make=make), True
         with suppress(OSError):
@@ -120,7 +120,7 @@ class Store:
         from concurrent.futures import ThreadPoolExecutor  # who only looks into the cache starts sooner
 
         path = self.path(kind, key)
-        with self.work(wait=False) as folder:
+        with self.work_folder(wait=False) as folder:
             part = folder / path.name
             if not (self.shared and self.shared.copy(f"{LAYERS}/{kind}", part)):
                 make(part)
@@ -135,7 +135,7 @@ class Store:
             note = folder / f"{key}.json"
             note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             # No one removes half of it.
-            with self.held(kind, key), self.locks.waited(f"{kind}-{key}"):
+            with self.keep(kind, key), self.locks.lock(f"{kind}-{key}"):
                 path.with_suffix(".json").unlink(missing_ok=True)
                 part.replace(path)
                 note.replace(path.with_suffix(".json"))
@@ -144,7 +144,7 @@ class Store:
                 sync(path.parent)
         return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
 
-    def intact(self, entry: Entry) -> bool:
+    def check(self, entry: Entry) -> bool:
         """Whether an entry is what it was when it was made; one that is not is removed."""
         if sha256_of(entry.path) == entry.sha256:
             return True
@@ -159,7 +159,7 @@ class Store:
     def drop(self, entry: Entry) -> bool:
         """Remove an entry; False while someone reads it, on any machine, and where there are no locks."""
         name, note = f"{entry.kind}-{entry.key}", entry.path.with_suffix(".json")
-        with self.locks.alone(name) as ours:
+        with self.locks.try_lock(name) as ours:
             if not ours:
                 return False
             # From here on it is not found. Who marked it before has perhaps found it, and keeps it.
@@ -179,8 +179,8 @@ class Store:
 
     def drop_stray(self, path: Path) -> bool:
         """Remove a file that belongs to no whole entry; False where it may belong to one that is made now."""
-        with self.locks.alone(f"{path.parent.name}-{path.stem}") as ours:
-            if not ours or self.look(path.parent.name, path.stem) is not None:
+        with self.locks.try_lock(f"{path.parent.name}-{path.stem}") as ours:
+            if not ours or self.find(path.parent.name, path.stem) is not None:
                 return False
             path.unlink(missing_ok=True)
             return True
@@ -191,24 +191,24 @@ class Store:
             entry
             for kind in KINDS
             for path in (self.folder / kind).glob("*.json")
-            if (entry := self.look(kind, path.stem)) is not None
+            if (entry := self.find(kind, path.stem)) is not None
         ]
         return sorted(found, key=lambda entry: (entry.used, entry.key))
 
-    def broken(self) -> list[Path]:
+    def find_broken(self) -> list[Path]:
         """Files of the cache that belong to no whole entry, and facts that are not whole."""
         whole = {entry.path for entry in self.entries()}
-        return self.broken_facts() + [
+        return self.find_broken_facts() + [
             path
             for kind, suffix in KINDS.items()
             for path in sorted((self.folder / kind).iterdir())
             if path.with_suffix(suffix) not in whole
         ]
 
-    def broken_facts(self) -> list[Path]:
+    def find_broken_facts(self) -> list[Path]:
         """Facts that are not whole, or of an earlier version, and drafts that a full disk or a kill has left."""
         facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
-        return [path for path in facts if path.name.startswith(".") or _fact(path) is None]
+        return [path for path in facts if path.name.startswith(".") or _read_fact(path) is None]
 
     def prune(self, limit: int) -> list[Entry]:
         """Remove what was used longest ago until the rest fits; what is in use stays. Returns what was removed."""
@@ -237,16 +237,16 @@ class Store:
 
     def recall(self, kind: str, key: str) -> Any:
         """A fact that was kept, or None where there is none, or one that is not whole."""
-        return _fact(self.folder / kind / f"{key}.json")
+        return _read_fact(self.folder / kind / f"{key}.json")
 
-    def noted(self, path: Path) -> str | None:
+    def known_digest(self, path: Path) -> str | None:
         """SHA-256 of a file as it was noted, None where the file has changed since in any way that the system notes."""
         known = self.recall("known", _identity(path.stat()))
         return known if isinstance(known, str) else None
 
     def digest(self, path: Path) -> str:
         """SHA-256 of a file, computed only where it is not noted."""
-        known = self.noted(path)
+        known = self.known_digest(path)
         if known is not None:
             return known
         seen = path.stat()
@@ -257,25 +257,25 @@ class Store:
         return found
 
     @contextmanager
-    def held(self, kind: str, key: str) -> Iterator[None]:
+    def keep(self, kind: str, key: str) -> Iterator[None]:
         """While an entry is read no one removes it; it is looked for in here."""
-        with self.locks.used(f"{kind}-{key}"):
+        with self.locks.mark(f"{kind}-{key}"):
             yield
 
     @contextmanager
-    def downloads(self, *, alone: bool = False) -> Iterator[bool]:
+    def use_downloads(self, *, alone: bool = False) -> Iterator[bool]:
         """While a build reads what was downloaded no one removes it; with `alone` False while one does."""
         if alone:
-            with self.locks.alone("downloads") as ours:
+            with self.locks.try_lock("downloads") as ours:
                 yield ours
             return
-        with self.locks.used("downloads"):
-            with self.locks.waited("downloads"):
+        with self.locks.mark("downloads"):
+            with self.locks.lock("downloads"):
                 pass  # whoever removes them now has not seen the mark
             yield True
 
     @contextmanager
-    def work(self, *, wait: bool = True) -> Iterator[Path]:
+    def work_folder(self, *, wait: bool = True) -> Iterator[Path]:
         """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied.
 
         Its name is the mark of this process. Without `wait` it is removed beside what follows, before the program ends.
@@ -295,7 +295,7 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what builds have left that were killed: of this machine at once, of others when it is old."""
-        with self.locks.alone("sweep") as ours:
+        with self.locks.try_lock("sweep") as ours:
             if ours:
                 self.locks.sweep()
                 for left in (self.folder / "work").iterdir():
@@ -303,7 +303,7 @@ class Store:
                         remove(left)
 
 
-def _fact(path: Path) -> Any:
+def _read_fact(path: Path) -> Any:
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = read_json(path)
         if found["digest"] == key_of(found["fact"]):

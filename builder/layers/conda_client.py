@@ -82,7 +82,7 @@ class CondaClient:
     def stage(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
         """Link packages below `folder` as they will lie at `prefix`; raises LayeringError."""
         for package in packages:
-            _compare(package)
+            _check_local_package(package)
         rows = [{**vars(package), "depends": list(package.depends)} for package in packages]
         request = {
             "do": "stage",
@@ -118,7 +118,7 @@ class CondaClient:
         return found
 
 
-def _compare(package: CondaPackage) -> None:
+def _check_local_package(package: CondaPackage) -> None:
     """Hold a package of a local channel against its sha256: py-rattler does so with what it downloads alone."""
     if not package.url.startswith("file://"):
         return

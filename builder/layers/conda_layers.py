@@ -17,23 +17,23 @@ from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
 from .assemble import Layer
-from .bytecode_cache import Owned, compile_kept
+from .bytecode_cache import PackageSources, compile_packages
 from .cache import key_of
 from .conda_client import CondaClient, read_packages
 from .conda_packages import (
     FLAT,
     LOST,
     TOGETHER,
-    Found,
-    check_apart,
-    groups_of,
-    in_several,
-    learn,
-    meant,
-    owners,
+    LayerContents,
+    check_conflicts,
+    clean_prefix,
+    find_owners,
+    find_shared_paths,
+    group_packages,
+    original_path,
+    read_layer_contents,
     read_record,
-    take_out,
-    tidy,
+    remove_package,
     write_record,
 )
 from .conda_solver import CondaPackage, virtual_packages
@@ -61,16 +61,16 @@ class CondaEnvironment:
         self.context, self.client = context, client
         asked = context.spec.conda
         self.platform = str(asked["platform"])
-        self.prefix = context.facts.real(wheel_files.PREFIX)
+        self.prefix = context.facts.resolve_path(wheel_files.PREFIX)
         if asked["packages"]:
             self.packages = read_packages(asked["packages"])
         else:
             glibc = context.facts.glibc
             virtual = virtual_packages(machine=context.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
             self.packages = client.solve(asked, virtual=virtual)
-        self.python = _python(self.packages)
+        self.python = _find_python(self.packages)
         self.minor = ".".join(self.python.version.split(".")[:2])
-        self.compiler = self._compiler()
+        self.compiler = self._find_compiler()
         self.provided: dict[str, str] = {}
 
     def install(self) -> None:
@@ -85,7 +85,7 @@ class CondaEnvironment:
         together = {str(name) for name in known} if isinstance(known, list) else set[str]()
         while True:
             try:
-                found = self._make(together)
+                found = self._make_layers(together)
                 break
             except _SameNameError as error:
                 if error.names <= together:
@@ -101,12 +101,12 @@ class CondaEnvironment:
             say(f"not run when the image is entered: {', '.join(activate)}; what is needed goes to variables")
         self.scripts = tuple(sorted(name for one in found for name in one.scripts))
 
-    def _make(self, together: Collection[str]) -> list[Found]:
+    def _make_layers(self, together: Collection[str]) -> list[LayerContents]:
         """Make the layers side by side, the large ones below the others.
 
         Raises _SameNameError with all packages of which it was found that they have to lie with others.
         """
-        groups = groups_of(self.packages, together=together)
+        groups = group_packages(self.packages, together=together)
 
         def made(title: str) -> Layer:
             group = groups[title]
@@ -115,7 +115,7 @@ class CondaEnvironment:
             among = self.packages if title == TOGETHER else (*group, self.python) if pure else group
             inputs = [LAYOUT, self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in group]]
             inputs += [[package.inputs for package in self.packages]] if title == TOGETHER else []
-            return self.context.make_layer(title, inputs, lambda tree: self._fill(group, tree, among=among))
+            return self.context.make_layer(title, inputs, lambda tree: self._fill_layer(group, tree, among=among))
 
         before, names = len(self.context.layers), set[str]()
         with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
@@ -127,15 +127,17 @@ class CondaEnvironment:
         if names:
             raise _SameNameError(names)
         layers = self.context.layers[before:]
-        found = [learn(layer.entry, prefix=self.prefix, store=self.context.store) for layer in layers]
-        paths = in_several(found)
+        found = [read_layer_contents(layer.entry, prefix=self.prefix, store=self.context.store) for layer in layers]
+        paths = find_shared_paths(found)
         for layer, one in zip(layers, found, strict=True) if paths else ():
-            names |= owners(layer.entry, one, paths, prefix=self.prefix, work=self.context.work)
+            names |= find_owners(layer.entry, one, paths, prefix=self.prefix, work=self.context.work)
         if names:
             raise _SameNameError(names)
         return found
 
-    def _fill(self, packages: Sequence[CondaPackage], tree: Path, *, among: Sequence[CondaPackage]) -> list[Piece]:
+    def _fill_layer(
+        self, packages: Sequence[CondaPackage], tree: Path, *, among: Sequence[CondaPackage]
+    ) -> list[Piece]:
         """Link some packages as they will lie in the image among others, and compile what is Python among them."""
         place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
         place.parent.mkdir(parents=True)
@@ -144,20 +146,20 @@ class CondaEnvironment:
         self.client.stage(staged, place, prefix=wheel_files.PREFIX, platform=self.platform)
         linked = clock.monotonic()
         files = {package.name: read_record(package, place)["files"] for package in staged}
-        check_apart(files)
-        lost = {meant(path) for rows in files.values() for path in rows if path.startswith(LOST)}
-        shared = {name for name, rows in files.items() if lost and any(meant(path) in lost for path in rows)}
+        check_conflicts(files)
+        lost = {original_path(path) for rows in files.values() for path in rows if path.startswith(LOST)}
+        shared = {name for name, rows in files.items() if lost and any(original_path(path) in lost for path in rows)}
         if shared and among is not self.packages:
             raise _SameNameError(shared)
         for package in staged:
             if package.name not in own:
-                take_out(package, place)
+                remove_package(package, place)
                 del files[package.name]
         for package in packages:
             write_record(package, place)
-        tidy(place, whole=self.python in packages)
+        clean_prefix(place, whole=self.python in packages)
         noted = clock.monotonic()
-        pieces = below(self.prefix, self._compiled(packages, files, place, shared=shared))
+        pieces = below(self.prefix, self._compile(packages, files, place, shared=shared))
         seconds = (linked - started, noted - linked, clock.monotonic() - noted)
         say(
             "{} conda packages: linked in {:.1f} s, noted in {:.1f} s, compiled in {:.1f} s".format(
@@ -166,7 +168,7 @@ class CondaEnvironment:
         )
         return pieces
 
-    def _compiled(
+    def _compile(
         self,
         packages: Sequence[CondaPackage],
         files: Mapping[str, Sequence[str]],
@@ -178,9 +180,9 @@ class CondaEnvironment:
 
         They have files that are another package's in this environment, and would be their own in the next.
         """
-        paths = {*bytecode.sources(place, below="lib")}
+        paths = {*bytecode.list_sources(place, below="lib")}
         sure = [
-            Owned(
+            PackageSources(
                 key=key_of([COMPILED, self.compiler.inputs, self.minor, wheel_files.PREFIX, package.inputs]),
                 title=f"{package.name} {package.version} {package.build}",
                 paths=tuple(path for path in files[package.name] if path in paths),
@@ -188,36 +190,36 @@ class CondaEnvironment:
             for package in packages
             if package.name not in shared
         ]
-        out, nobodys = self.context.work, paths.difference(*(one.paths for one in sure))
+        out, unowned = self.context.work, paths.difference(*(one.paths for one in sure))
 
-        def compiled(some: Sequence[str]) -> list[Piece]:
+        def compile_files(some: Sequence[str]) -> list[Piece]:
             return self.compiler.compile(place, some, prefix=wheel_files.PREFIX, workers=processors(), out=out)
 
-        return compile_kept(
+        return compile_packages(
             sure,
-            more=sorted(nobodys),
-            compiled=compiled,
+            more=sorted(unowned),
+            compile_files=compile_files,
             tag=self.compiler.tag,
             store=self.context.store,
             work=self.context.work,
-            later=self.context.run_in_background,
+            run_in_background=self.context.run_in_background,
         )
 
     # --- Python ------------------------------------------------------------------------------------------------------
 
-    def _compiler(self) -> bytecode.Compiler:
+    def _find_compiler(self) -> bytecode.Compiler:
         """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
         context, uv = self.context, find_uv() or ""
-        found = bytecode.of_this_machine(self.minor, uv=uv)
+        found = bytecode.find_local_compiler(self.minor, uv=uv)
         if found is not None:
             return found
         if os.uname().machine != context.spec.machine:
             message = f"there is no Python {self.minor} here, and {context.spec.machine}'s own does not run here"
             raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
         folder = context.work / "python"
-        needed = closure(self.python, self.packages)
+        needed = with_dependencies(self.python, self.packages)
         self.client.stage(needed, folder, prefix=wheel_files.PREFIX, platform=self.platform)
-        return bytecode.of_image(
+        return bytecode.find_image_compiler(
             self.minor,
             runtime=context.containers.runtime,
             base=context.base,
@@ -226,7 +228,7 @@ class CondaEnvironment:
         )
 
 
-def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
+def _find_python(packages: Sequence[CondaPackage]) -> CondaPackage:
     found = next((package for package in packages if package.name == "python"), None)
     if found is None:
         raise LayeringError("the conda environment has no Python", fix="add 'python=3.12' to the dependencies")
@@ -235,7 +237,7 @@ def _python(packages: Sequence[CondaPackage]) -> CondaPackage:
     return found
 
 
-def closure(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
+def with_dependencies(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
     """A package with all that it needs."""
     known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
     while todo:

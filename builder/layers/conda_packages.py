@@ -20,10 +20,10 @@ from ..sif.digest import sha256_of
 from ..sif.errors import AlteredError, LayeringError
 from ..sif.programs import call, needed_program
 from ..sif.tree import read
-from .base_facts import listed
+from .base_facts import list_squashfs
 from .cache import Entry, Store
 from .conda_solver import CondaPackage
-from .wheels import normal
+from .wheels import normalise_name
 
 SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")
 ACTIVATE = re.compile(r"/etc/conda/activate\.d/([^/]+\.sh)")
@@ -33,34 +33,34 @@ META = re.compile(r"/conda-meta/[^/]+\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class LayerContents:
     """What of a conda layer the rest of a build has to know, by its files."""
 
-    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normal name
+    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normalise_name name
     scripts: tuple[str, ...] = ()  # packages that want to run something when they are installed
     activate: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()  # of all files and links, below the environment's folder
 
 
-def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
+def read_layer_contents(entry: Entry, *, prefix: str, store: Store) -> LayerContents:
     """What is in a conda layer, kept by its sha256."""
     known = store.recall("facts", f"conda-2-{entry.sha256}")
     if not isinstance(known, dict):
         try:
-            folders, links, files = listed(entry.path, offset=0)
+            folders, links, files = list_squashfs(entry.path, offset=0)
         except LayeringError:
-            _check(entry)
+            _check_entry(entry)
             raise
         paths = sorted(path.removeprefix(prefix) for path in {*links, *files} if path.startswith(prefix))
         names = [*(path.removeprefix(prefix) for path in sorted(folders) if path.startswith(prefix)), *paths]
         known = {
-            "provided": {normal(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
+            "provided": {normalise_name(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
             "scripts": [found[1] for name in names if (found := SCRIPT.fullmatch(name))],
             "activate": [found[1] for name in names if (found := ACTIVATE.fullmatch(name))],
             "paths": paths,
         }
         store.remember("facts", f"conda-2-{entry.sha256}", known)
-    return Found(
+    return LayerContents(
         provided=known["provided"],
         scripts=tuple(known["scripts"]),
         activate=tuple(known["activate"]),
@@ -68,7 +68,7 @@ def learn(entry: Entry, *, prefix: str, store: Store) -> Found:
     )
 
 
-def in_several(layers: Sequence[Found]) -> set[str]:
+def find_shared_paths(layers: Sequence[LayerContents]) -> set[str]:
     """Paths of files that lie in several layers, and of files that are a folder elsewhere, with what is in it."""
     seen, twice = set[str](), set[str]()
     for found in layers:
@@ -84,11 +84,11 @@ def in_several(layers: Sequence[Found]) -> set[str]:
     return twice | (folders & seen) | {path for path in seen if path.startswith(files)}
 
 
-def owners(entry: Entry, found: Found, paths: set[str], *, prefix: str, work: Path) -> set[str]:
+def find_owners(entry: Entry, found: LayerContents, paths: set[str], *, prefix: str, work: Path) -> set[str]:
     """The packages in a layer that have one of these files; raises AlteredError and LayeringError."""
     if paths.isdisjoint(found.paths):
         return set()
-    _check(entry)
+    _check_entry(entry)
     place = work / f"meta-{entry.sha256}"
     records = [f"{prefix}{path}".lstrip("/") for path in found.paths if META.fullmatch(path)]
     program = needed_program("unsquashfs", fix="install squashfs-tools")
@@ -101,7 +101,7 @@ def owners(entry: Entry, found: Found, paths: set[str], *, prefix: str, work: Pa
     return names
 
 
-def _check(entry: Entry) -> None:
+def _check_entry(entry: Entry) -> None:
     if sha256_of(entry.path) != entry.sha256:
         raise AlteredError(str(entry.path))
 
@@ -114,7 +114,7 @@ MANY, SHARES = 64_000_000, 8
 TOGETHER = "conda, together"
 
 
-def groups_of(
+def group_packages(
     packages: Sequence[CondaPackage], *, together: Collection[str] = ()
 ) -> dict[str, tuple[CondaPackage, ...]]:
     """Packages by the title of their layer, the lowest first; Python goes with small ones, above all others."""
@@ -143,43 +143,43 @@ KEPT = ("build", "build_number", "constrains", "license", "license_family", "nam
         "track_features", "version")  # fmt: skip
 
 
-def _meta(package: CondaPackage) -> str:
+def _record_path(package: CondaPackage) -> str:
     return f"conda-meta/{package.name}-{package.version}-{package.build}.json"
 
 
 def read_record(package: CondaPackage, place: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(tree.read(place, _meta(package), limit=LIMIT))
+        found: dict[str, Any] = json.loads(tree.read(place, _record_path(package), limit=LIMIT))
     except (OSError, ValueError):
         message = f"'{package.file_name}' is not the package that its channel says it is"
         raise LayeringError(message, fix="ask whoever keeps the channel") from None
     return found
 
 
-def meant(path: str) -> str:
+def original_path(path: str) -> str:
     """Where a file would lie if no other package had it too."""
     return re.sub(rf"^{LOST}/[^/]+/", "", path)
 
 
-def check_apart(files: Mapping[str, Sequence[str]]) -> None:
+def check_conflicts(files: Mapping[str, Sequence[str]]) -> None:
     """Refuse packages of which one has a file where another has a folder: which of them wins is left to chance."""
-    owners = {meant(path): name for name, paths in files.items() for path in paths}
-    for path, name in sorted(owners.items()):
+    find_owners = {original_path(path): name for name, paths in files.items() for path in paths}
+    for path, name in sorted(find_owners.items()):
         for folder in Path(path).parents:
-            other = owners.get(str(folder))
+            other = find_owners.get(str(folder))
             if other is not None:
                 message = f"'{folder}' is a folder of the package '{name}' and a file of '{other}'"
                 raise LayeringError(message, fix=f"leave out one of them, or {FLAT}")
 
 
-def take_out(package: CondaPackage, place: Path) -> None:
+def remove_package(package: CondaPackage, place: Path) -> None:
     """Remove a package's files, and the folders that were only its own."""
     files = read_record(package, place)["files"]
     for name in files:
         tree.remove(Path(name), below=place)
     for folder in sorted({parent for name in files for parent in Path(name).parents if parent.parts}, reverse=True):
         tree.remove_empty(place, str(folder))
-    tree.remove(Path(_meta(package)), below=place)
+    tree.remove(Path(_record_path(package)), below=place)
 
 
 def write_record(package: CondaPackage, place: Path) -> None:
@@ -199,10 +199,10 @@ def write_record(package: CondaPackage, place: Path) -> None:
         "files": sorted(name for name in noted["files"] if not name.startswith(f"{LOST}/")),
         "paths_data": {**noted["paths_data"], "paths": sorted(paths, key=lambda row: str(row["_path"]))},
     }
-    tree.write(place, _meta(package), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    tree.write(place, _record_path(package), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
-def tidy(place: Path, *, whole: bool) -> None:
+def clean_prefix(place: Path, *, whole: bool) -> None:
     """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
     for name in (LOST, HISTORY, "CACHEDIR.TAG"):
         tree.remove(Path(name), below=place)

@@ -61,7 +61,7 @@ async def _solve(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     records.sort(key=lambda record: record.name.normalized)
     if request["output"]:
         _write(records, request, channels=[channel.base_url for channel in channels])
-    return [_plain(record) for record in records]
+    return [_to_row(record) for record in records]
 
 
 def _write(records: list[RepoDataRecord], request: Mapping[str, Any], *, channels: list[str]) -> None:
@@ -75,7 +75,7 @@ def _write(records: list[RepoDataRecord], request: Mapping[str, Any], *, channel
     lock.to_path(Path(request["output"]))
 
 
-def _plain(record: RepoDataRecord) -> dict[str, Any]:
+def _to_row(record: RepoDataRecord) -> dict[str, Any]:
     """What of a package decides its files, as a lock has it."""
     return {
         "name": record.name.normalized,
@@ -108,7 +108,7 @@ async def _stage(request: Mapping[str, Any]) -> None:
 
     cache = PackageCache.new_layered([Path(request["cache"])], validation_mode=ValidationMode.full())
     await install(
-        [_record(row) for row in request["records"]],
+        [_to_record(row) for row in request["records"]],
         target_prefix=request["folder"],
         alternative_target_prefix=request["prefix"],
         package_cache=cache,
@@ -117,11 +117,11 @@ async def _stage(request: Mapping[str, Any]) -> None:
         execute_link_scripts=False,
         show_progress=False,
         client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, offline=request["offline"]),
-        reporter=_before_linking(Path(request["cache"]), request["records"], refused),
+        reporter=_check_before_linking(Path(request["cache"]), request["records"], refused),
     )
 
 
-def _before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callable[[str], None]) -> Any:
+def _check_before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callable[[str], None]) -> Any:
     """What looks at every unpacked package before it is linked."""
     from rattler.install import InstallerReporter
 
@@ -131,7 +131,7 @@ def _before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callabl
         def on_link_start(self, operation: int, package_name: str) -> int:
             try:
                 folders = [path for path in cache.glob(f"{glob.escape(stems[package_name])}*") if path.is_dir()]
-                fault = next((fault for path in folders if (fault := fault_of(path))), "")
+                fault = next((fault for path in folders if (fault := find_fault(path))), "")
             except Exception as error:  # of whatever kind: what cannot be looked at is not linked
                 fault = f"its list of files cannot be read: {error}"
             if fault:
@@ -142,7 +142,7 @@ def _before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callabl
     return look()
 
 
-def fault_of(package: Path) -> str:
+def find_fault(package: Path) -> str:
     """What in an unpacked package would write or point outside the environment; "" where nothing does."""
     paths = json.loads((package / "info" / "paths.json").read_text(encoding="utf-8"))["paths"]
     for row in paths:
@@ -158,7 +158,7 @@ def fault_of(package: Path) -> str:
     return ""
 
 
-def _record(row: Mapping[str, Any]) -> RepoDataRecord:
+def _to_record(row: Mapping[str, Any]) -> RepoDataRecord:
     """A package for py-rattler; what is missing here it reads in the package itself."""
     from rattler import BuildString, PackageRecord, RepoDataRecord
 

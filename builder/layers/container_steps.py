@@ -16,7 +16,7 @@ from ..sif.pack import escaped
 from ..sif.programs import call, follow, needed_program
 from ..sif.sif import read_sif
 from . import copies
-from .wheel_server import offered
+from .wheel_server import wheel_server
 
 # What a container step leaves that is no part of the image.
 LEFT = (
@@ -31,7 +31,7 @@ OPAQUE = (".wh..wh..opq", ".wh..opq")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Containers:
+class ContainerRunner:
     """How containers are started for steps of a build."""
 
     runtime: str
@@ -41,7 +41,7 @@ class Containers:
     cache: Path
     environment: Mapping[str, str]
 
-    def layer(self, image: Path, parts: Sequence[str], *, work: Path) -> Path:
+    def run_parts(self, image: Path, parts: Sequence[str], *, work: Path) -> Path:
         """Run parts of install.sh in an image; the folder with what they changed. Raises LayeringError."""
         overlay = work / "overlay"
         for path in (overlay, work / "tmp", work / "vartmp"):
@@ -53,7 +53,9 @@ class Containers:
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
         try:
-            with offered(self.folder, given=self.given, cache=self.cache, environment=self.environment, parts=parts):
+            with wheel_server(
+                self.folder, given=self.given, cache=self.cache, environment=self.environment, parts=parts
+            ):
                 for part in parts:
                     code = follow([*argv, "sh", "/opt/recipe/build/install.sh", part])
                     if code:
@@ -61,16 +63,16 @@ class Containers:
                         raise LayeringError(message, told=True)
         except BaseException:
             with suppress(LayeringError):  # what went wrong before is what is said
-                self._own(image, work)
+                self._take_ownership(image, work)
             raise
-        self._own(image, work)
+        self._take_ownership(image, work)
         try:
-            tidy(work, "overlay/upper")
+            clean_upper(work, "overlay/upper")
         except tree.TreeError as error:
             raise LayeringError(f"a step has put something else in the place of its own folder: {error}") from None
         return overlay / "upper"
 
-    def _own(self, image: Path, work: Path) -> None:
+    def _take_ownership(self, image: Path, work: Path) -> None:
         """Files of the container's other users become ours, to be packed and removed. Raises LayeringError."""
         # The folder that the file system needs for itself is not there with every runtime.
         script = "chown -R 0:0 /mnt && { [ ! -d /mnt/overlay/work ] || chmod -R u+rwX /mnt/overlay/work; }"
@@ -78,7 +80,7 @@ class Containers:
         call(argv, what="making the files of a container step one's own")
 
 
-def tidy(work: Path, upper: str) -> None:
+def clean_upper(work: Path, upper: str) -> None:
     """Remove what is no part of the image, also logs, which hold times; what lies behind a link is none of it.
 
     Not in the container: it would remove what the images below hold, and where a site shows its file systems to every
@@ -96,7 +98,7 @@ def tidy(work: Path, upper: str) -> None:
         tree.remove_empty(top, name)
 
 
-def whiteouts(upper: Path, image: Path) -> list[str]:
+def find_whiteouts(upper: Path, image: Path) -> list[str]:
     """mksquashfs's words for what a step has removed by replacing whole folders; their marks are taken away.
 
     Marks of whole folders are extended attributes or names that a runtime without them would show as files; a device
@@ -112,12 +114,12 @@ def whiteouts(upper: Path, image: Path) -> list[str]:
         else:
             names.setdefault(folder, set()).add(entry.name)
     for folder in marked:
-        for name in sorted(names_in(image, folder) - names.get(folder, set())):
+        for name in sorted(list_folder(image, folder) - names.get(folder, set())):
             words += ["-p", f"{escaped(f'{folder}/{name}'.lstrip('/'))} c 000 0 0 0 0"]
     return words
 
 
-def names_in(image: Path, folder: str) -> set[str]:
+def list_folder(image: Path, folder: str) -> set[str]:
     """What a folder of an image holds in any of its layers."""
     found: set[str] = set()
     sif = read_sif(image)

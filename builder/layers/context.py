@@ -13,10 +13,10 @@ from typing import TypeVar
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Packer, Piece, find_packer
 from ..sif.sif import SifError
-from .assemble import Draft, Layer, assemble
-from .base_facts import BaseFacts, listed
+from .assemble import Draft, Layer, write_image
+from .base_facts import BaseFacts, list_squashfs
 from .cache import Store, key_of
-from .container_steps import Containers, whiteouts
+from .container_steps import ContainerRunner, find_whiteouts
 from .spec import FIX, Spec, is_offline
 
 FORMAT = 2  # version of what a layer holds; another number makes all layers again
@@ -32,7 +32,7 @@ class BuildContext:
     spec: Spec
     store: Store
     packer: Packer
-    containers: Containers
+    containers: ContainerRunner
     environment: Mapping[str, str]
     cache: Path
     work: Path
@@ -62,7 +62,7 @@ class BuildContext:
 
     def keep_entry(self, kind: str, key: str) -> None:
         """Prevent the removal of an entry of the cache until this build has ended."""
-        self.stack.enter_context(self.store.held(kind, key))
+        self.stack.enter_context(self.store.keep(kind, key))
 
     def add_layer(self, title: str, inputs: Sequence[object], fill: Fill, *, keep_modes: bool = False) -> None:
         """Make a layer of the folder that `fill` writes, and append it to the image."""
@@ -74,7 +74,7 @@ class BuildContext:
             if layer is not None:
                 self.layers.append(layer)
                 if self.draft is not None:
-                    self.draft.prepare(self.layers)
+                    self.draft.copy_in_background(self.layers)
 
     def make_layer(self, title: str, inputs: Sequence[object], fill: Fill, *, keep_modes: bool = False) -> Layer:
         """Return a layer of the folder that `fill` writes, from the cache where it is there."""
@@ -112,14 +112,14 @@ class BuildContext:
             image = self.base
             if self.layers:
                 image = path.parent / "so-far.sif"
-                assemble(self.base, self.layers, image, time=self.time)
+                write_image(self.base, self.layers, image, time=self.time)
             say(f"{title}: in a container")
-            upper = self.containers.layer(image, parts, work=path.parent)
-            self.packer.pack([upper], path, keep_modes=True, more=whiteouts(upper, image))
+            upper = self.containers.run_parts(image, parts, work=path.parent)
+            self.packer.pack([upper], path, keep_modes=True, more=find_whiteouts(upper, image))
 
         layer = self._cached_layer(title, key, make)
         self.append_layers([layer])
-        self.facts = self.facts.over(*listed(layer.entry.path, offset=0))
+        self.facts = self.facts.with_layer(*list_squashfs(layer.entry.path, offset=0))
 
     def _cached_layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
         """Return an entry of the cache, made where it is missing; it is not removed before this build has ended."""
@@ -136,7 +136,7 @@ C = TypeVar("C", bound=BuildContext)
 
 @contextmanager
 def open_context(
-    kind: type[C], spec: Spec, *, store: Store, containers: Containers, environment: Mapping[str, str]
+    kind: type[C], spec: Spec, *, store: Store, containers: ContainerRunner, environment: Mapping[str, str]
 ) -> Iterator[C]:
     """Open a build with a work folder; what it reads of the cache is kept until it ends.
 
@@ -144,7 +144,7 @@ def open_context(
     """
     time = int(environment.get("SOURCE_DATE_EPOCH") or EPOCH)
     with ExitStack() as stack:
-        stack.enter_context(store.downloads())
+        stack.enter_context(store.use_downloads())
         context = kind(
             spec=spec,
             store=store,
@@ -152,7 +152,7 @@ def open_context(
             containers=containers,
             environment=environment,
             cache=store.folder.parent,
-            work=stack.enter_context(store.work()),
+            work=stack.enter_context(store.work_folder()),
             time=time,
             stack=stack,
             pool=stack.enter_context(ThreadPoolExecutor()),

@@ -47,7 +47,7 @@ def copy(
             _copy_file(open_file(source.name, at, str(source)), create(root, path))
         return
     links, modes = list[tuple[str, str]](), list[tuple[str, os.stat_result]]()
-    with folder(source) as top, places(root) as at:
+    with folder(source) as top, open_folders(root) as at:
         modes.append((path, os.fstat(top)))
         at(path)
         for entry, left in both_ways(top):
@@ -70,11 +70,11 @@ def copy(
         for place, target in links:
             os.symlink(target, place.rpartition("/")[2], dir_fd=at(place.rpartition("/")[0]))
         for place, noted in reversed(modes):
-            _like(at(place), noted)
+            _copy_metadata(at(place), noted)
 
 
 @contextmanager
-def places(root: Path) -> Iterator[Callable[[str], int]]:
+def open_folders(root: Path) -> Iterator[Callable[[str], int]]:
     """A function that gives a descriptor of a folder below `root`, made where it is missing, until it is asked again.
 
     Of files that follow each other in a folder the first one alone opens all that is above it.
@@ -103,7 +103,7 @@ def places(root: Path) -> Iterator[Callable[[str], int]]:
 
 def merge(source: Path, root: Path) -> None:
     """Move the files of a folder into another that may have the same folders; raises OSError."""
-    with places(root) as at:
+    with open_folders(root) as at:
         for entry in walk(source):
             if entry.kind == FOLDER:
                 at(entry.path)
@@ -125,16 +125,16 @@ def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
 
 def _copy_file(source: int, target: int) -> None:
     with open(source, "rb", buffering=0) as old, open(target, "wb", buffering=0) as new:
-        pour(old.fileno(), new.fileno())
-        _like(new.fileno(), os.fstat(old.fileno()))
+        copy_bytes(old.fileno(), new.fileno())
+        _copy_metadata(new.fileno(), os.fstat(old.fileno()))
 
 
-def _like(handle: int, noted: os.stat_result) -> None:
+def _copy_metadata(handle: int, noted: os.stat_result) -> None:
     os.fchmod(handle, stat.S_IMODE(noted.st_mode) & 0o777)
     os.utime(handle, ns=(noted.st_atime_ns, noted.st_mtime_ns))
 
 
-def pour(source: int, target: int) -> None:
+def copy_bytes(source: int, target: int) -> None:
     """Copy what is left of one open file to another; raises OSError."""
     try:
         while os.sendfile(target, source, None, BLOCK * 64):  # None: from where it stands

@@ -1,7 +1,7 @@
-"""A door to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
+"""A proxy to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
 
 A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the
-user's, or was named by a page of one; only this build knows the word in the door's address. Index pages:
+user's, or was named by a page of one; only this build knows the word in the proxy's address. Index pages:
 https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
@@ -33,8 +33,8 @@ TOKEN = re.compile(r"/(t/[^/?#\s]+)")  # model/secrets.py has the same
 EXPORT = "export "
 BASE = re.compile(r"<base\s[^>]*?href\s*=\s*[\"']?([^\"'\s>]+)[^>]*>", re.IGNORECASE)
 HREF = re.compile(r"(\shref\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s\"'>]+)", re.IGNORECASE)
-ASKED = ("Accept", "Range", "If-Range", "If-None-Match", "If-Modified-Since", "User-Agent")
-ANSWERED = (
+REQUEST_HEADERS = ("Accept", "Range", "If-Range", "If-None-Match", "If-Modified-Since", "User-Agent")
+RESPONSE_HEADERS = (
     "Content-Type",
     "Content-Length",
     "Content-Range",
@@ -43,7 +43,7 @@ ANSWERED = (
     "ETag",
     "Last-Modified",
 )
-LONG = 8  # a token is replaced wherever it stands; a shorter one only behind its t/
+SHORTEST = 8  # a token is replaced wherever it stands; a shorter one only behind its t/
 PAGE = 64 << 20  # bytes: that of the largest project of the public index is below 5 MB
 SECONDS = 60.0
 OWN = "127.0.0.1"
@@ -59,7 +59,7 @@ class Index:
     opener: urllib.request.OpenerDirector
 
 
-class Door:
+class IndexProxy:
     """A server on the loopback address, from now until `close`; `text` is the settings with its own addresses."""
 
     def __init__(self, settings: str, *, environment: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class Door:
         self.named = set[str]()  # addresses that a page of an index names
         self.tokens: dict[str, str] = {}  # t/TOKEN of a path, and what stands in its place in the build
         self.word = secrets.token_urlsafe(24)
-        handler = type("Asked", (_Asked,), {"door": self})
+        handler = type("Handler", (_Handler,), {"proxy": self})
         self.server = _Server((OWN, 0), handler)
         self.text = "".join(f"{self._line(line)}\n" for line in settings.splitlines())
         for name in ("no_proxy", "NO_PROXY"):
@@ -84,10 +84,10 @@ class Door:
         name, _, value = line.removeprefix(EXPORT).partition("=")
         if not line.startswith(EXPORT) or name.lower().endswith("_proxy"):
             return line
-        return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._own, ' '.join(shlex.split(value))))}"
+        return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._proxy_address, ' '.join(shlex.split(value))))}"
 
-    def _own(self, found: re.Match[str]) -> str:
-        """The door's address for one of an index that wants a login."""
+    def _proxy_address(self, found: re.Match[str]) -> str:
+        """The proxy's address for one of an index that wants a login."""
         scheme, login, host, path = found.groups()
         tokens = TOKEN.findall(path)
         if login is None and not tokens:
@@ -112,7 +112,7 @@ class Door:
         for token, word in self.tokens.items():
             text = re.sub(rf"(?<![\w.~-]){_quoted(unquote(token))}(?![\w.~%-])", word, text)
             secret = unquote(token).removeprefix("t/")
-            if len(secret) >= LONG:
+            if len(secret) >= SHORTEST:
                 text = re.sub(_quoted(secret), word.removeprefix("t/"), text)
         return text
 
@@ -144,7 +144,7 @@ class Door:
             return None
         index = self.indexes[int(number)]
         address = f"{index.server}/{rest}"
-        if not self._may(index, address):
+        if not self._is_allowed(index, address):
             return None
         login = {"Authorization": index.login} if index.login else {}
         request = urllib.request.Request(self._with_tokens(address), headers={**headers, **login}, method=method)
@@ -153,15 +153,15 @@ class Door:
         except urllib.error.HTTPError as error:
             return error, address  # type: ignore[return-value]  # it is an answer too
 
-    def _may(self, index: Index, address: str) -> bool:
+    def _is_allowed(self, index: Index, address: str) -> bool:
         if address in self.named or address.removesuffix(".metadata") in self.named:
             return True
         path = urlsplit(address).path
         plain = not {".", ".."} & set(unquote(path).replace("\\", "/").split("/"))
         return plain and (path == index.path or path.startswith(f"{index.path}/"))
 
-    def seen(self, address: str) -> str:
-        """An address as code in the build gets it: through the door where an index's server has it."""
+    def rewrite_address(self, address: str) -> str:
+        """An address as code in the build gets it: through the proxy where an index's server has it."""
         bare = self._without_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
         for number, index in enumerate(self.indexes):
             if _server(bare) == index.server:
@@ -170,20 +170,20 @@ class Door:
                 return self._address(number) + parts._replace(scheme="", netloc="").geturl()
         return self._without_tokens(address)
 
-    def page(self, body: bytes, *, kind: str, address: str) -> bytes:
-        """A page of an index whose links lead through the door."""
+    def rewrite_page(self, body: bytes, *, kind: str, address: str) -> bytes:
+        """A page of an index whose links lead through the proxy."""
         text = self._without_tokens(body.decode(errors="replace"))
         if "json" in kind:
             found = json.loads(text)
             for file in found.get("files", ()):
-                file["url"] = self.seen(urljoin(address, file["url"]))
+                file["url"] = self.rewrite_address(urljoin(address, file["url"]))
             return json.dumps(found).encode()
         base = BASE.search(text)
         if base:
             address, text = urljoin(address, unescape(base[1])), text.replace(base[0], "")
 
         def link(match: re.Match[str]) -> str:
-            return f'{match[1]}"{escape(self.seen(urljoin(address, unescape(match[2].strip(chr(34) + chr(39))))))}"'
+            return f'{match[1]}"{escape(self.rewrite_address(urljoin(address, unescape(match[2].strip(chr(34) + chr(39))))))}"'
 
         return HREF.sub(link, text).encode()
 
@@ -193,17 +193,17 @@ class _Server(ThreadingHTTPServer):
         """An asker that has gone, or an index that breaks off, is the asker's to report."""
 
 
-class _Asked(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """One question."""
 
-    door: Door
+    proxy: IndexProxy
     timeout = SECONDS
 
     def do_GET(self) -> None:
         """Pass on what an index answers."""
-        headers = {name: self.headers[name] for name in ASKED if name in self.headers}
+        headers = {name: self.headers[name] for name in REQUEST_HEADERS if name in self.headers}
         try:
-            found = self.door.open(self.path, method=self.command, headers=headers)
+            found = self.proxy.open(self.path, method=self.command, headers=headers)
         except (OSError, http.client.HTTPException, ValueError):
             self.send_error(502)
             return
@@ -222,7 +222,7 @@ class _Asked(BaseHTTPRequestHandler):
                 body = answer.read(PAGE + 1)
                 if len(body) > PAGE:
                     raise ValueError("no page is so long")
-                body = self.door.page(body, kind=kind, address=address)
+                body = self.proxy.rewrite_page(body, kind=kind, address=address)
             except (
                 OSError,
                 http.client.HTTPException,
@@ -235,11 +235,11 @@ class _Asked(BaseHTTPRequestHandler):
                 self.send_error(502)
                 return
         self.send_response(answer.status)
-        for name in ANSWERED:
+        for name in RESPONSE_HEADERS:
             if name in answer.headers and (body is None or name != "Content-Length"):
                 self.send_header(name, answer.headers[name])
         if "Location" in answer.headers:
-            self.send_header("Location", self.door.seen(urljoin(address, answer.headers["Location"])))
+            self.send_header("Location", self.proxy.rewrite_address(urljoin(address, answer.headers["Location"])))
         if body is not None:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()

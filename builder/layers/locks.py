@@ -89,7 +89,7 @@ class Locks:
         self.missing = False
 
     @contextmanager
-    def used(self, name: str) -> Iterator[None]:
+    def mark(self, name: str) -> Iterator[None]:
         """While something is used no one removes it; whoever looks for it does so in here."""
         mark = self.folder / f"{name}@{new_mark()}"
         mark.touch(mode=0o600)
@@ -103,7 +103,7 @@ class Locks:
         return any(not _is_dead(mark) for mark in self.folder.glob(f"{name}@*"))
 
     @contextmanager
-    def waited(self, name: str) -> Iterator[None]:
+    def lock(self, name: str) -> Iterator[None]:
         """Alone with something that is made; without locks two may make it, and the last one's stays."""
         with self._lock(name, fcntl.LOCK_EX):
             try:
@@ -112,7 +112,7 @@ class Locks:
                 (self.folder / name).unlink(missing_ok=True)
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[bool]:
+    def try_lock(self, name: str) -> Iterator[bool]:
         """Alone with something that is to be removed; False while it is used, and where no one could tell."""
         with self._lock(name, fcntl.LOCK_EX | fcntl.LOCK_NB) as locked:
             if not locked:

@@ -97,10 +97,10 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     from .cache_folders import cache_folder
-    from .wheel_server import offer
+    from .wheel_server import serve_wheels
 
     os.umask(0o022)  # uv unpacks here what the image gets
-    offer(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
+    serve_wheels(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
     return 0
 
 

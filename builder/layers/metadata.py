@@ -36,7 +36,7 @@ FIX = (
 METADATA = ("env.sh", "labels.txt", "recipe.json", "verify.py")
 
 
-def own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
+def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
     """The user's own files; a folder that the image has keeps its mode, and a link to a folder stays one.
 
     Links come last, and each has to lead to the same place as where the recipe puts it: the base's links may put it
@@ -45,19 +45,19 @@ def own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
     links = list[tuple[str, str]]()
     source = spec.folder / "root"
     try:
-        with copies.places(top) as at:
+        with copies.open_folders(top) as at:
             for entry in tree.walk(source):
                 above = "/" + (entry.above.path if entry.above else "")
                 if entry.kind == tree.FOLDER:
-                    at(facts.real(f"/{entry.path}"))
+                    at(facts.resolve_path(f"/{entry.path}"))
                 elif entry.kind == tree.LINK:
                     _check_link(entry.target(), above=above, facts=facts)
-                    links.append((f"{facts.real(above)}/{entry.name}", entry.target()))
+                    links.append((f"{facts.resolve_path(above)}/{entry.name}", entry.target()))
                 else:
-                    _copied(entry, at(facts.real(above)))
+                    _copy_file(entry, at(facts.resolve_path(above)))
         for place, target in links:
             tree.link(top, place, target)
-        _modes(top, facts=facts)
+        _set_modes(top, facts=facts)
     except OSError as error:
         if not isinstance(error, (tree.TreeError, IsADirectoryError)):
             raise
@@ -71,31 +71,33 @@ def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:
     """Refuse a link that leads elsewhere when the base image's links have put it where it will lie."""
     if target.startswith("/"):
         return
-    if facts.real(f"{facts.real(above)}/{target}") != facts.real(os.path.normpath(f"{above}/{target}")):
+    if facts.resolve_path(f"{facts.resolve_path(above)}/{target}") != facts.resolve_path(
+        os.path.normpath(f"{above}/{target}")
+    ):
         message = f"the link to '{target}' in '{above}' leads elsewhere in the base image, where that is another folder"
         raise LayeringError(message, fix=FIX)
 
 
-def _copied(entry: tree.Entry, at: int) -> None:
+def _copy_file(entry: tree.Entry, at: int) -> None:
     with open(entry.open(), "rb", buffering=0) as file, open(tree.create_in(at, entry.name), "wb", buffering=0) as new:
-        copies.pour(file.fileno(), new.fileno())
+        copies.copy_bytes(file.fileno(), new.fileno())
         os.fchmod(new.fileno(), 0o755 if os.fstat(file.fileno()).st_mode & 0o111 else 0o644)
 
 
-def _modes(top: Path, *, facts: BaseFacts) -> None:
+def _set_modes(top: Path, *, facts: BaseFacts) -> None:
     """Folders of a layer get the modes that they have in the image."""
     copies.set_modes(top, lambda path: facts.folders.get(f"/{path}", 0o755))
 
 
-def metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
+def write_metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
     """Environment, labels and what the image was made from."""
 
     def put(path: str, text: str, mode: int = 0o644) -> None:
         folder, _, name = path.rpartition("/")
-        tree.write(top, f"{facts.real(folder)}/{name}", text.encode(), mode=mode)
+        tree.write(top, f"{facts.resolve_path(folder)}/{name}", text.encode(), mode=mode)
 
     put(f"/.singularity.d/{ENVIRONMENT}", spec.text("env.sh"), 0o755)
-    labels = dict(facts.labels) | labels_in(spec.text("labels.txt"))
+    labels = dict(facts.labels) | parse_labels(spec.text("labels.txt"))
     put("/.singularity.d/labels.json", json.dumps(labels, indent=1, sort_keys=True) + "\n")
     if not facts.runscript:
         put("/.singularity.d/runscript", RUNSCRIPT, 0o755)
@@ -104,14 +106,14 @@ def metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
         put(f"/opt/recipe/{name}", spec.text(name))
 
 
-def inspected(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
+def inspect_document(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
     """What `inspect` answers for the image: the base's answer, our labels, environment and layers (title, sha256)."""
     try:
         document = parse_json(facts.inspect)
         attributes = document["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return b""  # the engine looks into the image itself
-    attributes["labels"] = dict(facts.labels) | labels_in(spec.text("labels.txt"))
+    attributes["labels"] = dict(facts.labels) | parse_labels(spec.text("labels.txt"))
     attributes["labels"][LAYERS] = " ".join(f"{title}={sha256}" for title, sha256 in layers)
     attributes.setdefault("environment", {})[f"/.singularity.d/{ENVIRONMENT}"] = spec.text("env.sh")
     if not facts.runscript:
@@ -120,13 +122,13 @@ def inspected(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts
     return json.dumps(document, sort_keys=True).encode()
 
 
-def labels_in(text: str) -> dict[str, str]:
+def parse_labels(text: str) -> dict[str, str]:
     """labels.txt: a name and a value a line."""
     rows = [line.partition(" ") for line in text.splitlines()]
     return {name: value for name, _, value in rows if name}
 
 
-def tree_digest(folder: Path) -> list[list[str]]:
+def digest_tree(folder: Path) -> list[list[str]]:
     """What a folder holds, as far as it goes into an image; raises LayeringError for what no image can hold."""
     found = []
     for entry in tree.walk(folder):
@@ -147,15 +149,19 @@ def tree_digest(folder: Path) -> list[list[str]]:
 LINE = re.compile(r"^(__version__|cuda|hip|xpu)\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
-def prove(places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder: Path, work: Path, minor: str) -> None:
+def compare_torch(
+    places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder: Path, work: Path, minor: str
+) -> None:
     """Hold the torch of the topmost squashfs that has one against the plan; raises LayeringError.
 
     `places` are files and where the squashfs begins in them, lowest first; `folders` are where a torch may lie;
     `folder` is the plan's image/. It is printed as verify.py does inside an image: a report takes it from either.
     """
-    verify = _verify(folder / "verify.py")
+    verify = _load_verify(folder / "verify.py")
     expected = json.loads((folder / "recipe.json").read_text(encoding="utf-8")).get("expect", {})
-    found = next((answer for place in reversed(places) if (answer := _torch(*place, folders=folders, work=work))), None)
+    found = next(
+        (answer for place in reversed(places) if (answer := _read_torch(*place, folders=folders, work=work))), None
+    )
     planned = "torch" in expected
     if found is None:
         if planned:
@@ -173,7 +179,7 @@ def prove(places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder:
         raise LayeringError("the image is not what was planned")
 
 
-def _verify(path: Path) -> Any:
+def _load_verify(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("verify", path)
     if spec is None or spec.loader is None:
         raise LayeringError(f"'{path}' is missing", fix="write the plan again")
@@ -183,7 +189,7 @@ def _verify(path: Path) -> Any:
     return module
 
 
-def _torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> dict[str, str]:
+def _read_torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> dict[str, str]:
     """torch/version.py of a squashfs, as names and values; empty where it has none."""
     tree = work / f"torch-{file.name}"
     program = needed_program("unsquashfs", fix="install squashfs-tools")

@@ -30,7 +30,7 @@ def private_folder(path: Path, *, what: str, instead: str) -> Path:
     `what` it is and what to do `instead` are for the message. Raises PrivateError where somebody else could write in
     it, or change what its path leads to, and OSError.
     """
-    return _checked(path, what=what, instead=instead, shared=False)
+    return _check_path(path, what=what, instead=instead, shared=False)
 
 
 def temporary_parent(path: Path, *, instead: str) -> Path:
@@ -38,7 +38,7 @@ def temporary_parent(path: Path, *, instead: str) -> Path:
 
     Returns its path without links; raises what `private_folder` raises.
     """
-    return _checked(path, what="temporary folder", instead=instead, shared=True)
+    return _check_path(path, what="temporary folder", instead=instead, shared=True)
 
 
 def owner_of(number: int) -> str:
@@ -50,7 +50,7 @@ def owner_of(number: int) -> str:
     return f"uid {number}"
 
 
-def _checked(path: Path, *, what: str, instead: str, shared: bool) -> Path:
+def _check_path(path: Path, *, what: str, instead: str, shared: bool) -> Path:
     ours = os.getuid()
     system = {0, ours, os.stat("/").st_uid}  # in a user namespace root's folders may have another number
     asked = Path(os.path.abspath(path))

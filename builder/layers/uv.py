@@ -40,7 +40,7 @@ def find_uv(environment: Mapping[str, str] | None = None) -> str | None:
     return None
 
 
-def needed_uv() -> str:
+def require_uv() -> str:
     """The uv to use; raises LayeringError when there is none."""
     found = find_uv()
     if found is None:

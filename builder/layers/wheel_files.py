@@ -22,7 +22,7 @@ RECORD = 64 << 20  # bytes of the list of one wheel's files
 DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
 
 
-def install(
+def install_wheels(
     group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str, online: Callable[[], None]
 ) -> Path:
     """Unpack the wheels of a group below `tree`, which stands for the environment's folder; its site-packages.
@@ -50,10 +50,10 @@ def install(
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package of the lock is no wheel")
         raise LayeringError(f"the wheels of layer '{group.title}' could not be unpacked", told=True)
-    return tidy(tree, minor=minor)
+    return normalise(tree, minor=minor)
 
 
-def tidy(tree: Path, *, minor: str) -> Path:
+def normalise(tree: Path, *, minor: str) -> Path:
     """Take this machine out of an installation: its Python's version and path, its own notes. Returns site-packages."""
     own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for parent in ("lib", "include/site"):
@@ -63,19 +63,19 @@ def tidy(tree: Path, *, minor: str) -> Path:
     inside = f"lib/python{minor}/site-packages"
     with folder(tree, inside, make=0o777):
         pass
-    changed = _scripts(tree)
-    for info in _infos(tree, inside):
-        _record(tree, inside, info, changed=changed, own=own, minor=minor)
+    changed = _rewrite_scripts(tree)
+    for info in _list_infos(tree, inside):
+        _update_record(tree, inside, info, changed=changed, own=own, minor=minor)
     return tree / inside
 
 
-def _infos(tree: Path, inside: str) -> list[str]:
+def _list_infos(tree: Path, inside: str) -> list[str]:
     """The folders that say what is installed."""
     with folder(tree, inside) as at:
         return sorted(name for name in os.listdir(at) if name.endswith(".dist-info"))
 
 
-def _scripts(tree: Path) -> dict[str, bytes]:
+def _rewrite_scripts(tree: Path) -> dict[str, bytes]:
     """Give console scripts the image's Python; returns what was written, by path."""
     changed = {}
     own = sys.executable.encode()
@@ -99,17 +99,17 @@ def _scripts(tree: Path) -> dict[str, bytes]:
     return changed
 
 
-def _rows(tree: Path, record: str) -> list[list[str]] | None:
+def _read_rows(tree: Path, record: str) -> list[list[str]] | None:
     try:
         return [row for row in csv.reader(io.StringIO(read(tree, record, limit=RECORD).decode())) if row]
     except (OSError, ValueError, csv.Error):
         return None
 
 
-def _record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
+def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
     """Bring RECORD up to date with what was changed."""
     record = f"{inside}/{info}/RECORD"
-    rows = _rows(tree, record)
+    rows = _read_rows(tree, record)
     if rows is None:
         return
     kept = []
@@ -131,15 +131,15 @@ def _record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], ow
     write(tree, record, out.getvalue().encode())
 
 
-def owners(site: Path, tree: Path) -> dict[str, list[str]]:
-    """The .py files of every distribution by its normal name, relative to `tree`; what lies outside is nobody's."""
-    from .wheels import normal
+def list_sources(site: Path, tree: Path) -> dict[str, list[str]]:
+    """The .py files of every distribution by its normalised name, relative to `tree`; what lies outside is nobody's."""
+    from .wheels import normalise_name
 
     found: dict[str, list[str]] = {}
     here = os.path.relpath(site, tree)
-    for info in _infos(tree, here):
-        name = normal(info.removesuffix(".dist-info").rsplit("-", 1)[0])
-        rows = _rows(tree, f"{here}/{info}/RECORD")
+    for info in _list_infos(tree, here):
+        name = normalise_name(info.removesuffix(".dist-info").rsplit("-", 1)[0])
+        rows = _read_rows(tree, f"{here}/{info}/RECORD")
         if rows is None:
             continue
         paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py") and row[0][0] != "/")
@@ -148,7 +148,7 @@ def owners(site: Path, tree: Path) -> dict[str, list[str]]:
     return found
 
 
-def environment_files(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
+def write_environment(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
     """The files that make a folder a virtual environment on the image's Python."""
     for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
         link(tree, f"bin/{name}", target)
@@ -162,6 +162,6 @@ def environment_files(tree: Path, *, python: str, minor: str, system_packages: b
     write(tree, "pyvenv.cfg", text.encode())
 
 
-def names_of(groups: Sequence[Group]) -> list[str]:
+def list_pins(groups: Sequence[Group]) -> list[str]:
     """Every package of some groups, as name==version."""
     return sorted(f"{pin.name}=={pin.version}" for group in groups for pin in group.pins)

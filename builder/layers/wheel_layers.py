@@ -15,11 +15,11 @@ from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
 from .assemble import Layer
-from .bytecode_cache import Owned, compile_kept
+from .bytecode_cache import PackageSources, compile_packages
 from .cache import key_of
 from .context import BuildContext
 from .copies import merge
-from .uv import needed_uv, uv_settings
+from .uv import require_uv, uv_settings
 from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
@@ -55,7 +55,7 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
     if spec.python and spec.python != facts.minor:
         message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
         raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
-    uv = needed_uv()
+    uv = require_uv()
     resolver = Resolver(
         uv=uv,
         minor=facts.minor,
@@ -88,7 +88,7 @@ class Wheels:
 
     def __init__(self, context: BuildContext, resolver: Resolver, *, conda: CondaEnvironment | None) -> None:
         self.context, self.facts, self.resolver, self.conda = context, context.facts, resolver, conda
-        self.prefix = self.facts.real(wheel_files.PREFIX)
+        self.prefix = self.facts.resolve_path(wheel_files.PREFIX)
         self._heavy = False  # a heavy package is being made
         self._numbers = count()  # groups are unpacked side by side
         self._jobs: dict[Part, Future[Layer | None]] = {}
@@ -102,7 +102,7 @@ class Wheels:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._decide(())  # after a failure nothing is wanted any more
+        self._set_wanted(())  # after a failure nothing is wanted any more
         self._pool.shutdown()
 
     @property
@@ -114,75 +114,75 @@ class Wheels:
         """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
         started, folder = clock.monotonic(), self.context.spec.folder
         if ask and not self.resolver.offline:
-            self._pool.submit(self._guess, self.resolver.of_last_time(self.context.work / "last-time"))
+            self._pool.submit(self._start_from_cache, self.resolver.cached_resolver(self.context.work / "last-time"))
         groups, sources = resolve(folder, self.resolver) if ask else ((), False)
         say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
-        self.context.packages += wheel_files.names_of(groups)
-        parts = self._parts(groups, last=not sources)
-        self._decide(parts)
+        self.context.packages += wheel_files.list_pins(groups)
+        parts = self._split_parts(groups, last=not sources)
+        self._set_wanted(parts)
         if self._jobs.keys() - set(parts):
             say("other packages than the last time: what was begun with is left")
-        self.context.append_layers(job.result() for job in self._start(parts))
+        self.context.append_layers(job.result() for job in self._start_layers(parts))
         return sources
 
-    def _guess(self, resolver: Resolver) -> None:
+    def _start_from_cache(self, resolver: Resolver) -> None:
         """Begin with what was wanted the last time."""
         with suppress(LayeringError):
             groups, sources = resolve(self.context.spec.folder, resolver)
-            self._start(self._parts(groups, last=not sources))
+            self._start_layers(self._split_parts(groups, last=not sources))
 
-    def _parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
+    def _split_parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
         """What goes into one layer each; the environment's own files go with the light packages, the last ones."""
         heavy = [(group,) for group in groups if group.title != LIGHT]
         light = tuple(group for group in groups if group.title == LIGHT)
         return (*heavy, light) if last and (light or self.conda is None) else tuple(heavy)
 
-    def _start(self, parts: Sequence[Part]) -> list[Future[Layer | None]]:
+    def _start_layers(self, parts: Sequence[Part]) -> list[Future[Layer | None]]:
         with self._lock:
             for part in parts:
                 if part not in self._jobs:
-                    self._jobs[part] = self._pool.submit(self._layer, part)
+                    self._jobs[part] = self._pool.submit(self._make_layer, part)
             return [self._jobs[part] for part in parts]
 
-    def _decide(self, parts: Sequence[Part]) -> None:
+    def _set_wanted(self, parts: Sequence[Part]) -> None:
         with self._lock:
             if self._wanted is None:
                 self._wanted = frozenset(parts)
         self._known.set()
 
-    def _go_on(self, part: Part) -> None:
+    def _check_wanted(self, part: Part) -> None:
         if self._wanted is not None and part not in self._wanted:
             raise LayeringError("the packages have changed since the last time")
 
-    def _be_sure(self, part: Part) -> None:
+    def _wait_until_wanted(self, part: Part) -> None:
         """Nothing is downloaded before it is known that it is wanted."""
         self._known.wait()
-        self._go_on(part)
+        self._check_wanted(part)
 
-    def _layer(self, part: Part) -> Layer | None:
-        self._go_on(part)
+    def _make_layer(self, part: Part) -> Layer | None:
+        self._check_wanted(part)
         title = part[0].title if part else LIGHT
         if title != LIGHT:
             return self.context.make_wheel_layer(
-                title, self.inputs(part), lambda tree: self._filled(part, tree, heavy=True)
+                title, self._inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
             )
 
         def fill(tree: Path) -> list[Piece]:
-            pieces, place = self._filled(part, tree), tree / self.prefix.lstrip("/")
+            pieces, place = self._fill_part(part, tree), tree / self.prefix.lstrip("/")
             place.mkdir(parents=True, exist_ok=True)
             if self.conda is None:
-                wheel_files.environment_files(
+                wheel_files.write_environment(
                     place, python=self.facts.python, minor=self.facts.minor, system_packages=False
                 )
             return pieces
 
-        return self.context.make_wheel_layer(title, [*self.inputs(part), self.facts.python], fill)
+        return self.context.make_wheel_layer(title, [*self._inputs(part), self.facts.python], fill)
 
-    def _filled(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
+    def _fill_part(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile what goes into one layer."""
         self._heavy = self._heavy or heavy
         place = tree / self.prefix.lstrip("/")
-        return below(self.prefix, [piece for group in part for piece in self.fill(group, place, part)])
+        return below(self.prefix, [piece for group in part for piece in self._fill_group(group, place, part)])
 
     def _find_compiler(self) -> bytecode.Compiler:
         if self.conda:
@@ -195,53 +195,53 @@ class Wheels:
             python=self.facts.python,
         )
 
-    def inputs(self, part: Part) -> list[object]:
+    def _inputs(self, part: Part) -> list[object]:
         """What decides a layer of wheels."""
         pins = [pin.inputs for group in part for pin in group.pins]
         return [self.facts.minor, self.facts.machine, self.facts.glibc, self.prefix, self.compiler.inputs, pins]
 
-    def fill(self, group: Group, tree: Path, part: Part) -> list[Piece]:
+    def _fill_group(self, group: Group, tree: Path, part: Part) -> list[Piece]:
         """Unpack and compile a group; what was compiled is kept by wheel for the next time."""
         number = next(self._numbers)
         place = tree if not tree.exists() else self.resolver.work / f"stage-{number}"
-        site = wheel_files.install(
+        site = wheel_files.install_wheels(
             group,
             place,
             resolver=self.resolver,
             minor=self.facts.minor,
             number=f"pins-{number}",
-            online=lambda: self._be_sure(part),
+            online=lambda: self._wait_until_wanted(part),
         )
-        self._go_on(part)
+        self._check_wanted(part)
         nice = NICE if self._heavy and group.title == LIGHT else 0
-        made = self.compile_kept(group, place, site, nice=nice)
-        self._go_on(part)
+        made = self._compile_group(group, place, site, nice=nice)
+        self._check_wanted(part)
         if place != tree:
             merge(place, tree)
         return made
 
-    def compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
+    def _compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
         """Compile files of a folder on every core."""
         return self.compiler.compile(
             place, paths, prefix=wheel_files.PREFIX, workers=processors(), out=self.context.work, nice=nice
         )
 
-    def compile_kept(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
+    def _compile_group(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
         """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
-        files = wheel_files.owners(site, tree)
+        files = wheel_files.list_sources(site, tree)
         owned = [
-            Owned(
+            PackageSources(
                 key=key_of([COMPILED, self.compiler.inputs, wheel_files.PREFIX, pin.inputs]),
                 title=f"{pin.name} {pin.version}",
-                paths=tuple(path for path in files.get(pin.name, []) if bytecode.used(path)),
+                paths=tuple(path for path in files.get(pin.name, []) if bytecode.is_imported(path)),
             )
             for pin in group.pins
         ]
-        return compile_kept(
+        return compile_packages(
             owned,
-            compiled=lambda paths: self.compile(tree, paths, nice=nice),
+            compile_files=lambda paths: self._compile(tree, paths, nice=nice),
             tag=self.compiler.tag,
             store=self.context.store,
             work=self.context.work,
-            later=self.context.run_in_background,
+            run_in_background=self.context.run_in_background,
         )

@@ -3,7 +3,7 @@
 The container asks once it has its Python, by a line through a pipe: what it answers is data, held against patterns. uv
 then resolves and downloads on this machine, with the user's settings, into a cache that is read-only in there. Where
 all is wheels the container asks no index. Where something has to be built, code of others runs beside uv: for that part
-alone indexes that want a login are asked through a door of this machine (door.py), and no login is seen.
+alone indexes that want a login are asked through a proxy of this machine (proxy.py), and no login is seen.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from ..sif.programs import ask
 from .cache_folders import UV
 from .uv import find_uv, uv_settings
 from .wheel_stubs import is_distribution
-from .wheels import Group, NeedsSourcesError, Resolver, normal, platform_of, resolve
+from .wheels import Group, NeedsSourcesError, Resolver, normalise_name, platform_of, resolve
 
 if TYPE_CHECKING:
-    from .index_proxy import Door
+    from .index_proxy import IndexProxy
 
 MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
 MINOR = re.compile(r"3\.\d{1,2}")
 GLIBC = re.compile(r"2\.\d{1,2}")
 ASKING = {"torch", "packages"}  # parts of install.sh
-SHOWN = "settings"  # what the container sees while something is built: indexes by the door's addresses
+SHOWN = "settings"  # what the container sees while something is built: indexes by the proxy's addresses
 
 
-class Offer:
+class WheelServer:
     """The answers to one container; `given` is the folder that it sees, and cannot write.
 
     Once it is `over` nothing is shown any more: the recipe's own commands can ask too.
     """
 
     def __init__(
-        self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str], over: bool = False
+        self, folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str], closed: bool = False
     ) -> None:
-        self.over = over
+        self.closed = closed
         self.folder, self.given, self.cache, self.environment = folder, given, cache, environment
         self.private = given.with_name(f"{given.name}.private") / SHOWN
-        self.door: Door | None = None
+        self.proxy: IndexProxy | None = None
         uv = find_uv()
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
@@ -74,31 +74,31 @@ class Offer:
 
     def close(self) -> None:
         """Show nothing any more."""
-        self._hide()
+        self._close_proxy()
         for number in (self.questions, self.answers):
             os.close(number)
 
     def answer(self, line: str) -> str:
         """The answer to one question."""
-        if self.over or line == "over\n":
-            self.over = True
-            self._hide()
+        if self.closed or line == "over\n":
+            self.closed = True
+            self._close_proxy()
             return "over"
         try:
-            if line != "show\n" and self._downloaded(line):
+            if line != "show\n" and self._download_all(line):
                 return "whole"
         except (LayeringError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             say(f"wheels were not downloaded before: {error}"[:300])
-        self._show()
+        self._open_proxy()
         return "ask"
 
-    def _downloaded(self, line: str) -> bool:
+    def _download_all(self, line: str) -> bool:
         asked = json.loads(line)
         minor, machine, glibc = (str(asked[name]) for name in ("minor", "machine", "glibc"))
         if not MINOR.fullmatch(minor) or not GLIBC.fullmatch(glibc):
             return False
         provided = {
-            normal(str(name)): str(version)
+            normalise_name(str(name)): str(version)
             for name, version in asked["provided"].items()
             if is_distribution(str(name), str(version))
         }
@@ -122,21 +122,21 @@ class Offer:
                 _download(group, Path(folder, str(number)), resolver)
         return not sources
 
-    def _show(self) -> None:
-        """Open a door to the indexes, where some want a login."""
-        if self.door is not None or not self.private.is_file():
+    def _open_proxy(self) -> None:
+        """Open a proxy to the indexes, where some want a login."""
+        if self.proxy is not None or not self.private.is_file():
             return
-        from .index_proxy import Door  # few builds need one
+        from .index_proxy import IndexProxy  # few builds need one
 
         say("note: something is built inside the image: it can read the indexes, and sees no login")
-        self.door = Door(self.private.read_text(encoding="utf-8"), environment=self.environment)
-        (self.given / SHOWN).write_text(self.door.text, encoding="utf-8")
+        self.proxy = IndexProxy(self.private.read_text(encoding="utf-8"), environment=self.environment)
+        (self.given / SHOWN).write_text(self.proxy.text, encoding="utf-8")
 
-    def _hide(self) -> None:
+    def _close_proxy(self) -> None:
         (self.given / SHOWN).unlink(missing_ok=True)
-        if self.door is not None:
-            self.door.close()
-            self.door = None
+        if self.proxy is not None:
+            self.proxy.close()
+            self.proxy = None
 
 
 def _download(group: Group, tree: Path, resolver: Resolver) -> None:
@@ -151,9 +151,9 @@ def _download(group: Group, tree: Path, resolver: Resolver) -> None:
         raise LayeringError(f"uv could not download '{group.title}': {err.strip()[-200:]}")
 
 
-def offer(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
+def serve_wheels(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
     """Answer one build until standard input ends; a line on standard output says that questions may come."""
-    own = Offer(folder, given=given, cache=cache, environment=environment)
+    own = WheelServer(folder, given=given, cache=cache, environment=environment)
     print("ready", flush=True)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     own.serve(sys.stdin.fileno())
@@ -161,15 +161,15 @@ def offer(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, s
 
 
 @contextmanager
-def offered(
+def wheel_server(
     folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str], parts: Sequence[str]
 ) -> Iterator[None]:
     """The same beside a container step of this program; only the parts that install packages have something to ask."""
     if given is None:
         yield
         return
-    over = not ASKING.intersection(parts)
-    own = Offer(folder, given=given, cache=cache, environment=environment, over=over)
+    closed = not ASKING.intersection(parts)
+    own = WheelServer(folder, given=given, cache=cache, environment=environment, closed=closed)
     end, alive = os.pipe()
     thread = Thread(target=own.serve, args=(end,))
     thread.start()

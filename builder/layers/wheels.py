@@ -76,7 +76,7 @@ class Group:
     own_index: bool = False  # the user's settings of indexes do not hold
 
 
-def normal(name: str) -> str:
+def normalise_name(name: str) -> str:
     """A distribution's name as PEP 503 writes it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -102,7 +102,7 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
         address = line.partition(" @ ")[2].split()
         pins.append(
             Pin(
-                name=normal(found[1]),
+                name=normalise_name(found[1]),
                 version=version[1] if version else address[0] if address else "",
                 text=line,
                 hashes=tuple(HASH.findall(line)),
@@ -125,7 +125,7 @@ class Resolver:
         provided: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.uv, self.work = uv, work
-        self.last_time, self.offline = False, "UV_OFFLINE" in environment
+        self.cached_only, self.offline = False, "UV_OFFLINE" in environment
         self.target = ("--python-version", minor, "--python-platform", platform, "--only-binary", ":all:")
         self.environment = environment
         self.stubs = work / "stubs"
@@ -135,11 +135,11 @@ class Resolver:
             file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
             self.words = ("--constraint", str(file))
 
-    def of_last_time(self, work: Path) -> Resolver:
+    def cached_resolver(self, work: Path) -> Resolver:
         """One that asks nobody and says nothing: what it finds may be out of date."""
         work.mkdir()
         other = copy(self)
-        other.work, other.last_time = work, True
+        other.work, other.cached_only = work, True
         return other
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
@@ -153,13 +153,13 @@ class Resolver:
                 raise NeedsSourcesError("a package comes as sources")
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
-        argv += ["--offline"] if self.last_time else []
+        argv += ["--offline"] if self.cached_only else []
         code, out, err = ask(argv, env=self.env(own_index=own_index))
         if code == 0:
             return self.pins(out)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
-        if not self.last_time:
+        if not self.cached_only:
             print(err.strip()[-4000:], flush=True)
         if self.offline and UNSEEN.search(err):
             raise LayeringError("what the indexes have was not fetched before, and no server is asked", fix=FIX)
@@ -176,45 +176,45 @@ class Resolver:
 def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
     """Groups of pins for the files in `image/`; True where the rest has to be installed inside the base image."""
     torch, packages = folder / "requirements-torch.txt", folder / "requirements.txt"
-    options = option_words(packages) if packages.exists() else []
+    options = uv_options(packages) if packages.exists() else []
     if (folder / "constraints.txt").exists():
         options += ["-c", str(folder / "constraints.txt")]
     own_index = torch.exists() and _has_index(torch)
     sources = any((folder / name).exists() for name in SOURCES)
     groups: list[Group] = []
     try:
-        if torch.exists() and packages.exists() and not own_index and not _hashed(packages) and not sources:
-            return _split(resolver.compile([torch, packages], *options), ()), False
+        if torch.exists() and packages.exists() and not own_index and not _has_hashes(packages) and not sources:
+            return _group_pins(resolver.compile([torch, packages], *options), ()), False
         if torch.exists():
-            groups += _torch(torch, resolver, own_index=own_index)
+            groups += _resolve_torch(torch, resolver, own_index=own_index)
         if sources:
             raise NeedsSourcesError("a package comes as sources")
         if packages.exists():
-            groups = list(_joined(groups, _packages(packages, resolver, groups=groups, options=options)))
+            groups = list(_merge_groups(groups, _resolve_packages(packages, resolver, groups=groups, options=options)))
     except NeedsSourcesError as reason:
-        if not resolver.last_time:
+        if not resolver.cached_only:
             say(f"{reason}: the packages are installed inside the base image")
         if isinstance(reason, OtherVersionsError):
             return (), True
         if torch.exists() and not groups:
-            groups = _torch(torch, resolver, own_index=own_index)
+            groups = _resolve_torch(torch, resolver, own_index=own_index)
         return tuple(groups), True
     return tuple(groups), False
 
 
-def _torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[Group]:
+def _resolve_torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[Group]:
     """The torch family with what it requires; of a lock every file is listed."""
     text = file.read_text(encoding="utf-8")
-    pins = parse_pins(text) if _hashed(file) else resolver.compile([file], own_index=own_index)
-    return [replace(group, own_index=own_index) for group in _split(pins, tuple(option_words(file)))]
+    pins = parse_pins(text) if _has_hashes(file) else resolver.compile([file], own_index=own_index)
+    return [replace(group, own_index=own_index) for group in _group_pins(pins, tuple(uv_options(file)))]
 
 
-def _packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
+def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
     """The recipe's own packages, beside a torch that was resolved from its own index and stays."""
-    words = tuple(option_words(file))
-    if _hashed(file):
+    words = tuple(uv_options(file))
+    if _has_hashes(file):
         # Such a file lists everything, and what it does not list is not installed.
-        return _split(parse_pins(file.read_text(encoding="utf-8")), words)
+        return _group_pins(parse_pins(file.read_text(encoding="utf-8")), words)
     done = [pin for group in groups for pin in group.pins]
     if done:
         family = [pin.name for pin in done if TORCH.fullmatch(pin.name)]
@@ -224,18 +224,18 @@ def _packages(file: Path, resolver: Resolver, *, groups: list[Group], options: l
         before.write_text("".join(f"{pin.text}\n" for pin in done if pin.name not in family), encoding="utf-8")
         options = [*options, "--excludes", str(names), "--output-file", str(before)]
         resolver.compile([file], *options)
-        return _split(resolver.pins(before.read_text(encoding="utf-8")), words)
-    return _split(resolver.compile([file], *options), words)
+        return _group_pins(resolver.pins(before.read_text(encoding="utf-8")), words)
+    return _group_pins(resolver.compile([file], *options), words)
 
 
-def _joined(first: Sequence[Group], second: Sequence[Group]) -> tuple[Group, ...]:
+def _merge_groups(first: Sequence[Group], second: Sequence[Group]) -> tuple[Group, ...]:
     """Two sets of groups as one; a package of both is the second's."""
     names = {pin.name for group in second for pin in group.pins}
     kept = [replace(group, pins=tuple(pin for pin in group.pins if pin.name not in names)) for group in first]
     return (*[group for group in kept if group.pins], *second)
 
 
-def _split(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, ...]:
+def _group_pins(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, ...]:
     """Heavy packages apart, so that another pin among the others never packs them again."""
     rows: dict[str, list[Pin]] = {}
     for pin in sorted(pins, key=lambda pin: pin.name):
@@ -245,7 +245,7 @@ def _split(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, ...]:
     return tuple(Group(title=title, pins=tuple(rows[title]), options=options) for title in order)
 
 
-def option_words(file: Path) -> list[str]:
+def uv_options(file: Path) -> list[str]:
     """uv's words for the options in a requirements file; it passes over some of pip's in the file itself."""
     words = []
     for line in file.read_text(encoding="utf-8").splitlines():
@@ -263,5 +263,5 @@ def _has_index(file: Path) -> bool:
     return any(line.startswith("--index-url ") for line in file.read_text(encoding="utf-8").splitlines())
 
 
-def _hashed(file: Path) -> bool:
+def _has_hashes(file: Path) -> bool:
     return any(line.strip() == "--require-hashes" for line in file.read_text(encoding="utf-8").splitlines())

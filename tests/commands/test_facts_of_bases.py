@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import bombs
 
-from builder.layers.base_facts import learn
+from builder.layers.base_facts import read_base_facts
 from builder.layers.cache import Store
 from builder.sif.errors import LayeringError
 
@@ -54,10 +54,10 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
 
 def test_what_was_read_whole_is_remembered(bed: Bed) -> None:
     bed.reads(VERSION)
-    assert learn(bed.image, store=bed.store).glibc == "2.36"
+    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
     assert len(bed.known()) == 1
     bed.reads("", ends="exit 1")  # nothing is read out of it again
-    assert learn(bed.image, store=bed.store).glibc == "2.36"
+    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
 
 
 @pytest.mark.parametrize("ends", ["exit 1", "exit 2", "exit 255", "kill -KILL $$", "kill -TERM $$"])
@@ -69,22 +69,22 @@ def test_fault_02_what_a_program_read_that_ended_badly_is_not_believed(
     """As on a full disk (exit code 1 and 2), or when it is killed."""
     bed.reads(content, **{step: ends})
     with pytest.raises(LayeringError, match="failed with exit code"):
-        learn(bed.image, store=bed.store)
+        read_base_facts(bed.image, store=bed.store)
     assert bed.known() == []
     bed.reads(VERSION)
-    assert learn(bed.image, store=bed.store).glibc == "2.36"
+    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
 
 
 def test_fault_02_a_glibc_that_says_no_version_is_looked_at_again(bed: Bed) -> None:
     bed.reads(VERSION[:20])
-    assert learn(bed.image, store=bed.store).glibc == ""
+    assert read_base_facts(bed.image, store=bed.store).glibc == ""
     assert bed.known() == []
     bed.reads(VERSION)
-    assert learn(bed.image, store=bed.store).glibc == "2.36"
+    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
 
 
 def test_an_image_without_glibc_is_known_as_one(bed: Bed) -> None:
     (bed.folder / "listing").write_text(LISTING.splitlines(keepends=True)[0])
     bed.reads("")
-    assert learn(bed.image, store=bed.store).glibc == ""
+    assert read_base_facts(bed.image, store=bed.store).glibc == ""
     assert len(bed.known()) == 1

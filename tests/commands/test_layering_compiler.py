@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.bytecode import Compiler, compiled_path, sources
+from builder.layers.bytecode import Compiler, compiled_path, list_sources
 from builder.layers.wheel_files import PREFIX
 from builder.sif.errors import LayeringError
 from builder.sif.pack import unfold
@@ -18,7 +18,9 @@ def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[s
     out.mkdir()
     tag = sys.implementation.cache_tag or ""
     compiler = Compiler(argv=(sys.executable,), version="3", tag=tag)
-    pieces = compiler.compile(folder, sources(folder, below="lib")[::order], prefix=PREFIX, workers=workers, out=out)
+    pieces = compiler.compile(
+        folder, list_sources(folder, below="lib")[::order], prefix=PREFIX, workers=workers, out=out
+    )
     assert not list(folder.rglob("*.pyc"))
     unfold(pieces, folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}

@@ -80,7 +80,9 @@ def test_security_08_a_python_of_a_recipe_runs_in_a_container_only(
 def test_security_08_a_python_of_this_machine_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minor: str
 ) -> None:
-    monkeypatch.setattr(bytecode, "of_image", lambda *_words, **_more: pytest.fail("a container was started"))
+    monkeypatch.setattr(
+        bytecode, "find_image_compiler", lambda *_words, **_more: pytest.fail("a container was started")
+    )
     program(tmp_path / "python3.99", "#!/bin/sh\necho 3.99.1 cpython-399\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = find_compiler(minor, uv="", runtime="none", base=tmp_path, python="bin/python3", own=tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.wheel_files import install
+from builder.layers.wheel_files import install_wheels
 from builder.layers.wheels import Group, Resolver, parse_pins, resolve
 from builder.sif.errors import LayeringError
 
@@ -22,7 +22,7 @@ def test_nothing_is_downloaded_before_it_is_known_to_be_wanted(tmp_path: Path) -
         raise LayeringError("not wanted")
 
     with pytest.raises(LayeringError, match="not wanted"):
-        install(group, tmp_path / "tree", resolver=resolver, minor="3.11", number="1", online=online)
+        install_wheels(group, tmp_path / "tree", resolver=resolver, minor="3.11", number="1", online=online)
     (asked,) = (tmp_path / "asked").read_text().splitlines()
     assert asked.endswith("--offline")
 
@@ -33,7 +33,7 @@ def test_a_resolve_as_of_last_time_asks_no_index_again(tmp_path: Path, capsys: p
     uv.chmod(0o755)
     (tmp_path / "requirements.txt").write_text("six\n")
     resolver = Resolver(uv=str(uv), minor="3.11", platform="p", work=tmp_path, environment={})
-    assert resolve(tmp_path, resolver.of_last_time(tmp_path / "last")) == ((), True)
+    assert resolve(tmp_path, resolver.cached_resolver(tmp_path / "last")) == ((), True)
     assert capsys.readouterr().out == ""
     (asked,) = (tmp_path / "asked").read_text().splitlines()
     assert "--offline" in asked

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.layers import uv
-from builder.layers.uv import find_uv, needed_uv, own_uv
+from builder.layers.uv import find_uv, own_uv, require_uv
 from builder.lock.session import find_uv_program
 from builder.model.finding import ToolError
 from builder.sif.errors import LayeringError
@@ -54,7 +54,7 @@ def test_by_hand_one_of_another_series_is_refused(
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.delenv("RECIPE_UV", raising=False)
     with pytest.raises(LayeringError, match=r"this takes uv 0\.13\.8 or newer, below 0\.14") as refused:
-        needed_uv()
+        require_uv()
     assert str(program) in str(refused.value)
     assert "RECIPE_UV" in refused.value.fix
     with pytest.raises(ToolError):

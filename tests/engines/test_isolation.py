@@ -275,7 +275,7 @@ def test_security_08_an_images_python_compiles_in_a_container(room: Room, base_s
         f'#!/bin/sh\ntouch {canary} /mnt/CANARY /media/own/CANARY $HOME/CANARY 2>/dev/null\nexec python3 "$@"\n'
     )
     program.chmod(0o755)
-    found = bytecode.of_image("3.11", runtime="apptainer", base=base_sif, python="bin/python3.11", own=own)
+    found = bytecode.find_image_compiler("3.11", runtime="apptainer", base=base_sif, python="bin/python3.11", own=own)
     pieces = found.compile(folder, ["lib/m.py"], prefix="/opt/env", workers=1, out=room.folder)
     assert [piece.path for piece in pieces] == ["lib/__pycache__/m.cpython-311.pyc"]
     assert not [*room.folder.rglob("CANARY")]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from recipe_program import run
 
-from builder.layers.assemble import Layer, assemble
+from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry, sha256_of
 from builder.sif.merge import join
 from builder.sif.sif import LAYERS, layers_of, part_of, read_sif
@@ -232,7 +232,7 @@ def test_layers_are_part_of_the_base_or_one_file_system_over_it(inside: bool, ba
     own = ("-comp", compression if inside else "gzip" if compression == "zstd" else "zstd", "-b", str(head.block_size))
     layers = two_layers(base_sif, tmp_path, *own)
     image = tmp_path / "x.sif"
-    assemble(base_sif, layers, image, time=7)
+    write_image(base_sif, layers, image, time=7)
     sif, data = read_sif(image), image.read_bytes()
     assert len(sif.overlays) == (0 if inside else 1)
     # Every layer is there, whole, and every byte of the base: of its root file system all but the superblock.
@@ -246,7 +246,7 @@ def test_layers_are_part_of_the_base_or_one_file_system_over_it(inside: bool, ba
     assert (whole[system.offset : system.offset + SUPERBLOCK.size].hex() in told.decode()) is inside
     script = "cat /opt/both/*; test ! -e /etc/issue && test -e /etc/passwd && python3 -c 'print(1)'"
     assert run(["apptainer", "exec", image, "sh", "-c", script]).expect(0).out == "low\nup\n1\n"
-    assemble(base_sif, layers, tmp_path / "y.sif", time=7)
+    write_image(base_sif, layers, tmp_path / "y.sif", time=7)
     assert (tmp_path / "y.sif").read_bytes() == data
     if inside:
         # It is an image like any other: layers can be put on it.
@@ -254,6 +254,6 @@ def test_layers_are_part_of_the_base_or_one_file_system_over_it(inside: bool, ba
         (third / "opt").mkdir(parents=True)
         (third / "opt/third").write_text("third\n")
         more = as_layer(pack(third, tmp_path / "third.sqfs", *own, "-no-xattrs"))
-        assemble(image, [more], tmp_path / "z.sif", time=7)
+        write_image(image, [more], tmp_path / "z.sif", time=7)
         out = run(["apptainer", "exec", tmp_path / "z.sif", "sh", "-c", f"{script}; cat /opt/third"]).expect(0).out
         assert out == "low\nup\n1\nthird\n"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, Room, inside, report_of, run, until_text
 
-from builder.layers.assemble import Layer, assemble
+from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry, Store, sha256_of
 from builder.sif.sif import read_sif, write_header
 
@@ -189,7 +189,7 @@ def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
     assert (shown.out, "MB by uv" in shown.err) == ("", True)
     (demo.folder / "cache" / "conda" / "pkgs").mkdir(parents=True)
     store = Store(demo.folder / "cache")
-    with store.downloads():
+    with store.use_downloads():
         assert "a build is using" in demo.recipe("cache", "prune", "--downloads", **env).expect(4).err
         assert (demo.folder / "cache" / "conda").is_dir()
     assert "of downloads removed" in demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
@@ -246,7 +246,7 @@ def test_what_we_append_is_what_the_engine_appends(base_sif: Path, tmp_path: Pat
     words = ["--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1"]
     run(["apptainer", "sif", "add", *words, theirs, layer]).expect(0)
     entry = Entry(kind="layers", key="k", path=layer, sha256=sha256_of(layer), size=layer.stat().st_size, title="t")
-    assemble(base_sif, [Layer(entry=entry)], tmp_path / "ours.sif", time=7)
+    write_image(base_sif, [Layer(entry=entry)], tmp_path / "ours.sif", time=7)
     with theirs.open("r+b") as file:
         write_header(file, read_sif(theirs), time=7)
     assert (tmp_path / "ours.sif").read_bytes() == theirs.read_bytes()

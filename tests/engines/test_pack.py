@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.bytecode import Compiler, sources
+from builder.layers.bytecode import Compiler, list_sources
 from builder.sif.errors import LayeringError
 from builder.sif.pack import Packer, Piece, below, find_packer
 
@@ -96,7 +96,7 @@ def test_a_container_compiles_the_same(base_sif: Path, tmp_path: Path) -> None:
     (folder / "lib").mkdir(parents=True)
     for number in range(20):
         (folder / "lib" / f"m{number}.py").write_text(f"VALUE = {number}\n" * (number + 1))
-    paths = sources(folder, below="lib")
+    paths = list_sources(folder, below="lib")
     inside = Compiler(
         argv=("apptainer", "exec", "--cleanenv", "--no-home", str(base_sif), "python3"),
         version="3.11.2",

@@ -15,8 +15,8 @@ from builder.cli.main import run
 from builder.execute.folder_lock import hold
 from builder.layers import wheel_files
 from builder.layers.base_facts import BaseFacts
-from builder.layers.container_steps import tidy, whiteouts
-from builder.layers.metadata import own_files
+from builder.layers.container_steps import clean_upper, find_whiteouts
+from builder.layers.metadata import write_own_files
 from builder.layers.spec import Spec
 from builder.model.finding import ConfigError
 from builder.sif.errors import LayeringError
@@ -122,12 +122,12 @@ def test_security_01_tidying_follows_no_link(tmp_path: Path, links: tuple[str, .
         (upper / link).parent.mkdir(parents=True)
         (upper / link).symlink_to(mine)
     (upper / "usr").mkdir()
-    tidy(tmp_path, "overlay/upper")
-    assert whiteouts(upper, tmp_path / "none") == []
+    clean_upper(tmp_path, "overlay/upper")
+    assert find_whiteouts(upper, tmp_path / "none") == []
     assert sorted(mine.rglob("*")) == before
     (tmp_path / "overlay" / "moved").symlink_to(mine)
     with pytest.raises(OSError, match="link"):
-        tidy(tmp_path, "overlay/moved")
+        clean_upper(tmp_path, "overlay/moved")
     assert sorted(mine.rglob("*")) == before
 
 
@@ -138,10 +138,10 @@ def test_security_02_a_link_that_a_base_moves_elsewhere_is_refused(tmp_path: Pat
     top.mkdir()
     made = Spec.__new__(Spec)
     object.__setattr__(made, "folder", spec)
-    own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt": "/usr/opt"}))
+    write_own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt": "/usr/opt"}))
     assert (top / "usr" / "opt" / "a" / "b" / "y").is_symlink()
     with pytest.raises(LayeringError, match="leads elsewhere"):
-        own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt/a/b": "/q"}))
+        write_own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt/a/b": "/q"}))
 
 
 def test_security_02_names_are_no_words_of_the_packer() -> None:
@@ -155,7 +155,7 @@ def test_security_01_a_wheels_list_names_no_file_outside(tmp_path: Path) -> None
     (site / "p-1.dist-info").mkdir(parents=True)
     rows = ["p/a.py", "../../../mine.py", "../../../../../../etc/x.py", "/etc/y.py", "p/../../../../../z.py"]
     (site / "p-1.dist-info" / "RECORD").write_text("".join(f"{row},,\n" for row in rows))
-    assert wheel_files.owners(site, tmp_path / "top") == {"p": ["lib/site-packages/p/a.py"]}
+    assert wheel_files.list_sources(site, tmp_path / "top") == {"p": ["lib/site-packages/p/a.py"]}
 
 
 @pytest.mark.parametrize("kind", ["link", "hard", "pipe"])

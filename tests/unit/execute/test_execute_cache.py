@@ -24,7 +24,7 @@ def test_what_was_compiled_of_downloads_is_removed_with_them(tmp_path: Path) -> 
     keep(store, "compiled", size=300)
     keep(store, "layers", size=70)
     (tmp_path / "conda" / "package").write_bytes(bytes(5))
-    with store.downloads(), pytest.raises(ToolError, match="a build is using"):
+    with store.use_downloads(), pytest.raises(ToolError, match="a build is using"):
         prune_downloads(store, environment)
     assert {one.kind for one in contents(store)} == {"compiled", "layers"}
     assert prune_downloads(store, environment) == 305

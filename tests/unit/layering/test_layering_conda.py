@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.layers.conda_client import _error, read_packages
-from builder.layers.conda_layers import _python, closure
+from builder.layers.conda_layers import _find_python, with_dependencies
 from builder.layers.conda_packages import (
     DIST,
     LARGE,
@@ -16,11 +16,11 @@ from builder.layers.conda_packages import (
     MOST,
     SCRIPT,
     SHARES,
-    Found,
-    check_apart,
-    groups_of,
-    in_several,
-    take_out,
+    LayerContents,
+    check_conflicts,
+    find_shared_paths,
+    group_packages,
+    remove_package,
 )
 from builder.layers.conda_solver import CondaPackage, solve_request, virtual_packages
 from builder.sif.errors import LayeringError
@@ -39,14 +39,14 @@ def names(groups: dict[str, tuple[CondaPackage, ...]]) -> dict[str, list[str]]:
 
 def test_large_packages_lie_apart_and_python_never_does() -> None:
     packages = [package("python", size=LARGE + 1), package("mkl", size=LARGE), package("zlib", size=1)]
-    groups = names(groups_of(packages))
+    groups = names(group_packages(packages))
     assert groups == {"conda mkl": ["mkl"], "conda": ["python", "zlib"]}
     assert list(groups) == ["conda mkl", "conda"]  # the last lies over the others
 
 
 def test_so_many_layers_of_one_package_and_no_more() -> None:
     packages = [package("python"), *(package(f"big-{number:02}", size=LARGE + number) for number in range(MOST + 3))]
-    groups = names(groups_of(packages))
+    groups = names(group_packages(packages))
     assert (
         sum(rows[0].startswith("big") and len(rows) == 1 and "share" not in title for title, rows in groups.items())
         == MOST
@@ -56,19 +56,19 @@ def test_so_many_layers_of_one_package_and_no_more() -> None:
 
 def test_many_packages_lie_in_shares_that_stay_when_one_is_added() -> None:
     packages = [package("python"), *(package(f"p-{number:03}", size=MANY // 60) for number in range(64))]
-    groups = names(groups_of(packages))
+    groups = names(group_packages(packages))
     assert (len(groups), list(groups)[-1]) == (SHARES, "conda")
     assert "python" in groups["conda"]
     assert sorted(name for rows in groups.values() for name in rows) == sorted(one.name for one in packages)
     assert max(len(rows) for rows in groups.values()) < 64 / 3
-    more = names(groups_of([*packages, package("new", size=1)]))
+    more = names(group_packages([*packages, package("new", size=1)]))
     assert sum(more[title] != groups[title] for title in groups) == 1
-    assert len(groups_of(packages[:40])) == 1
+    assert len(group_packages(packages[:40])) == 1
 
 
 def test_packages_that_share_file_names_get_a_layer_of_their_own() -> None:
     packages = [package("python"), package("mkl", size=LARGE), package("blas"), package("zlib")]
-    groups = names(groups_of(packages, together=["mkl", "blas"]))
+    groups = names(group_packages(packages, together=["mkl", "blas"]))
     assert groups == {"conda, together": ["blas", "mkl"], "conda": ["python", "zlib"]}
 
 
@@ -84,7 +84,7 @@ def test_packages_that_share_file_names_get_a_layer_of_their_own() -> None:
 def test_a_file_of_two_packages_or_a_folder_in_one_is_found(
     layers: tuple[tuple[str, ...], ...], paths: set[str]
 ) -> None:
-    assert in_several([Found(paths=one) for one in layers]) == paths
+    assert find_shared_paths([LayerContents(paths=one) for one in layers]) == paths
 
 
 def test_what_python_needs() -> None:
@@ -94,7 +94,7 @@ def test_what_python_needs() -> None:
         package("libc"),
         package("x"),
     ]
-    assert [one.name for one in closure(packages[0], packages)] == ["libc", "libffi", "python"]
+    assert [one.name for one in with_dependencies(packages[0], packages)] == ["libc", "libffi", "python"]
 
 
 def test_no_token_and_no_folder_of_this_machine_names_a_layer() -> None:
@@ -112,9 +112,9 @@ def test_a_package_without_sha256_is_refused() -> None:
 @pytest.mark.parametrize("build", ["0_73_pypy", "h1_2_cp313t"])
 def test_another_python_than_cpython_is_refused(build: str) -> None:
     with pytest.raises(LayeringError, match="no ordinary CPython"):
-        _python([package("python", build=build)])
+        _find_python([package("python", build=build)])
     with pytest.raises(LayeringError, match="has no Python"):
-        _python([package("x")])
+        _find_python([package("x")])
 
 
 def test_the_site_is_what_the_solver_sees() -> None:
@@ -169,9 +169,9 @@ def test_distributions_are_known_by_their_folders(path: str, found: tuple[str, s
 
 
 def test_a_file_where_another_package_has_a_folder_is_refused() -> None:
-    check_apart({"one": ["share/x/a", "share/y"], "two": ["share/x/a", "share/x/b"]})
+    check_conflicts({"one": ["share/x/a", "share/y"], "two": ["share/x/a", "share/x/b"]})
     with pytest.raises(LayeringError, match="'share/x' is a folder of the package 'one' and a file of 'two'"):
-        check_apart({"one": ["share/x/a"], "two": ["__clobbers__/two/share/x"]})
+        check_conflicts({"one": ["share/x/a"], "two": ["__clobbers__/two/share/x"]})
 
 
 def test_a_package_taken_out_leaves_what_is_not_its_own(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_package_taken_out_leaves_what_is_not_its_own(tmp_path: Path) -> None:
     (tmp_path / "conda-meta").mkdir()
     record = tmp_path / "conda-meta" / "one-1.0-0.json"
     record.write_text(json.dumps({"files": ["lib/one/a", "lib/b"]}))
-    take_out(one, tmp_path)
+    remove_package(one, tmp_path)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == ["conda-meta", "lib", "lib/other"]
     with pytest.raises(LayeringError, match="is not the package that its channel says"):
-        take_out(one, tmp_path)
+        remove_package(one, tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.conda_worker import fault_of
+from builder.layers.conda_worker import find_fault
 
 
 def package(folder: Path, *names: str, **links: str) -> Path:
@@ -28,7 +28,7 @@ def package(folder: Path, *names: str, **links: str) -> Path:
     ],
 )  # fmt: skip
 def test_security_08_a_package_names_no_file_outside(tmp_path: Path, name: str) -> None:
-    assert fault_of(package(tmp_path, "share/sound.txt", name)).startswith("it names the file")
+    assert find_fault(package(tmp_path, "share/sound.txt", name)).startswith("it names the file")
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_security_08_a_package_names_no_file_outside(tmp_path: Path, name: str) 
     [("x", "/etc/passwd"), ("x", ".."), ("x", "../y"), ("a/x", "../../y"), ("a/x", "b/../../../y"), ("a/x", "../..")],
 )
 def test_security_08_no_link_of_a_package_leads_out(tmp_path: Path, name: str, target: str) -> None:
-    assert "leads out of the environment" in fault_of(package(tmp_path, "share/sound.txt", **{name: target}))
+    assert "leads out of the environment" in find_fault(package(tmp_path, "share/sound.txt", **{name: target}))
 
 
 def test_a_sound_package_is_linked(tmp_path: Path) -> None:
     names = ("bin/python3.12", "lib/a b", "share/..x", "x..")
-    assert fault_of(package(tmp_path, *names, **{"lib/x.so": "x.so.1", "lib/y/z": "../../bin/z"})) == ""
+    assert find_fault(package(tmp_path, *names, **{"lib/x.so": "x.so.1", "lib/y/z": "../../bin/z"})) == ""

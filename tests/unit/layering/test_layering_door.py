@@ -1,4 +1,4 @@
-"""The door to indexes that want a login: what is asked through it, what is answered, and what is not."""
+"""The proxy to indexes that want a login: what is asked through it, what is answered, and what is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from builder.layers.index_proxy import Door
+from builder.layers.index_proxy import IndexProxy
 
 LOGIN = "Basic " + base64.b64encode(b"me:pa ss").decode()
 HTML = '<a href="../../files/a%201.whl#sha256=0">a</a><A HREF=/files/b.whl>b</A><a href="https://elsewhere.example/c">c</a>'
@@ -90,31 +90,31 @@ class Tokens(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def tokens() -> Iterator[Door]:
+def tokens() -> Iterator[IndexProxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Tokens) as server:
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}{BELOW}"
-        found = Door(f"export UV_INDEX={address}\\ https://plain.example/simple\n", environment={})
+        found = IndexProxy(f"export UV_INDEX={address}\\ https://plain.example/simple\n", environment={})
         yield found
         found.close()
         server.shutdown()
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
+def proxy() -> Iterator[IndexProxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
         Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         address = f"http://me:pa%20ss@127.0.0.1:{server.server_port}/simple/"
         text = f"export UV_INDEX={address}\\ file:///mnt/0\nexport A='b c'\n"
         text += "export https_proxy=http://p:w@proxy.example:1\n"
-        found = Door(text, environment={})
+        found = IndexProxy(text, environment={})
         yield found
         found.close()
         server.shutdown()
 
 
-def index(door: Door) -> str:
-    found = re.search(r"http://127.0.0.1:\d+/[\w-]+/0/simple/", door.text)
+def index(proxy: IndexProxy) -> str:
+    found = re.search(r"http://127.0.0.1:\d+/[\w-]+/0/simple/", proxy.text)
     assert found is not None
     return found[0]
 
@@ -125,20 +125,22 @@ def asked(address: str) -> str:
         return str(answer.read().decode())
 
 
-def test_security_04_settings_name_the_door_and_no_login(door: Door) -> None:
-    assert f"export UV_INDEX='{index(door)} file:///mnt/0'\n" in door.text
-    assert "export https_proxy=http://p:w@proxy.example:1\n" in door.text  # a proxy is no index
-    assert "export A='b c'\n" in door.text
-    assert "pa" not in index(door)
-    assert 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"\n' in door.text
+def test_security_04_settings_name_the_door_and_no_login(proxy: IndexProxy) -> None:
+    assert f"export UV_INDEX='{index(proxy)} file:///mnt/0'\n" in proxy.text
+    assert "export https_proxy=http://p:w@proxy.example:1\n" in proxy.text  # a proxy is no index
+    assert "export A='b c'\n" in proxy.text
+    assert "pa" not in index(proxy)
+    assert 'export no_proxy="${no_proxy:+$no_proxy,}127.0.0.1"\n' in proxy.text
 
 
 @pytest.mark.parametrize(
     ("page", "files"),
     [("html", {"a": "a", "b": "b"}), ("based", {"d": "d"}), ("json", {"e": "e"}), ("moved", {"a": "a"})],
 )
-def test_security_04_what_a_page_of_the_index_names_is_passed_on(door: Door, page: str, files: dict[str, str]) -> None:
-    text = asked(f"{index(door)}{page}/")
+def test_security_04_what_a_page_of_the_index_names_is_passed_on(
+    proxy: IndexProxy, page: str, files: dict[str, str]
+) -> None:
+    text = asked(f"{index(proxy)}{page}/")
     links = re.findall(r"http://127[^\"]*", text)
     assert {"".join(asked(link)) for link in links} >= set(files.values())
     if page == "html":
@@ -154,29 +156,29 @@ def test_security_04_what_a_page_of_the_index_names_is_passed_on(door: Door, pag
         "0/simple", "-1/simple/html/", "x", "", "0/simplex/html/",
     ],
 )  # fmt: skip
-def test_security_04_the_door_leads_to_the_index_alone(door: Door, path: str) -> None:
-    top = index(door).removesuffix("0/simple/")
+def test_security_04_the_door_leads_to_the_index_alone(proxy: IndexProxy, path: str) -> None:
+    top = index(proxy).removesuffix("0/simple/")
     with pytest.raises(urllib.error.HTTPError, match="404"):
         asked(top + path)
 
 
 @pytest.mark.parametrize("page", ["bad-json", "no-json"])
 def test_security_04_a_page_that_is_none_is_not_passed_on(
-    door: Door, page: str, capfd: pytest.CaptureFixture[str]
+    proxy: IndexProxy, page: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(urllib.error.HTTPError, match="502"):
-        asked(f"{index(door)}{page}/")
+        asked(f"{index(proxy)}{page}/")
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_security_04_who_does_not_know_the_word_gets_nothing(door: Door) -> None:
+def test_security_04_who_does_not_know_the_word_gets_nothing(proxy: IndexProxy) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        asked(index(door).replace(door.word, "x" * len(door.word)) + "html/")
+        asked(index(proxy).replace(proxy.word, "x" * len(proxy.word)) + "html/")
 
 
-def test_security_04_no_redirect_carries_the_login_away(door: Door) -> None:
+def test_security_04_no_redirect_carries_the_login_away(proxy: IndexProxy) -> None:
     """A redirect to another server is the asker's own to follow, which has no login."""
-    request = urllib.request.Request(f"{index(door)}away/")
+    request = urllib.request.Request(f"{index(proxy)}away/")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Stay)
     with pytest.raises(urllib.error.HTTPError) as caught:
         opener.open(request, timeout=10)
@@ -191,7 +193,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 
 @pytest.mark.parametrize("page", ["html", "json", "moved"])
-def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: Door, page: str) -> None:
+def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: IndexProxy, page: str) -> None:
     found = re.search(
         r"'(http://127\.0\.0\.1:\d+/[\w-]+/0/t/token-0/simple/) https://plain\.example/simple'", tokens.text
     )
@@ -204,14 +206,14 @@ def test_security_04_a_token_in_the_path_stays_behind_the_door(tokens: Door, pag
 
 
 def test_security_04_a_short_token_is_replaced_behind_its_t_alone() -> None:
-    door = Door("export UV_INDEX=https://index.example/t/ab/simple\n", environment={})
+    proxy = IndexProxy("export UV_INDEX=https://index.example/t/ab/simple\n", environment={})
     try:
-        page = door.page(
+        page = proxy.rewrite_page(
             b"<a href='/dist/ab/x.whl'>x</a><a href='/t/ab/y.whl'>ab</a>",
             kind="text/html",
             address="https://index.example/",
         )
     finally:
-        door.close()
+        proxy.close()
     links = re.findall(r"http://127[^\"]*", page.decode())
     assert [link.partition("/0/")[2] for link in links] == ["dist/ab/x.whl", "t/token-0/y.whl"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.assemble import Draft, Layer, begins_of, page
+from builder.layers.assemble import Draft, Layer, layer_offsets, round_to_page
 from builder.layers.cache import Entry
 from builder.sif.errors import AlteredError
 from builder.sif.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
@@ -56,7 +56,7 @@ def layer_of(path: Path, content: bytes, *, fresh: bool = True, compression: int
 def parts(target: Path, layers: list[Layer], *, root: bytes) -> list[bytes]:
     """What lies where base and layers are to lie, and what lies behind."""
     data = target.read_bytes()
-    begins = [START + begin for begin in begins_of(layers, begin=page(len(root)))]
+    begins = [START + begin for begin in layer_offsets(layers, begin=round_to_page(len(root)))]
     found = [data[START : START + len(root)]]
     found += [data[begin : begin + layer.entry.size] for begin, layer in zip(begins, layers, strict=False)]
     return [*found, data[begins[-1] :]]
@@ -72,11 +72,11 @@ def test_what_was_copied_ahead_is_not_copied_again(tmp_path: Path) -> None:
     one, two = layer_of(tmp_path / "1", b"one" * 5000), layer_of(tmp_path / "2", b"two" * 999)
     wanted = [root, *read([one, two]), b""]
     with Draft(base, tmp_path / "x.sif") as draft:
-        draft.prepare([])
-        draft.prepare([one])
-        draft.at_rest()
+        draft.copy_in_background([])
+        draft.copy_in_background([one])
+        draft.wait_for_file()
         one.entry.path.unlink()  # who read it again would see that
-        draft.follow([one, two])
+        draft.copy_layers([one, two])
         draft.file.flush()
         assert parts(tmp_path / "x.sif", [one, two], root=root) == wanted
 
@@ -89,8 +89,8 @@ def test_layers_that_are_not_wanted_in_the_end_leave_nothing(fresh: bool, tmp_pa
     three = layer_of(tmp_path / "3", b"3", fresh=fresh)
     for layers in ([one, three], [three], []):
         with Draft(base, tmp_path / "x.sif") as draft:
-            draft.prepare([one, two])
-            draft.follow(layers)
+            draft.copy_in_background([one, two])
+            draft.copy_layers(layers)
             draft.file.flush()
             assert parts(tmp_path / "x.sif", layers, root=root) == [root, *read(layers), b""]
 
@@ -103,13 +103,13 @@ def test_what_goes_wrong_ahead_is_told_when_it_is_needed(tmp_path: Path) -> None
     missing.entry.path.unlink()
     with Draft(base, tmp_path / "x.sif") as draft:
         for layers in ([good, altered], [good, missing]):
-            draft.prepare(layers)
-        draft.at_rest()
+            draft.copy_in_background(layers)
+        draft.wait_for_file()
         with pytest.raises(AlteredError):
-            draft.follow([good, altered])
+            draft.copy_layers([good, altered])
         with pytest.raises(FileNotFoundError):
-            draft.follow([good, missing])
-        draft.follow([good])
+            draft.copy_layers([good, missing])
+        draft.copy_layers([good])
 
 
 def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_layers_that_are_packed_otherwise_are_not_copied_ahead(tmp_path: Path) -
     base = base_of(tmp_path / "base.sif", root)
     other = layer_of(tmp_path / "1", b"1" * 9000, compression=GZIP)
     with Draft(base, tmp_path / "x.sif") as draft:
-        draft.prepare([])
-        draft.prepare([other])
-        draft.at_rest().flush()
+        draft.copy_in_background([])
+        draft.copy_in_background([other])
+        draft.wait_for_file().flush()
         assert parts(tmp_path / "x.sif", [], root=root) == [root, b""]
 
 
@@ -145,7 +145,7 @@ def test_a_failed_build_does_not_wait_for_a_copy_made_ahead(
             super()._check()
 
     with Slow(base, tmp_path / "x.sif") as draft:
-        draft.prepare([layer])
+        draft.copy_in_background([layer])
         assert begun.wait(30)
     assert len(checks) == 6
     assert (tmp_path / "x.sif").stat().st_size < START + layer.entry.size

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from builder.layers.bytecode import compiled_path
-from builder.layers.bytecode_cache import Owned, compile_kept
+from builder.layers.bytecode_cache import PackageSources, compile_packages
 from builder.layers.cache import Store
 from builder.sif.pack import Piece
 
 TAG = "cpython-311"
-ONE = Owned(key="1" * 64, title="one 1.0", paths=("lib/one.py", "lib/shared.py"))
-TWO = Owned(key="2" * 64, title="two 1.0", paths=("lib/shared.py", "lib/two.py"))
+ONE = PackageSources(key="1" * 64, title="one 1.0", paths=("lib/one.py", "lib/shared.py"))
+TWO = PackageSources(key="2" * 64, title="two 1.0", paths=("lib/shared.py", "lib/two.py"))
 
 
 class Room:
@@ -35,9 +35,14 @@ class Room:
     def later(self, job: Callable[[], object]) -> None:
         job()
 
-    def make(self, *packages: Owned) -> dict[str, Piece]:
-        pieces = compile_kept(
-            packages, compiled=self.compiled, tag=TAG, store=self.store, work=self.work, later=self.later
+    def make(self, *packages: PackageSources) -> dict[str, Piece]:
+        pieces = compile_packages(
+            packages,
+            compile_files=self.compiled,
+            tag=TAG,
+            store=self.store,
+            work=self.work,
+            run_in_background=self.later,
         )
         assert len({piece.path for piece in pieces}) == len(pieces)
         return {piece.path: piece for piece in pieces}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.layers import wheel_server as module
-from builder.layers.wheel_server import Offer
+from builder.layers.wheel_server import WheelServer
 
 SETTINGS = "export UV_INDEX=https://me:S3CRET@index.example/simple/\n"
 ASKED = {"minor": "3.12", "machine": "x86_64", "glibc": "2.36", "provided": {"six": "1.16.0"}}
@@ -30,14 +30,14 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def own(given: Path) -> Iterator[Offer]:
-    made = Offer(given.parent, given=given, cache=given.parent, environment={})
+def own(given: Path) -> Iterator[WheelServer]:
+    made = WheelServer(given.parent, given=given, cache=given.parent, environment={})
     yield made
     made.close()
     assert sorted(path.name for path in given.iterdir()) == ["answer", "ask"]
 
 
-def test_security_04_what_is_shown_while_something_is_built_holds_no_login(own: Offer, given: Path) -> None:
+def test_security_04_what_is_shown_while_something_is_built_holds_no_login(own: WheelServer, given: Path) -> None:
     assert own.answer("show\n") == "ask"
     text = (given / "settings").read_text()
     assert "export UV_INDEX='http://127.0.0.1:" in text or "export UV_INDEX=http://127.0.0.1:" in text
@@ -45,18 +45,18 @@ def test_security_04_what_is_shown_while_something_is_built_holds_no_login(own: 
     assert "me:" not in text
 
 
-def test_security_04_once_it_is_over_nothing_is_shown_any_more(own: Offer, given: Path) -> None:
+def test_security_04_once_it_is_over_nothing_is_shown_any_more(own: WheelServer, given: Path) -> None:
     assert own.answer("show\n") == "ask"
     assert own.answer("over\n") == "over"
     assert not (given / "settings").exists()
-    assert own.door is None
+    assert own.proxy is None
     for line in ("show\n", json.dumps(ASKED) + "\n", "\n", "over\n"):
         assert own.answer(line) == "over"
         assert not (given / "settings").exists()
 
 
 def test_security_04_a_step_that_installs_nothing_is_shown_nothing(given: Path) -> None:
-    made = Offer(given.parent, given=given, cache=given.parent, environment={}, over=True)
+    made = WheelServer(given.parent, given=given, cache=given.parent, environment={}, closed=True)
     for line in ("show\n", json.dumps(ASKED) + "\n"):
         assert made.answer(line) == "over"
         assert not (given / "settings").exists()
@@ -72,7 +72,7 @@ def test_security_04_a_step_that_installs_nothing_is_shown_nothing(given: Path) 
     ],
 )  # fmt: skip
 def test_security_04_what_a_container_asks_with_is_held_against_patterns(
-    own: Offer, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+    own: WheelServer, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
 ) -> None:
     """uv runs on this machine: no word of a container reaches it but versions, names and an architecture."""
     monkeypatch.setattr(module, "find_uv", lambda: "uv")
@@ -80,7 +80,7 @@ def test_security_04_what_a_container_asks_with_is_held_against_patterns(
     assert own.answer(json.dumps({**ASKED, **change}) + "\n") == "ask"
 
 
-def test_security_04_names_of_what_is_there_are_names(own: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_security_04_names_of_what_is_there_are_names(own: WheelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
 
     def resolved(_folder: object, resolver: module.Resolver) -> tuple[list[object], bool]:
@@ -104,5 +104,5 @@ def test_security_04_names_of_what_is_there_are_names(own: Offer, monkeypatch: p
 
 
 @pytest.mark.parametrize("line", ["{\n", "[]\n", "null\n", "[" * 100_000 + "\n", '{"minor": 1}\n', "\n"])
-def test_security_04_an_odd_question_is_one_that_cannot_be_answered(own: Offer, line: str) -> None:
+def test_security_04_an_odd_question_is_one_that_cannot_be_answered(own: WheelServer, line: str) -> None:
     assert own.answer(line) == "ask"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from builder.layers.base_facts import BaseFacts
-from builder.layers.bytecode import kept, save, used
+from builder.layers.bytecode import is_imported, load, save
 from builder.layers.uv import INDEXES, SETTINGS, uv_environment, uv_settings
-from builder.layers.wheel_files import PREFIX, environment_files, owners, tidy
-from builder.layers.wheels import Pin, Resolver, option_words, parse_pins, platform_of, resolve
+from builder.layers.wheel_files import PREFIX, list_sources, normalise, write_environment
+from builder.layers.wheels import Pin, Resolver, parse_pins, platform_of, resolve, uv_options
 from builder.model import secrets
 from builder.sif.errors import LayeringError
 from builder.sif.listing import mode_of, row_of
@@ -163,7 +163,7 @@ def test_pips_settings_are_uvs_where_uv_has_none(tmp_path: Path) -> None:
     assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["UV_INDEX"]) == ("https://a", "/a,/b", "https://u")
     assert found["UV_CACHE_DIR"] == str(tmp_path / "uv")
     (tmp_path / "r.txt").write_text("--pre\n--trusted-host h\n--extra-index-url https://x\nsix\n")
-    assert option_words(tmp_path / "r.txt") == [
+    assert uv_options(tmp_path / "r.txt") == [
         "--prerelease", "allow", "--allow-insecure-host", "h", "--extra-index-url", "https://x",
     ]  # fmt: skip
 
@@ -180,13 +180,13 @@ def test_links_of_the_base_are_followed() -> None:
         "/usr/sbin": "./bin",
     }
     facts = BaseFacts(sha256="", machine="x86_64", links=links)
-    assert facts.real("/lib/x") == "/usr/lib/x"
-    assert facts.real("/usr/sbin/python3") == "/usr/bin/python3.11"
-    assert facts.real("/a/c") == "/usr/b/c"
-    assert facts.real("/new/folder") == "/new/folder"
-    assert facts.real("/loop/x").startswith("/")
-    above = facts.over({"/lib": 0o755}, {"/opt": "/srv"}, set())
-    assert (above.real("/lib/x"), above.real("/opt/x")) == ("/lib/x", "/srv/x")
+    assert facts.resolve_path("/lib/x") == "/usr/lib/x"
+    assert facts.resolve_path("/usr/sbin/python3") == "/usr/bin/python3.11"
+    assert facts.resolve_path("/a/c") == "/usr/b/c"
+    assert facts.resolve_path("/new/folder") == "/new/folder"
+    assert facts.resolve_path("/loop/x").startswith("/")
+    above = facts.with_layer({"/lib": 0o755}, {"/opt": "/srv"}, set())
+    assert (above.resolve_path("/lib/x"), above.resolve_path("/opt/x")) == ("/lib/x", "/srv/x")
 
 
 def test_lines_of_unsquashfs() -> None:
@@ -228,7 +228,7 @@ def staged(folder: Path) -> Path:
 
 @pytest.mark.parametrize("minor", [f"{sys.version_info[0]}.{sys.version_info[1]}", "3.99"])
 def test_nothing_of_this_machine_stays_in_an_installation(minor: str, tmp_path: Path) -> None:
-    site = tidy(staged(tmp_path / "tree"), minor=minor)
+    site = normalise(staged(tmp_path / "tree"), minor=minor)
     assert site == tmp_path / "tree" / "lib" / f"python{minor}" / "site-packages"
     text = "".join(path.read_text() for path in sorted((tmp_path / "tree").rglob("*")) if path.is_file())
     assert sys.executable not in text
@@ -240,18 +240,18 @@ def test_nothing_of_this_machine_stays_in_an_installation(minor: str, tmp_path: 
     assert "x-1.dist-info/direct_url.json" not in rows
     assert rows["../../../bin/sh"] == ["sha256=abc", "1"]
     assert rows["../../../bin/x"][1] == str(len((tmp_path / "tree/bin/x").read_bytes()))
-    assert owners(site, tmp_path / "tree") == {"x": [f"lib/python{minor}/site-packages/x.py"]}
+    assert list_sources(site, tmp_path / "tree") == {"x": [f"lib/python{minor}/site-packages/x.py"]}
 
 
 def test_a_script_is_replaced_not_written_through_a_link(tmp_path: Path) -> None:
     tree = staged(tmp_path / "tree")
     (tmp_path / "cached").hardlink_to(tree / "bin" / "x")
-    tidy(tree, minor="3.11")
+    normalise(tree, minor="3.11")
     assert (tmp_path / "cached").read_text().startswith(f"#!{sys.executable}\n")
 
 
 def test_the_environment_is_one_for_its_python(tmp_path: Path) -> None:
-    environment_files(tmp_path, python="/usr/bin/python3.11", minor="3.11", system_packages=False)
+    write_environment(tmp_path, python="/usr/bin/python3.11", minor="3.11", system_packages=False)
     assert (tmp_path / "bin" / "python3").readlink() == Path("/usr/bin/python3.11")
     assert (tmp_path / "pyvenv.cfg").read_text().splitlines()[:2] == [
         "home = /usr/bin", "include-system-site-packages = false",
@@ -267,7 +267,7 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     pieces = [Piece(path=path, source=tmp_path / "0.data", offset=at, size=size) for path, at, size in rows]
     save(pieces, tmp_path / "kept.pycs")
     (tmp_path / "b").mkdir()
-    unfold(below("/opt/env", kept(tmp_path / "kept.pycs")), tmp_path / "b")
+    unfold(below("/opt/env", load(tmp_path / "kept.pycs")), tmp_path / "b")
     found = {str(path.relative_to(tmp_path / "b")): path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")}
     assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}
 
@@ -292,4 +292,4 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_test_suites_are_not_compiled(path: str, answer: bool) -> None:
-    assert used(path) is answer
+    assert is_imported(path) is answer

@@ -133,7 +133,7 @@ def test_security_14_without_locks_nothing_is_removed(
     assert not any(store.drop(entry) for entry in store.entries())
     stray = tmp_path / LAYERS / "layers" / "half.sqfs"
     stray.touch()
-    with store.downloads(alone=True) as ours:
+    with store.use_downloads(alone=True) as ours:
         assert not ours
     with pytest.raises(ToolError, match="no locks"):
         prune_downloads(store, {"RECIPE_CACHE_DIR": str(tmp_path)})
@@ -150,10 +150,10 @@ def test_security_14_without_locks_an_altered_layer_is_made_again(
     store = Store(tmp_path)
     keep(store, "a")
     store.path("layers", "a").write_bytes(b"y" * 1000)
-    assert [store.intact(entry) for entry in store.entries()] == [False]
+    assert [store.check(entry) for entry in store.entries()] == [False]
     keep(store, "a")
     assert store.path("layers", "a").read_bytes() == b"x" * 1000
-    assert [store.intact(entry) for entry in Store(tmp_path).entries()] == [True]
+    assert [store.check(entry) for entry in Store(tmp_path).entries()] == [True]
 
 
 def test_security_14_what_another_node_uses_stays_without_locks(
@@ -166,13 +166,13 @@ def test_security_14_what_another_node_uses_stays_without_locks(
     with monkeypatch.context() as there:
         other_machine_stand_in(there)
         elsewhere = Store(tmp_path)
-        with elsewhere.held("layers", "a"), elsewhere.downloads(), elsewhere.work() as living:
+        with elsewhere.keep("layers", "a"), elsewhere.use_downloads(), elsewhere.work_folder() as living:
             there.undo()
             lock_of_each_node_stand_in(monkeypatch)
             here.sweep()
             assert living.is_dir()
             assert [entry.key for entry in here.prune(0)] == ["b"]
-            with here.downloads(alone=True) as ours:
+            with here.use_downloads(alone=True) as ours:
                 assert not ours
             assert "a" in {entry.key for entry in here.entries()}
     assert [entry.key for entry in here.prune(0)] == ["a"]
@@ -187,7 +187,7 @@ def test_security_14_an_entry_that_is_taken_while_it_is_dropped_stays(
     answers = iter([False, True])  # of nobody, and then of somebody who came between
     monkeypatch.setattr(store.locks, "in_use", lambda _name: next(answers))
     assert not store.drop(entry)
-    assert store.look("layers", "a") == entry
+    assert store.find("layers", "a") == entry
 
 
 @pytest.mark.parametrize(

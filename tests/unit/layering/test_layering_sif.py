@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.assemble import Layer, assemble
+from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry
 from builder.sif.errors import AlteredError
 from builder.sif.sif import (
@@ -68,7 +68,7 @@ def test_layers_lie_over_a_base_that_is_as_it_was(fresh: bool, tmp_path: Path) -
     base = base_image(tmp_path / "base.sif")
     layers = [layer(tmp_path / "a", b"a" * 5000, fresh=fresh), layer(tmp_path / "b", b"b" * 4096, fresh=fresh)]
     before = base.read_bytes()
-    assemble(base, layers, tmp_path / "x.sif", time=9)
+    write_image(base, layers, tmp_path / "x.sif", time=9)
     assert base.read_bytes() == before
     sif, data = read_sif(tmp_path / "x.sif"), (tmp_path / "x.sif").read_bytes()
     assert [data[item.offset : item.offset + item.size] for item in (sif.system, *sif.overlays)] == [
@@ -84,7 +84,7 @@ def test_an_image_says_nothing_of_who_made_its_base_and_when(tmp_path: Path) -> 
     one = base_image(tmp_path / "one.sif", id_=os.urandom(16), time=1)
     other = base_image(tmp_path / "other.sif", id_=os.urandom(16), time=2**40)
     for base in (one, other):
-        assemble(base, [layer(tmp_path / "a", b"a")], base.with_suffix(".out"), time=9)
+        write_image(base, [layer(tmp_path / "a", b"a")], base.with_suffix(".out"), time=9)
     assert one.read_bytes() != other.read_bytes()
     assert one.with_suffix(".out").read_bytes() == other.with_suffix(".out").read_bytes()
     for base in (one, other):
@@ -99,13 +99,13 @@ def test_a_layer_that_was_altered_never_gets_into_an_image(content: bytes, tmp_p
     good = layer(tmp_path / "a", b"a" * 5000)
     good.entry.path.write_bytes(content)
     with pytest.raises(AlteredError):
-        assemble(base, [good], tmp_path / "x.sif", time=9)
+        write_image(base, [good], tmp_path / "x.sif", time=9)
 
 
 def test_an_edited_image_has_new_records_and_no_signatures(tmp_path: Path) -> None:
     base = base_image(tmp_path / "base.sif")
-    assemble(base, [], tmp_path / "1.sif", time=9, metadata=b"{1}")
-    assemble(tmp_path / "1.sif", [], tmp_path / "2.sif", time=9, metadata=b"{22}")
+    write_image(base, [], tmp_path / "1.sif", time=9, metadata=b"{1}")
+    write_image(tmp_path / "1.sif", [], tmp_path / "2.sif", time=9, metadata=b"{22}")
     named = [item for item in read_sif(tmp_path / "2.sif").objects if item.label == INSPECT]
     assert [item.size for item in named] == [4]
     data = (tmp_path / "2.sif").read_bytes()

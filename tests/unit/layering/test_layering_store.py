@@ -61,7 +61,7 @@ def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_an_entry_of_another_size_is_none(content: bytes, tmp_path: Path) -> None:
     store = filled(tmp_path, "k")
     store.path("layers", "k").write_bytes(content)
-    assert store.look("layers", "k") is None
+    assert store.find("layers", "k") is None
     entry, fresh = store.get("layers", "k", title="t", make=lambda path: path.write_bytes(b"new"))
     assert (fresh, entry.path.read_bytes()) == (True, b"new")
 
@@ -69,14 +69,14 @@ def test_an_entry_of_another_size_is_none(content: bytes, tmp_path: Path) -> Non
 def test_an_altered_entry_of_the_same_size_is_found_and_removed(tmp_path: Path) -> None:
     store = filled(tmp_path, "k", "l")
     store.path("layers", "k").write_bytes(b"y" * 1000)
-    assert [store.intact(entry) for entry in store.entries()] == [False, True]
+    assert [store.check(entry) for entry in store.entries()] == [False, True]
     assert [entry.key for entry in store.entries()] == ["l"]
 
 
 def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) -> None:
     store = filled(tmp_path, "k")
     store.path("layers", "half").write_bytes(b"half")
-    with store.work() as living:
+    with store.work_folder() as living:
         random, _, _, rest = living.name.split(".", 3)
         dead = living.with_name(f"{random}.{os.getpid()}.1.{rest}")  # the number of this process, which it had not then
         dead.mkdir()
@@ -84,12 +84,12 @@ def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) ->
         assert living.is_dir()
         assert not dead.exists()
     assert list((store.folder / "work").iterdir()) == []
-    assert [path.name for path in store.broken()] == ["half.sqfs"]
+    assert [path.name for path in store.find_broken()] == ["half.sqfs"]
 
 
 def test_the_least_recently_used_goes_first_and_used_ones_stay(tmp_path: Path) -> None:
     store = filled(tmp_path, "a", "b", "c", "d")
-    with store.held("layers", "a"):
+    with store.keep("layers", "a"):
         assert [entry.key for entry in store.prune(2500)] == ["b", "c"]
     assert [entry.key for entry in store.entries()] == ["a", "d"]
     assert store.prune(2500) == []
@@ -132,15 +132,15 @@ def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
 
     def build(own: str, other: str) -> None:
         store = Store(tmp_path)
-        look, looked = store.look, list[str]()
+        look, looked = store.find, list[str]()
 
         def late(kind: str, key: str) -> Entry | None:
             looked.append(key)
             return None if looked.count(key) == 1 else look(kind, key)
 
-        store.look = late  # type: ignore[method-assign]
+        store.find = late  # type: ignore[method-assign]
         store.get("layers", own, title=own, make=lambda path: writes(path, own))
-        with store.held("layers", own):
+        with store.keep("layers", own):
             both.wait()
             entry, fresh = store.get("layers", other, title=other, make=lambda path: writes(path, other))
             done.append(not fresh and entry.path.read_text() == other)
@@ -163,13 +163,13 @@ def test_fault_02_a_fact_is_remembered_whole_or_not_at_all(tmp_path: Path) -> No
     store.remember("facts", "a", {"glibc": "2.36"})
     store.remember("known", "b", "c" * 64)
     assert store.recall("facts", "a") == {"glibc": "2.36"}
-    assert store.broken() == []
+    assert store.find_broken() == []
     path = store.folder / "facts" / "a.json"
     text = path.read_text()
     for damaged in ("", text[:-2], text.replace("2.36", ""), json.dumps({"glibc": ""}), "[1]", "null", "[" * 10**5):
         path.write_text(damaged)
         assert store.recall("facts", "a") is None
-        assert store.broken() == [path]
+        assert store.find_broken() == [path]
 
 
 @pytest.mark.parametrize("call", ["write", "rename"])
@@ -194,7 +194,7 @@ def test_fault_02_what_a_kill_has_left_of_a_fact_is_found_and_pruned(tmp_path: P
     left = [store.folder / "known" / ".b.json.12-34", store.folder / "facts" / "old.json"]
     left[0].write_text((store.folder / "facts" / "whole.json").read_text())  # killed before its rename
     left[1].write_text('{"format": 3, "glibc": ""}')
-    assert sorted(store.broken()) == sorted(left)
+    assert sorted(store.find_broken()) == sorted(left)
     assert prune(store, {}, gib=1.0) == ()
-    assert store.broken() == []
+    assert store.find_broken() == []
     assert store.recall("facts", "whole") == 1
