@@ -12,7 +12,7 @@ from builder.cli.output import echo, emit
 from builder.model.finding import ConfigError, Edit, Finding
 from builder.model.secrets import hidden
 from builder.parse.yaml import parse_yaml, read_text
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 
 _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 
@@ -31,7 +31,7 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
         emit(hidden("".join(ended)), end="")  # a line beside the change may hold a token
         if write:
-            write_whole(file.resolve(), after)
+            write_atomic(file.resolve(), after)
     if not changed:
         message = "no finding has a fix that is exact"
         raise ConfigError(Finding(code="nothing-exact", message=message, fix="do as each finding says, by hand"))

@@ -75,11 +75,11 @@ def trust_option(command: F) -> F:
     """The option of commands that believe what lies in a plan folder: the user has looked at it."""
 
     def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
-        from builder.system.trust import WORD
+        from builder.system.trust import TRUST
 
-        WORD.trusted = value
-        WORD.told.clear()
-        WORD.say = lambda text: None if context.params.get("quiet") else echo(text, err=True)
+        TRUST.trusted = value
+        TRUST.reported.clear()
+        TRUST.say = lambda text: None if context.params.get("quiet") else echo(text, err=True)
         return value
 
     text = "Use a plan folder of another user, or one that all may write: you have looked at what is in it."

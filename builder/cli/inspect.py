@@ -21,7 +21,7 @@ from builder.inspect.sbom import sbom as bill
 from builder.model.contents import Contents, Kind, Package, TorchBuild
 from builder.model.finding import ConfigError, DifferentError, Finding, Place
 from builder.model.text import one_line
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 
 WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
@@ -73,7 +73,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
 
 def _write(output: Path, text: str) -> None:
     try:
-        write_whole(output, text)
+        write_atomic(output, text)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message, fix = (

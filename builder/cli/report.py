@@ -20,7 +20,7 @@ from builder.report import tables
 from builder.report.collect import read_results
 from builder.report.page import report_page, word
 from builder.report.tables import compare, comparison, differences
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports side by side; more are not told apart by their colours
@@ -133,7 +133,7 @@ def _write(output: Path, page: str) -> None:
         message, fix = f"'{output}' is no page of ours", "choose another file with -o, or remove it"
         raise ConfigError(Finding(code="output-exists", message=message, fix=fix, at=Place(file=str(output))))
     try:
-        write_whole(output, page)
+        write_atomic(output, page)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"the page '{output}' cannot be written: {reason}"

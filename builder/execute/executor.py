@@ -22,7 +22,7 @@ from builder.inspect.origin import origin_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
-from builder.system.files import draft_of
+from builder.system.files import draft_path
 from builder.system.layout import DIFFERENT, REPORT_FILE
 from builder.system.log import Mask
 from builder.system.scratch import check_parent, private_parent, remove_leftovers, scratch_folder
@@ -132,7 +132,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
     beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
-    drafts = tuple(draft_of(path) for path in beside)
+    drafts = tuple(draft_path(path) for path in beside)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
     with cache_of_build(work.plan, environment), scratch_made as scratch:
         here = Here(

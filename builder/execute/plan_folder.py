@@ -19,10 +19,10 @@ from builder.layers.locks import is_dead, new_mark
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
 from builder.model.plan import Copy, Plan, from_json, to_json
 from builder.model.text import is_plain
-from builder.parse.own_files import Left
+from builder.parse.own_files import IgnoreRules
 from builder.sif import tree
 from builder.sif.bounded import LIMIT
-from builder.system.files import remove_tree, removed_afterwards
+from builder.system.files import remove_tree, temporary_path
 from builder.system.layout import (
     AGAIN,
     JOBS,
@@ -37,7 +37,7 @@ from builder.system.layout import (
     SUBMITTED_FILE,
     WRITTEN_FILE,
 )
-from builder.system.trust import check_folder, made_here, read_below
+from builder.system.trust import check_folder, mark_as_own, read_below
 
 PACKAGE = Path(builder.__file__).parent
 # What ships with us, by its name in plan.json: packages, and where each is below the path in the plan folder.
@@ -91,9 +91,9 @@ def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, fo
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_staging(folder)
     sources = sources_of(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
-    with Signals().caught(), removed_afterwards(staging):
+    with Signals().caught(), temporary_path(staging):
         staging.mkdir()
-        made_here(staging)
+        mark_as_own(staging)
         _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
         if not exists:
             note_sources(staging, sources)
@@ -195,7 +195,7 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
                 _copy(PACKAGE / package, staging, f"{copy.path}{below}", skip={folder, staging}, own=None)
             continue
         source = _source(copy, recipe_folder=recipe_folder)
-        _copy(source, staging, copy.path, skip={folder, staging}, own=Left(recipe_folder))
+        _copy(source, staging, copy.path, skip={folder, staging}, own=IgnoreRules(recipe_folder))
     tree.write(staging, PLAN_FILE, to_json(plan).encode())
     note_written(staging, look(staging, [*_paths(plan), PLAN_FILE]))
 
@@ -217,7 +217,7 @@ def _source(copy: Copy, *, recipe_folder: Path) -> Path:
     return source
 
 
-def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Left | None) -> None:
+def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: IgnoreRules | None) -> None:
     """Copy a file or folder; links inside a folder stay links, the plan folder itself is left out.
 
     `own` says what else is left out of a recipe's folders; None for what comes with the program.
@@ -227,7 +227,7 @@ def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Left 
     left_out = {str(one.relative_to(source)) for one in skip if one.is_relative_to(source)}
 
     def ignored(entry: tree.Entry) -> bool:
-        secret = own.why(source / entry.path, top=source) if own else entry.name == "__pycache__"
+        secret = own.reason(source / entry.path, top=source) if own else entry.name == "__pycache__"
         return entry.path in left_out or bool(secret)
 
     copies.copy(source, staging, path, skip=ignored, check=lambda entry: _check_entry(entry, top=source))

@@ -13,7 +13,7 @@ from builder.model.finding import without_edits
 from builder.model.report import Report
 from builder.model.text import typed
 from builder.sif.bounded import parse_json
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
 from builder.system.trust import read_below
 
@@ -30,7 +30,7 @@ def report_json(report: Report) -> str:
 def write_report(report: Report, folder: Path) -> Path:
     """Write report.json into the plan folder; raises OSError."""
     path = folder / REPORT_FILE
-    write_whole(path, report_json(report))
+    write_atomic(path, report_json(report))
     return path
 
 

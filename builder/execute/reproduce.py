@@ -20,7 +20,7 @@ from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
 from builder.system.checksums import sha256_of
-from builder.system.files import remove_tree, write_whole
+from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import AGAIN, DIFFERENT, LOGS
 
 LIST = "verify.txt"  # every difference, in the plan folder
@@ -148,7 +148,7 @@ def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any])
     if not lines:
         path.unlink(missing_ok=True)
         return Verified(answer=answer)
-    write_whole(path, "".join(f"{_plain(line)}\n" for line in lines))
+    write_atomic(path, "".join(f"{_plain(line)}\n" for line in lines))
     shown = [_plain(line) for line in islice(lines, SHOWN)]
     message = f"a second build gave another image than '{image}': {'; '.join(shown[:TOLD])}"
     if len(lines) > TOLD:

@@ -24,7 +24,7 @@ from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
 from builder.system.publish import publish, size_of
-from builder.system.trust import is_published, leads_out
+from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:
     from builder.execute.image_scan import Inside
@@ -238,7 +238,7 @@ class Run:
             # A link to anything but the published image is none of ours: what it leads to would be moved.
             if not image.is_symlink() or is_published(image.resolve(), self.folder) or self._is_output(image):
                 return True
-            raise leads_out(image)
+            raise link_error(image)
         message = f"all steps have ended, and there is no image '{self.plan.image}'"
         fix = "this plan is faulty: write it again with `recipe plan`, and report this"
         self.findings.append(Finding(code="no-image-made", message=message, at=Place(file=str(image)), fix=fix))

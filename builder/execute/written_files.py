@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from builder.model.finding import ConfigError, Finding, Place
 from builder.sif import tree
 from builder.sif.bounded import parse_json
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 from builder.system.layout import WRITTEN_FILE
 from builder.system.trust import read_below
 
@@ -31,7 +31,7 @@ def look(folder: Path, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def note_written(folder: Path, digests: Digests, *, whole: bool = True) -> None:
     """Note what is written; without `whole` some of it may not be there yet. Raises OSError."""
     content = {"schema": 1, "whole": whole, "files": {name: list(known) for name, known in sorted(digests.items())}}
-    write_whole(folder / WRITTEN_FILE, json.dumps(content, indent=0) + "\n")
+    write_atomic(folder / WRITTEN_FILE, json.dumps(content, indent=0) + "\n")
 
 
 def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:

@@ -17,7 +17,7 @@ from typing import Any
 from builder.inspect.sbom import base_uri
 from builder.model.plan import Plan
 from builder.model.report import Report
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
@@ -96,14 +96,14 @@ def write_papers(plan: Plan, report: Report, *, sbom: str) -> str:
     try:
         named = None
         if sbom:
-            write_whole(bill, sbom)
+            write_atomic(bill, sbom)
             named = (bill.name, hashlib.sha256(sbom.encode()).hexdigest())
         else:
             bill.unlink(missing_ok=True)  # of an earlier image
         if report.image_sha256:
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             text = provenance(plan, report, name=image.name, finished=finished, sbom=named)
-            write_whole(origin, text)
+            write_atomic(origin, text)
     except OSError as error:
         return f"the papers of '{image}' could not be written: {(error.strerror or str(error)).lower()}"
     return ""

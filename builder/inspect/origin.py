@@ -15,7 +15,7 @@ from builder.inspect.sbom import PLAN_PROPERTY
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, from_json, to_json
 from builder.sif import bounded
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 from builder.system.layout import OLD_FILE, PLAN_FILE, README_FILE, SOURCES_FILE
 from builder.system.trust import read_below
 
@@ -78,7 +78,7 @@ def _row(name: str, found: os.stat_result) -> tuple[str | int, ...]:
 def note_sources(folder: Path, sources: str) -> None:
     """Note in the plan folder which files of this machine its copies are of; raises OSError."""
     if sources:
-        write_whole(folder / SOURCES_FILE, sources + "\n")
+        write_atomic(folder / SOURCES_FILE, sources + "\n")
     else:
         (folder / SOURCES_FILE).unlink(missing_ok=True)
 
@@ -114,7 +114,7 @@ def note_old(folder: Path, new: Plan, *, sources: str) -> None:
     except ConfigError:
         names = {name for step in new.steps if step.kind != "smoke" for name in step.produces}
     found = {name: seen for name in sorted(names) if (seen := identity(folder / name))}
-    write_whole(folder / OLD_FILE, json.dumps(found, indent=1) + "\n")
+    write_atomic(folder / OLD_FILE, json.dumps(found, indent=1) + "\n")
 
 
 def _is_old(folder: Path, name: str) -> bool:

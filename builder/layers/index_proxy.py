@@ -183,7 +183,8 @@ class IndexProxy:
             address, text = urljoin(address, unescape(base[1])), text.replace(base[0], "")
 
         def link(match: re.Match[str]) -> str:
-            return f'{match[1]}"{escape(self.rewrite_address(urljoin(address, unescape(match[2].strip(chr(34) + chr(39))))))}"'
+            target = urljoin(address, unescape(match[2].strip("\"'")))
+            return f'{match[1]}"{escape(self.rewrite_address(target))}"'
 
         return HREF.sub(link, text).encode()
 

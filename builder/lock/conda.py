@@ -9,9 +9,9 @@ from pathlib import Path
 
 from builder.layers.cache_folders import CONDA
 from builder.layers.conda_solver import solve_request
-from builder.lock.session import Session, said, unreachable
+from builder.lock.session import Session, output_tail, unreachable_error
 from builder.model.finding import ConfigError, Finding, Place, StepError, ToolError, UnsupportedError
-from builder.model.lock import SUBDIRS, Asked
+from builder.model.lock import SUBDIRS, LockRequest
 from builder.model.text import TOKEN, USER
 from builder.system.log import Mask
 
@@ -28,7 +28,7 @@ FAULTY = (
 CHANNEL = re.compile(r"(https?://[^\s'\")]+?)/(?:noarch|linux-\w+)/")
 
 
-def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place, session: Session) -> str:
+def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at: Place, session: Session) -> str:
     """Solve and return the text of a rattler lock; `folder` is what relative channels are relative to.
 
     Raises UnsupportedError where nothing fits, StepError where a channel cannot be reached, ConfigError for a
@@ -50,7 +50,7 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
         output=str(output),
     )
     request.write_text(json.dumps(document), encoding="utf-8")
-    ended = session.run(
+    finished = session.run(
         [sys.executable, str(WORKER), str(request), str(answer)],
         cwd=session.work,
         env=session.environment,
@@ -59,7 +59,7 @@ def lock_conda(asked: Asked, *, virtual: tuple[str, ...], folder: str, at: Place
     try:
         result = json.loads(answer.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        message = f"py-rattler ended with {ended.exit_code} and no answer: {said(ended)}"
+        message = f"py-rattler finished with {finished.exit_code} and no answer: {output_tail(finished)}"
         raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
     if result["error"]:
         raise _error(result["error"], Mask(session.environment)(result["text"]), at=at)
@@ -83,7 +83,7 @@ def _error(kind: str, text: str, *, at: Place) -> Exception:
         return StepError(Finding(code="lock-channel", message=message, at=at, fix="check its name or address"))
     # Which of a channel's files is asked for first, and how often, differs from run to run.
     found = CHANNEL.search(text)
-    return unreachable(f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2])
+    return unreachable_error(f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2])
 
 
 def without_credentials(text: str) -> str:

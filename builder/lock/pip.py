@@ -20,9 +20,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from builder.layers.uv import uv_environment, uv_settings
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.session import Session, find_uv_program, said, unreachable
+from builder.lock.session import Session, find_uv_program, output_tail, unreachable_error
 from builder.model.finding import Finding, Place, StepError, UnsupportedError
-from builder.model.lock import Asked, PipFile
+from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import stripped
 from builder.model.text import USER
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
@@ -42,7 +42,7 @@ OLD_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 OLDEST = {"x86_64": 5, "aarch64": 17}
 
 
-def platforms(arch: str, *, glibc: str) -> Iterator[str]:
+def list_platforms(arch: str, *, glibc: str) -> Iterator[str]:
     """Platform tags that a glibc serves, the newest first."""
     for minor in range(int(glibc.partition(".")[2].partition(".")[0]), OLDEST[arch] - 1, -1):
         yield f"manylinux_2_{minor}_{arch}"
@@ -52,10 +52,10 @@ def platforms(arch: str, *, glibc: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=16)
-def ranks(python: str, arch: str, glibc: str) -> dict[Tag, int]:
+def rank_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
     """Every tag that fits, by its rank: the lower the better."""
     major, minor = (int(part) for part in python.split(".")[:2])
-    names = list(platforms(arch, glibc=glibc))
+    names = list(list_platforms(arch, glibc=glibc))
     tags = [
         *cpython_tags((major, minor), platforms=names),
         *compatible_tags((major, minor), interpreter=f"cp{major}{minor}", platforms=names),
@@ -63,9 +63,9 @@ def ranks(python: str, arch: str, glibc: str) -> dict[Tag, int]:
     return {tag: rank for rank, tag in reversed(list(enumerate(tags)))}
 
 
-def best_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
+def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
     """The wheel that fits best, None where none fits; of equals the last build."""
-    known = ranks(python, arch, glibc)
+    known = rank_tags(python, arch, glibc)
     found = []
     for name in file_names:
         try:
@@ -100,7 +100,13 @@ class Interpreter:
 
 
 def lock_pip(
-    asked: Asked, *, target: Interpreter, torch_index: str, provided: Mapping[str, str], at: Place, session: Session
+    asked: LockRequest,
+    *,
+    target: Interpreter,
+    torch_index: str,
+    provided: Mapping[str, str],
+    at: Place,
+    session: Session,
 ) -> tuple[PipFile, ...]:
     """Resolve and choose the files; `provided` is what conda or the base image has, by its version.
 
@@ -112,9 +118,9 @@ def lock_pip(
     folder.mkdir(exist_ok=True)
     stubs = folder / "stubs"
     constraints = [*asked.constraints, *write_stubs(stubs, provided)]
-    _lines(folder / "constraints.txt", constraints)
-    _lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
-    _lines(folder / "requirements.in", [*_options(asked.options), *asked.pip])
+    _write_lines(folder / "constraints.txt", constraints)
+    _write_lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
+    _write_lines(folder / "requirements.in", [*_options(asked.options), *asked.pip])
     own = "://" in torch_index
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
     if own and asked.torch:
@@ -135,7 +141,7 @@ def lock_pip(
     return tuple(sorted((_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
 
 
-def _lines(path: Path, lines: Iterable[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -192,9 +198,9 @@ def _compile(
         output.name,
     ]
     argv += ["--python-version", target.python, "--python-platform", target.platform, *options, *inputs]
-    ended = session.run(argv, cwd=folder, env=environment, name="uv")
-    if ended.exit_code or not output.is_file():
-        raise _error(said(ended), at=at)
+    finished = session.run(argv, cwd=folder, env=environment, name="uv")
+    if finished.exit_code or not output.is_file():
+        raise _error(output_tail(finished), at=at)
     return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
 
 
@@ -203,7 +209,7 @@ def _error(text: str, *, at: Place) -> Exception:
     text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
     text = USER.sub("//", text).strip()
     if NETWORK.search(text):
-        return unreachable("an index of Python packages", text)
+        return unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:
         fix = "do not use the file; ask whoever keeps the index"
         return StepError(
@@ -233,7 +239,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
         fix = "build a wheel of it (`pip wheel .`) and name that, or take it out of the lock by container.run"
         raise UnsupportedError(Finding(code="lock-folder", message=message, at=at, fix=fix))
     wheels = {_name_of(item): item for item in package.get("wheels") or []}
-    best = best_wheel(wheels, python=target.python, arch=target.arch, glibc=target.glibc)
+    best = choose_wheel(wheels, python=target.python, arch=target.arch, glibc=target.glibc)
     source = wheels[best] if best else package.get("sdist") or package.get("archive")
     if source is None:
         message = (

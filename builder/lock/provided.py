@@ -12,7 +12,7 @@ from builder.layers.wheel_stubs import is_distribution
 from builder.resolve.conda_names import python_name
 
 
-def plain(provided: Mapping[str, str]) -> dict[str, str]:
+def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
     """Names and versions in normal form; what is no name, or no version that Python knows, is left out."""
     found = {}
     for name, version in provided.items():
@@ -25,7 +25,7 @@ def plain(provided: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def of_conda(packages: Iterable[CondaPackage]) -> dict[str, str]:
+def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
     """The Python packages among conda's: those of the table of names, and those that depend on Python itself."""
     found = {}
     for package in packages:
@@ -33,4 +33,4 @@ def of_conda(packages: Iterable[CondaPackage]) -> dict[str, str]:
         known = python_name(package.name)
         if package.name not in ("python", "python_abi") and (known or needs & {"python", "python_abi"}):
             found[known or package.name] = package.version
-    return plain(found)
+    return normalise_packages(found)

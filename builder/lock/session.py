@@ -30,20 +30,20 @@ class Session:
     def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str) -> ProcessResult:
         """Run a program; its output, without secrets, is the tail of the answer."""
         log, mask = self.work / f"{name}.log", Mask(env)
-        return run(argv, cwd=cwd, env=env, log=log, on_line=_unseen, mask=mask, timeout=TIMEOUT)
+        return run(argv, cwd=cwd, env=env, log=log, on_line=_ignore_line, mask=mask, timeout=TIMEOUT)
 
 
-def _unseen(line: str) -> None:
+def _ignore_line(line: str) -> None:
     del line
 
 
-def said(ended: ProcessResult) -> str:
-    """The end of what a program said, in one paragraph."""
-    lines = [line.strip() for line in ended.tail if line.strip()]
+def output_tail(finished: ProcessResult) -> str:
+    """The end of what a program output_tail, in one paragraph."""
+    lines = [line.strip() for line in finished.tail if line.strip()]
     return " ".join(lines[-SHOWN:])[-1500:]
 
 
-def unreachable(what: str, reason: str) -> StepError:
+def unreachable_error(what: str, reason: str) -> StepError:
     """Make the error for a server that could not be asked, or whose certificate is not trusted here."""
     message = f"{what} could not be reached: {reason}"
     fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"

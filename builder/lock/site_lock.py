@@ -21,7 +21,7 @@ from builder.layers.registry import RegistryError, registry_digest
 from builder.layers.registry_login import login_of
 from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
-from builder.lock.provided import of_conda, plain
+from builder.lock.provided import normalise_packages, python_packages
 from builder.lock.session import Session
 from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile
@@ -36,7 +36,7 @@ from builder.sif import tree
 from builder.sif.bounded import parse_json
 from builder.system.capture import capture
 from builder.system.checksums import sha256_of
-from builder.system.files import draft_of
+from builder.system.files import draft_path
 from builder.system.process import which
 
 SECONDS = 120.0  # for an image that has to be mounted first
@@ -64,7 +64,9 @@ def lock_base(
     known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
     if "://" in image.reference:
         digest, why = _base_digest(image.reference, own=own, session=session)
-        return BaseLock(reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=plain(known))
+        return BaseLock(
+            reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=normalise_packages(known)
+        )
     path = Path(image.reference)
     if not path.is_absolute():
         return BaseLock(reference=name, why="it is no image that has a name", python=python, glibc=glibc)
@@ -72,7 +74,7 @@ def lock_base(
         size, digest = path.stat().st_size, f"sha256:{sha256_of(path)}"
     except OSError as error:
         why = f"it cannot be read on this machine: {(error.strerror or str(error)).lower()}"
-        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=plain(known))
+        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=normalise_packages(known))
     answer = {} if glibc and python and not packages else _ask(path, runtimes=runtimes, session=session)
     return BaseLock(
         reference=name,
@@ -80,7 +82,7 @@ def lock_base(
         size=size,
         python=_text(answer, "python") or python,
         glibc=_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
-        provides=plain({**known, **_packages(answer)}) if packages else {},
+        provides=normalise_packages({**known, **_packages(answer)}) if packages else {},
     )
 
 
@@ -126,7 +128,7 @@ def _packages(answer: Mapping[str, object]) -> dict[str, str]:
     return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
-def keeps_torch(base: BaseLock) -> bool:
+def knows_packages(base: BaseLock) -> bool:
     """Whether an image's own packages are known beyond its torch."""
     return bool(set(base.provides) - set(FAMILY))
 
@@ -136,7 +138,7 @@ USUAL_GLIBC = "2.28"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Locked:
+class SiteLock:
     """A lock with the text of its two files (empty: there is nothing for it), and what is worth knowing of it."""
 
     lock: Lock
@@ -145,7 +147,7 @@ class Locked:
     findings: tuple[Finding, ...] = ()
 
 
-def lock_site(target: Target, *, session: Session) -> Locked:
+def lock_site(target: Target, *, session: Session) -> SiteLock:
     """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason why it cannot be."""
     asked, at = asked_of(target), Place(file=target.recipe.file)
     runtimes = (target.site.runtime.command, "apptainer", "singularity")
@@ -168,20 +170,20 @@ def lock_site(target: Target, *, session: Session) -> Locked:
         virtual=virtual, conda=packages,
     )  # fmt: skip
     if not (asked.torch or asked.pip):
-        return Locked(lock=lock, conda=text, pip="", findings=tuple(_findings(target, base=base)))
+        return SiteLock(lock=lock, conda=text, pip="", findings=tuple(_findings(target, base=base)))
     python = _python(lock, at=at)
     files = lock_pip(
         asked,
         target=Interpreter(python=python, arch=asked.arch, glibc=glibc),
         torch_index=target.environment.torch.index if target.environment.torch else "",
-        provided=of_conda(packages) if asked.place == "conda" else base.provides,
+        provided=python_packages(packages) if asked.place == "conda" else base.provides,
         at=at,
         session=session,
     )
-    _no_commits(target, files=files, at=at)
+    _refuse_commits(target, files=files, at=at)
     whole = Lock(**{**vars(lock), "pip": files})
     pip = write_pylock(files, python=".".join(python.split(".")[:2]))
-    return Locked(lock=whole, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
+    return SiteLock(lock=whole, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
 
 
 def _python(lock: Lock, *, at: Place) -> str:
@@ -192,7 +194,7 @@ def _python(lock: Lock, *, at: Place) -> str:
     raise ConfigError(Finding(code="lock-python", message=message, at=at, fix=fix))
 
 
-def _no_commits(target: Target, *, files: tuple[PipFile, ...], at: Place) -> None:
+def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Place) -> None:
     """cotainr and tykky have one call of pip, which takes no commits among hashes."""
     commits = [file.name for file in files if file.kind == "vcs"]
     if commits and target.backend in OWN_CONDA:
@@ -214,7 +216,7 @@ def _findings(target: Target, *, base: BaseLock) -> list[Finding]:
         message = f"{site}: the glibc of '{reference}' is not known: files for glibc {USUAL_GLIBC} are locked"
         fix = "give the image as a file (--base image.sif) where Apptainer is, so that it can be asked"
         found.append(Finding(code="lock-glibc", message=message, fix=fix, level="warning"))
-    if target.environment.place == "base" and not keeps_torch(base):
+    if target.environment.place == "base" and not knows_packages(base):
         message = f"{site}: of the packages in '{reference}' only {_names(base)} is known: the others may be replaced"
         fix = "name the image as a file, in a site of your own, where Apptainer is: it can be asked then"
         found.append(Finding(code="lock-provided", message=message, fix=fix, level="warning"))
@@ -225,21 +227,21 @@ def _names(base: BaseLock) -> str:
     return ", ".join(sorted(base.provides)) or "none"
 
 
-def write_locks(index: Path, locked: Iterable[Locked], *, tool: str) -> None:
+def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
     """Write the locks of some sites; those of other sites stay. Raises ToolError where that cannot be."""
     new = {item.lock.site: item for item in locked}
     top = index.parent.resolve()
-    locks, files = _kept(index, without=set(new))
+    locks, files = _read_others(index, without=set(new))
     for site, item in new.items():
         locks[site] = item.lock
         files[site] = (_digest(item.conda), _digest(item.pip))
     try:
         for site, item in new.items():
-            folder = _below(index, site)
+            folder = _site_folder(index, site)
             for name, text in ((PIXI, item.conda), (PYLOCK, item.pip)):
-                _replace(top, folder / name, text)
+                _replace_file(top, folder / name, text)
             tree.remove_empty(top, str(folder))
-        _replace(top, Path(index.name), index_text(locks, files=files, tool=tool))
+        _replace_file(top, Path(index.name), index_text(locks, files=files, tool=tool))
     except OSError as error:
         at = Place(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
@@ -248,7 +250,7 @@ def write_locks(index: Path, locked: Iterable[Locked], *, tool: str) -> None:
         raise ToolError(Finding(code="lock-write", message=message, at=at, fix=fix)) from None
 
 
-def _kept(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
+def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
     """The locks of other sites; one that is faulty is left out, with its files: it could not be used either."""
     entries: Mapping[str, Entry] = {}
     with suppress(ConfigError):
@@ -263,11 +265,11 @@ def _kept(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str,
             if lock is not None:
                 locks[site], files[site] = lock, (entry.conda, entry.pip)
                 continue
-        tree.remove(_below(index, site), below=index.parent.resolve())
+        tree.remove(_site_folder(index, site), below=index.parent.resolve())
     return locks, files
 
 
-def _below(index: Path, site: str) -> Path:
+def _site_folder(index: Path, site: str) -> Path:
     """The folder of a site's files, from the one that the index is in."""
     return site_folder(index, site).relative_to(index.parent)
 
@@ -276,12 +278,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
-def _replace(top: Path, path: Path, text: str) -> None:
+def _replace_file(top: Path, path: Path, text: str) -> None:
     """Put a file below a folder in its place at once; without text it goes."""
     if not text:
         tree.remove(path, below=top)
         return
-    draft = draft_of(path)
+    draft = draft_path(path)
     try:
         tree.write(top, str(draft), text.encode())
         tree.move(top, str(draft), top, str(path))

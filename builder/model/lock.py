@@ -16,7 +16,7 @@ FileKind = Literal["wheel", "sdist", "vcs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LockRequest:
     """What a lock is for: everything that decides which files are chosen. One that differs makes the lock stale."""
 
     place: Literal["base", "venv", "conda"]
@@ -34,7 +34,7 @@ class Asked:
     protected: tuple[str, ...] = ()
 
 
-WORDS = {
+LABELS = {
     "place": "the place of the packages",
     "arch": "the processor",
     "base": "the base image",
@@ -99,7 +99,7 @@ class Lock:
     site: str
     recipe: str
     tool: str
-    asked: Asked
+    asked: LockRequest
     base: BaseLock
     virtual: tuple[str, ...] = ()  # conda's virtual packages: __glibc=2.28=0
     conda: tuple[CondaPackage, ...] = ()
@@ -124,9 +124,9 @@ class Lock:
         return own or self.base.python or self.asked.python
 
 
-def differences(lock: Lock, asked: Asked) -> Iterator[str]:
+def differences(lock: Lock, asked: LockRequest) -> Iterator[str]:
     """Say what has changed since a lock was made, one phrase for each thing."""
-    for item in fields(Asked):
+    for item in fields(LockRequest):
         before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
         if before == now:
             continue
@@ -134,9 +134,9 @@ def differences(lock: Lock, asked: Asked) -> Iterator[str]:
             gone, new = [word for word in before if word not in now], [word for word in now if word not in before]
             words = [f"no longer {_listed(gone)}"] if gone else []
             words += [f"now {_listed(new)}"] if new else []
-            yield f"{WORDS[item.name]}: {', '.join(words) or 'in another order'}"
+            yield f"{LABELS[item.name]}: {', '.join(words) or 'in another order'}"
         else:
-            yield f"{WORDS[item.name]}: '{shown(before)}' before, '{shown(now)}' now"
+            yield f"{LABELS[item.name]}: '{shown(before)}' before, '{shown(now)}' now"
 
 
 def _listed(words: list[str]) -> str:

@@ -10,7 +10,7 @@ from builder.model.recipe import Container
 from builder.model.text import CONTROL, PATH, VARIABLE, is_there, shown
 from builder.model.variables import reserved_in_image
 from builder.parse.decode import Decoder
-from builder.parse.own_files import IGNORE, is_machines, source_fault
+from builder.parse.own_files import IGNORE, is_kernel_path, source_fault
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
@@ -42,10 +42,10 @@ def read_container(value: Value, *, decoder: Decoder, folder: Path) -> Container
     return container if container is not None and len(decoder.findings) == before else Container()
 
 
-def as_text(value: Value) -> Value:
+def stringify(value: Value) -> Value:
     """A table whose numbers, dates and yes/no values count as the text that the user wrote (3.10 stays 3.10)."""
     if isinstance(value, Table):
-        return Table(entries=tuple((name, as_text(item)) for name, item in value.entries), line=value.line)
+        return Table(entries=tuple((name, stringify(item)) for name, item in value.entries), line=value.line)
     if isinstance(value, Text) and value.kind in ("number", "bool"):
         return Text(raw=value.raw, line=value.line)
     return value
@@ -66,7 +66,7 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
             continue
         if name.raw == "gpu" and _vendor_fault(item, decoder=decoder):
             continue
-        entries.append((name, as_text(item) if name.raw in TEXTS else item))
+        entries.append((name, stringify(item) if name.raw in TEXTS else item))
     return Table(entries=tuple(entries), line=value.line)
 
 
@@ -208,7 +208,7 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
         return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
     if not is_there(folder / source):
         return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
-    if is_machines(folder / source):
+    if is_kernel_path(folder / source):
         message = f"'{shown(source)}' is a part of this machine and its processes, and no file"
         return message, "copy what is needed of it"
     fault = source_fault(source, folder=folder)

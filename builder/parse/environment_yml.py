@@ -10,14 +10,14 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.text import refusal, shown
-from builder.parse.container import as_text, check_variables, read_container
+from builder.parse.container import check_variables, read_container, stringify
 from builder.parse.decode import Decoder
 from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
 from builder.parse.other_formats import refuse_other_tables
 from builder.parse.own_files import file_warnings
-from builder.parse.requirement import join_requirements, missing_hashes
+from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
-from builder.parse.secret_findings import check_secrets, odd_addresses
+from builder.parse.secret_findings import check_addresses, check_secrets
 from builder.parse.yaml import Listing, Table, Text, Value, describe, parse_yaml, read_text
 
 KEYS = ("category", "channels", "container", "dependencies", "name", "platforms", "prefix", "variables")
@@ -36,7 +36,7 @@ def name_from(stem: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", stem).strip("-.+")[:NAME_LIMIT] or "recipe"
 
 
-def in_order(findings: Iterable[Finding], *, file: str) -> tuple[Finding, ...]:
+def sort_findings(findings: Iterable[Finding], *, file: str) -> tuple[Finding, ...]:
     """Sort findings by line, those of the recipe before those of the files it names."""
 
     def order(finding: Finding) -> tuple[bool, int]:
@@ -69,9 +69,9 @@ class Environment:
         container = read_container(section, decoder=self.decoder, folder=self.path.parent) if section else Container()
         if not conda and not pip and container == Container() and not self.decoder.findings:
             at = Place(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
-            self._note(refusal("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
+            self._add_fault(refusal("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
         if self.decoder.findings:
-            raise ConfigError(*in_order(self.decoder.findings, file=self.file))
+            raise ConfigError(*sort_findings(self.decoder.findings, file=self.file))
         return Recipe(
             name=name,
             file=self.file,
@@ -86,12 +86,12 @@ class Environment:
             container=container,
             lines=dict(_lines(tree, "")),
             warnings=(
-                *odd_addresses(pip, self.reader.options(), file=self.file),
+                *check_addresses(pip, self.reader.options(), file=self.file),
                 *file_warnings(container.files, folder=self.path.parent, file=self.file),
             ),
         )
 
-    def _note(self, error: ConfigError) -> None:
+    def _add_fault(self, error: ConfigError) -> None:
         self.decoder.findings.extend(error.findings)
 
     def _fault(
@@ -124,7 +124,7 @@ class Environment:
                 message, fix = f"unknown key '{name.raw}'", f"write it below 'container:'; {fix}"
                 at = Place(file=self.file, line=name.line, key=name.raw)
                 exact = None if name.raw == "python" else edit_at(at, name.raw, below="container")
-                self._note(refusal("unknown-key", message, at=at, fix=fix, edit=exact))
+                self._add_fault(refusal("unknown-key", message, at=at, fix=fix, edit=exact))
                 continue
             key = shown(name.raw)
             self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
@@ -161,7 +161,7 @@ class Environment:
             try:
                 check_channel(item.raw, at=Place(file=self.file, line=item.line, key=key))
             except ConfigError as error:
-                self._note(error)
+                self._add_fault(error)
             found.append(item.raw)
         return tuple(dict.fromkeys(found))
 
@@ -191,14 +191,14 @@ class Environment:
                     fix = "write every package directly below 'dependencies:'"
                     raise refusal("wrong-type", "a list stands inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
-                self._note(error)
+                self._add_fault(error)
         conda, twice = join_conda(specs, ats=ats)
         if twice is not None:
-            self._note(twice)
+            self._add_fault(twice)
         pip, findings = join_requirements(self.reader.requirements, file=self.file, key="dependencies.pip")
         self.decoder.findings += [*self.reader.findings, *findings]
         asked = self.reader.options().require_hashes
-        self.decoder.findings += missing_hashes(pip, asked=asked, file=self.file)
+        self.decoder.findings += check_hashes(pip, asked=asked, file=self.file)
         return conda, pip
 
     def _conda(self, item: Text, *, at: Place) -> CondaSpec:
@@ -227,17 +227,17 @@ class Environment:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
                     edit = None
                 place = Place(file=at.file, line=name.line, key=at.key)
-                self._note(refusal("conda-colon", message, at=place, fix=fix, edit=edit))
+                self._add_fault(refusal("conda-colon", message, at=place, fix=fix, edit=edit))
                 continue
             if first:
                 message = f"a second 'pip:' list (the first is in line {first}), and conda would use only one"
-                self._note(refusal("pip-second", message, at=at, fix="join the two"))
+                self._add_fault(refusal("pip-second", message, at=at, fix="join the two"))
             first = name.line
             if not last and isinstance(value, Text) and value.kind == "null":
                 message = "the 'pip:' list is empty, and the items after it are read as conda packages"
                 edit = edit_at(Place(file=at.file, line=name.line), "pip", below="items")
                 fix = "indent the items for pip by two more spaces"
-                self._note(refusal("pip-flat", message, at=at, fix=fix, edit=edit))
+                self._add_fault(refusal("pip-flat", message, at=at, fix=fix, edit=edit))
             self._pip_list(value)
         return first
 
@@ -262,7 +262,7 @@ class Environment:
     def _variables(self, value: Value | None) -> Mapping[str, str]:
         if value is None:
             return {}
-        value = as_text(value)
+        value = stringify(value)
         check_variables(value, decoder=self.decoder, key="variables")
         found: Mapping[str, str] = self.decoder.decode(value, Mapping[str, str], key="variables")
         return found

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 from builder.layers.conda_solver import CondaPackage
 from builder.model.finding import ConfigError, Finding, Place
-from builder.model.lock import Asked, BaseLock, Lock
+from builder.model.lock import BaseLock, Lock, LockRequest
 from builder.model.secrets import in_addresses
 from builder.model.text import URL, is_there, misleads, shown
 from builder.parse.decode import Decoder
@@ -41,7 +41,7 @@ class Entry:
 
     recipe: str
     digest: str
-    asked: Asked
+    asked: LockRequest
     base: BaseLock
     virtual: tuple[str, ...] = ()
     conda: str = ""
@@ -108,7 +108,7 @@ def read_lock(path: Path, site: str) -> Lock | None:
         pip=read_pylock(pip, file=folder / PYLOCK) if pip else (),
     )
     if lock.digest != entry.digest:
-        raise ConfigError(_altered(path, key=f"sites.{site}"))
+        raise ConfigError(_changed_finding(path, key=f"sites.{site}"))
     return lock
 
 
@@ -118,11 +118,11 @@ def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str
         return ""
     text = read_text(path, what="lock", at=Place(file=str(index)), limit=limit)
     if hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise ConfigError(_altered(path))
+        raise ConfigError(_changed_finding(path))
     return text
 
 
-def _altered(path: Path, *, key: str = "") -> Finding:
+def _changed_finding(path: Path, *, key: str = "") -> Finding:
     message = "the lock was altered by hand, or its files are of two runs: it is not what `recipe lock` wrote"
     fix = "take back the change, or run `recipe lock SITE ENV` again"
     return Finding(code="lock-altered", message=message, at=Place(file=str(path), key=key), fix=fix)

@@ -30,7 +30,7 @@ KEYS = (".pem", ".key")  # certificates and much else are called so too: the fil
 PRIVATE = b"PRIVATE KEY-----"
 
 
-class Left:
+class IgnoreRules:
     """What is left out of the folders of a recipe; `folder` is the recipe's."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,13 +42,13 @@ class Left:
         lines = [line.rstrip() for line in text.splitlines()]
         self.own = tuple(line for line in lines if 0 < len(line) <= LONGEST and not line.startswith("#"))
 
-    def why(self, path: Path, *, top: Path) -> str:
+    def reason(self, path: Path, *, top: Path) -> str:
         """Why a file or folder below `top` is left out: `secret`, `asked`, or "" where it is not."""
         name = path.relative_to(top).as_posix() if path != top else path.name
         is_folder = path.is_dir() and not path.is_symlink()
         found = "secret" if _matches(SECRET, name, is_folder) or _is_key(path) else ""
         for pattern in self.own:
-            if _fits(pattern.removeprefix("!"), name, is_folder):
+            if _matches_pattern(pattern.removeprefix("!"), name, is_folder):
                 found = "" if pattern.startswith("!") else "asked"
         return found
 
@@ -56,14 +56,14 @@ class Left:
 def _matches(patterns: tuple[str, ...], name: str, is_folder: bool) -> bool:
     found = False
     for pattern in patterns:
-        if _fits(pattern.removeprefix("!"), name, is_folder):
+        if _matches_pattern(pattern.removeprefix("!"), name, is_folder):
             found = not pattern.startswith("!")
     return found
 
 
-def _fits(pattern: str, name: str, is_folder: bool) -> bool:
+def _matches_pattern(pattern: str, name: str, is_folder: bool) -> bool:
     if pattern.endswith("/"):
-        return is_folder and _fits(pattern.rstrip("/"), name, is_folder)
+        return is_folder and _matches_pattern(pattern.rstrip("/"), name, is_folder)
     # One with a slash at its begin stands for the copied folder itself.
     words, parts = pattern.strip("/").split("/"), name.split("/")
     if "**" not in words:
@@ -92,25 +92,25 @@ def _is_key(path: Path) -> bool:
         return False
 
 
-def is_machines(path: Path) -> bool:
+def is_kernel_path(path: Path) -> bool:
     """Whether a path leads to what the kernel shows of this machine: `/proc/self/environ` has passwords of the user."""
     return any(path.resolve().is_relative_to(top) for top in MACHINE)
 
 
 def source_fault(source: str, *, folder: Path) -> str:
     """What is wrong with copying a file or folder that a recipe names itself, "" for nothing."""
-    left, home = Left(folder), folder.resolve()
+    left, home = IgnoreRules(folder), folder.resolve()
     for path in (home / source, (home / source).resolve()):
         own = [part for part in (path, *path.parents) if part.name and part != home and part not in home.parents]
         top = home if path.is_relative_to(home) else Path("/")
-        if any(left.why(part, top=top) == "secret" for part in own):
+        if any(left.reason(part, top=top) == "secret" for part in own):
             return "is where keys or passwords are kept"
     return ""
 
 
 def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Iterator[Finding]:
     """Warn of what lies outside the recipe's folder, and of what is left out of the folders that are copied."""
-    left, home = Left(folder), folder.resolve()
+    left, home = IgnoreRules(folder), folder.resolve()
     for source in files:
         at = Place(file=file, key=f"container.files.{shown(source)}")
         path = (folder / source).resolve()
@@ -118,7 +118,7 @@ def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Itera
             message = f"'{shown(source)}' is outside the recipe's folder"
             fix = "look at what it is: whoever reads the image reads it; or copy it beside the recipe"
             yield Finding(code="file-outside", message=message, at=at, fix=fix, level="warning")
-        names = sorted(_left_out(path, left=left)) if path.is_dir() else []
+        names = sorted(_list_left_out(path, left=left)) if path.is_dir() else []
         if names:
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
             message = f"left out of '{shown(source)}', since keys and passwords are kept there: "
@@ -127,7 +127,7 @@ def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Itera
             yield Finding(code="file-secret", message=message, at=at, fix=fix, level="warning")
 
 
-def _left_out(top: Path, *, left: Left) -> Iterator[str]:
+def _list_left_out(top: Path, *, left: IgnoreRules) -> Iterator[str]:
     folders, seen = [top], 0
     while folders and seen < MANY:
         try:
@@ -136,7 +136,7 @@ def _left_out(top: Path, *, left: Left) -> Iterator[str]:
             continue  # whoever copies it says so
         seen += len(inside)
         for path in inside:
-            why = left.why(path, top=top)
+            why = left.reason(path, top=top)
             if why == "secret":
                 yield path.relative_to(top).as_posix()
             elif not why and path.is_dir() and not path.is_symlink():

@@ -10,11 +10,11 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Place
 from builder.model.recipe import Recipe
 from builder.model.text import refusal
-from builder.parse.environment_yml import Environment, digest_of, in_order, name_from
+from builder.parse.environment_yml import Environment, digest_of, name_from, sort_findings
 from builder.parse.other_formats import PIP_SUFFIXES, refuse_other_formats
-from builder.parse.requirement import join_requirements, missing_hashes
+from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
-from builder.parse.secret_findings import odd_addresses
+from builder.parse.secret_findings import check_addresses
 from builder.parse.yaml import read_text
 
 
@@ -34,12 +34,12 @@ def _requirements_recipe(path: Path, *, file: str) -> Recipe:
     requirements, faults = join_requirements(reader.requirements, file=file, key="")
     options = reader.options()
     findings = [*reader.findings, *faults]
-    findings += missing_hashes(requirements, asked=options.require_hashes, file=file)
+    findings += check_hashes(requirements, asked=options.require_hashes, file=file)
     if not requirements and not findings:
         message = "the requirements file asks for no package"
         findings += refusal("recipe-empty", message, at=Place(file=file), fix="write one a line").findings
     if findings:
-        raise ConfigError(*in_order(findings, file=file))
+        raise ConfigError(*sort_findings(findings, file=file))
     stem = path.stem
     return Recipe(
         name=name_from(path.resolve().parent.name if stem == "requirements" else stem),
@@ -49,5 +49,5 @@ def _requirements_recipe(path: Path, *, file: str) -> Recipe:
         kind="pip",
         pip=requirements,
         pip_options=options,
-        warnings=tuple(odd_addresses(requirements, options, file=file)),
+        warnings=tuple(check_addresses(requirements, options, file=file)),
     )

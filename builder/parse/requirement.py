@@ -30,7 +30,7 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> 
         message = f"'{shown(body)}' is longer than {BODY_LIMIT} characters"
         raise refusal("pip-long", message, at=at, fix="write one package a line")
     if _looks_local(body) or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", body) or body.startswith("git+"):
-        return location(body, hashes=hashes, at=at)
+        return parse_location(body, hashes=hashes, at=at)
     try:
         parsed = Requirement(body)
     except (InvalidRequirement, UndefinedEnvironmentName, RecursionError):
@@ -105,7 +105,7 @@ def _looks_local(body: str) -> bool:
     )
 
 
-def location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Place) -> PipRequirement:
+def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Place) -> PipRequirement:
     """Read a requirement that is a URL or a path; its name is known from `#egg=` or from the file name of a wheel."""
     body, _, marker = (part.strip() for part in body.partition(" ; "))
     if marker:
@@ -205,7 +205,7 @@ def _with_hashes(text: str, hashes: tuple[str, ...]) -> str:
     return " ".join((text, *(f"--hash={value}" for value in hashes)))
 
 
-def missing_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
+def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
     """Yield a finding for each requirement without a hash: once one has a hash, pip refuses all that have none."""
     if not asked and not any(requirement.hashes for requirement in requirements):
         return
@@ -217,7 +217,7 @@ def missing_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, fil
             yield from refusal("pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all").findings
 
 
-def unquoted(finding: Finding, *, at: Place) -> Finding:
+def hide_line(finding: Finding, *, at: Place) -> Finding:
     """A fault without the words of a file: one outside the recipe's folder may be any that the user can read."""
     message = (
         f"a line of '{shown(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"

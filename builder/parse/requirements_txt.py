@@ -14,7 +14,7 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.text import CONTROL, check_url, is_there, refusal, refuse_secrets, shown
-from builder.parse.requirement import NAME, check_exists, check_path, location, parse_requirement, unquoted
+from builder.parse.requirement import NAME, check_exists, check_path, hide_line, parse_location, parse_requirement
 from builder.parse.yaml import read_text
 
 FLAGS = ("no-index", "pre", "prefer-binary", "require-hashes")
@@ -230,7 +230,7 @@ class RequirementsReader:
                 for option in found:
                     self._apply(option, at=place, base=base, constraint=constraint, inside=inside)
             except ConfigError as error:
-                self.findings += error.findings if own else [unquoted(one, at=place) for one in error.findings]
+                self.findings += error.findings if own else [hide_line(one, at=place) for one in error.findings]
 
     def _keep(self, requirement: PipRequirement, *, at: Place, constraint: bool) -> None:
         if requirement.name == "python":
@@ -244,7 +244,7 @@ class RequirementsReader:
 
     def _apply(self, option: Option, *, at: Place, base: Path, constraint: bool, inside: Inside) -> None:
         if option.name == "editable":
-            self._keep(location(option.value, editable=True, at=at), at=at, constraint=constraint)
+            self._keep(parse_location(option.value, editable=True, at=at), at=at, constraint=constraint)
         elif option.name in ("requirement", "constraint"):
             constraint = constraint or option.name == "constraint"
             self._add_file(option.value, at=at, base=base, constraint=constraint, inside=inside)

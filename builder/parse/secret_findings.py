@@ -52,7 +52,7 @@ def _texts(value: Value, key: str, label: str = "") -> Iterator[tuple[str, str, 
             yield from _texts(item, f"{key}[{index}]")
 
 
-def odd_addresses(pip: Iterable[PipRequirement], options: PipOptions, *, file: str) -> Iterator[Finding]:
+def check_addresses(pip: Iterable[PipRequirement], options: PipOptions, *, file: str) -> Iterator[Finding]:
     """Warn of addresses with a part that looks like a token: some indexes have it in the path."""
     places = [(line.url, Place(file=line.file or file, line=line.line)) for line in pip if line.url]
     plain = (options.index_url, *options.extra_index_urls, *options.find_links)

@@ -66,14 +66,14 @@ def _load(path: Path, *, known: dict[str, Path]) -> Site:
         raise ConfigError(*faults)
     tree = layers[-1][1]
     for _, own in reversed(layers[:-1]):
-        tree = _merged(_without_old_driver(tree, own), own, kind=Site)
+        tree = _merge(_drop_old_driver(tree, own), own, kind=Site)
     decoder = Decoder(file=str(path))
     site: Site | None = decoder.table(tree, Site, key="")
     found = decoder.findings
     if site is not None and not found:
         found = list(site_faults(site, tree=tree, stem=path.stem))
     # What is missing may stand in the file that could not be read.
-    faults += [_placed(fault, layers) for fault in found if whole or fault.code != "missing-key"]
+    faults += [_locate(fault, layers) for fault in found if whole or fault.code != "missing-key"]
     if site is None or faults:
         raise ConfigError(*sorted(faults, key=_order))
     return site
@@ -92,13 +92,13 @@ def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tup
             layers.append((str(path), own))
             if tree.get("extends") is None:
                 return tuple(layers), True
-            path = _extended(tree, path, known=known, seen=seen)
+            path = _load_base(tree, path, known=known, seen=seen)
     except ConfigError as error:
         faults.extend(error.findings)
         return tuple(layers), False
 
 
-def _extended(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
+def _load_base(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
     """The file that a site file extends; raises ConfigError."""
     parent = tree.get("extends")
     at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
@@ -126,7 +126,7 @@ def _read(path: Path, *, faults: list[Finding]) -> Table:
     raise ConfigError(Finding(code="site-empty", message=message, at=Place(file=str(path)), fix=fix))
 
 
-def _without_old_driver(base: Table, own: Table) -> Table:
+def _drop_old_driver(base: Table, own: Table) -> Table:
     """Drop what follows from a driver where another one is given: it is read from the tables then, or given anew."""
     gpu, new = base.get("gpu"), own.get("gpu")
     if not isinstance(gpu, Table) or not isinstance(new, Table) or new.get("driver") is None:
@@ -139,7 +139,7 @@ def _without_old_driver(base: Table, own: Table) -> Table:
     return Table(entries=entries, line=base.line)
 
 
-def _merged(base: Table, own: Table, *, kind: Any) -> Table:
+def _merge(base: Table, own: Table, *, kind: Any) -> Table:
     """Lay one table over another, table by table; lists and scalars replace, and so does an empty table.
 
     Nothing (`key:`) over a key that may be left out takes it away: it is then as if no one had said it.
@@ -152,12 +152,12 @@ def _merged(base: Table, own: Table, *, kind: Any) -> Table:
             del entries[name.raw]
             continue
         if before is not None and isinstance(before[1], Table) and isinstance(value, Table) and value.entries:
-            value = _merged(before[1], value, kind=below)
+            value = _merge(before[1], value, kind=below)
         entries[name.raw] = (name, value)
     return Table(entries=tuple(entries.values()), line=own.line)
 
 
-def _placed(fault: Finding, layers: Layers) -> Finding:
+def _locate(fault: Finding, layers: Layers) -> Finding:
     """Point a fault at the file that says so, and at the line of its key there: the nearest key that is written."""
     at = fault.at or Place()
     key = at.key

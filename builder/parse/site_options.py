@@ -83,12 +83,12 @@ def option_faults(site: Site) -> Iterator[Finding]:
         yield from _word_faults([site.runtime.gpu_flag], options=RUNTIME, key="runtime.gpu_flag")
     asked = site.scheduler.gpu_option.partition("=")[0]
     if asked and SLURM.refuses(asked):
-        yield _refused(asked, "scheduler.gpu_option")
+        yield _refusal(asked, "scheduler.gpu_option")
     for purpose, job in site.scheduler.jobs.items():
         for name, value in job.options.items():
             key = f"scheduler.jobs.{purpose}.options.{name}"
             if SLURM.refuses(name):
-                yield _refused(name, key)
+                yield _refusal(name, key)
             elif name == "export":
                 yield from _export_faults(value, key=key)
 
@@ -104,12 +104,12 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
             fix = "write long options, a value after '=': --name or --name=value"
             yield Finding(code="site-option", message=message, at=Place(key=at), fix=fix)
         elif options.refuses(found[1]):
-            yield _refused(word, at)
+            yield _refusal(word, at)
         elif options is SLURM and found[1] == "export":
             yield from _export_faults(word.partition("=")[2], key=at)
 
 
-def _refused(word: str, key: str) -> Finding:
+def _refusal(word: str, key: str) -> Finding:
     message = f"the option '{shown(word)}' is refused: it runs, reads or writes something beside the scripts"
     return Finding(code="site-option", message=message, at=Place(key=key), fix="leave it out")
 

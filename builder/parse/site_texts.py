@@ -90,23 +90,23 @@ def text_faults(tree: Table) -> Iterator[Finding]:
 
 def _rule(path: tuple[str, ...]) -> Rule | None:
     """Give the pattern for a value's place and what to say when it does not fit; None: prose."""
-    prose, rules = _below(path[0])
-    if any(_lies(path, place) for place in prose):
+    prose, rules = _rules_below(path[0])
+    if any(_matches_path(path, place) for place in prose):
         return None
-    own = next((rule for place, rule in rules if _lies(path, place)), None)
+    own = next((rule for place, rule in rules if _matches_path(path, place)), None)
     if own is None and path[-1] == KEY_ITSELF:
         return KEY, "use letters, digits and _.- in keys"
     return own or OTHERS
 
 
 @cache
-def _below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
+def _rules_below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
     """The places of prose, and those with a pattern, in one section: a site has hundreds of texts."""
     prose = tuple(place for place in PROSE if place[0] == section)
     return prose, tuple((place, rule) for place, rule in RULES if place[0] == section)
 
 
-def _lies(path: tuple[str, ...], place: tuple[str, ...]) -> bool:
+def _matches_path(path: tuple[str, ...], place: tuple[str, ...]) -> bool:
     """Say whether a path is a place; "*" stands for a key of a table, not for what is asked about a key itself."""
     return len(path) == len(place) and all(
         word == wanted or (wanted == "*" and word != KEY_ITSELF) for word, wanted in zip(path, place, strict=True)

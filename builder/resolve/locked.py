@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from builder.model.finding import Finding, Place
-from builder.model.lock import Asked, Lock, differences
+from builder.model.lock import Lock, LockRequest, differences
 from builder.model.target import Target
 
 
-def asked_of(target: Target) -> Asked:
+def asked_of(target: Target) -> LockRequest:
     """Everything in a target that decides which files are chosen."""
     environment, site = target.environment, target.site
     reference = target.base.reference
-    return Asked(
+    return LockRequest(
         place=environment.place,
         arch=site.node.arch,
         base=reference if "://" in reference else PurePosixPath(reference).name,

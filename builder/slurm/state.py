@@ -19,7 +19,7 @@ from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.text import is_plain, shown, typed
 from builder.sif.bounded import parse_json
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 from builder.system.layout import JOBS, SUBMITTED_FILE
 from builder.system.trust import read_below
 
@@ -92,7 +92,7 @@ def write_ledger(ledger: Ledger, folder: Path) -> None:
     """Write it whole; raises OSError."""
     path = ledger_path(folder)
     path.parent.mkdir(exist_ok=True)
-    write_whole(path, json.dumps({"schema": SCHEMA, **asdict(ledger)}, indent=1, sort_keys=True) + "\n")
+    write_atomic(path, json.dumps({"schema": SCHEMA, **asdict(ledger)}, indent=1, sort_keys=True) + "\n")
 
 
 def note_finished(ledger: Ledger, folder: Path, *, note: Callable[[str], None]) -> None:

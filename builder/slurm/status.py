@@ -27,7 +27,7 @@ from builder.slurm.collect import JobView, check_output, is_over, ledger_of, rea
 from builder.slurm.job_record import read_record
 from builder.slurm.monitor import ASK, Follower, LogTail, job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
-from builder.system.files import write_whole
+from builder.system.files import write_atomic
 from builder.system.layout import KITS_FILE, PLAN_FILE
 from builder.system.log import Mask
 from builder.system.trust import read_below
@@ -143,12 +143,12 @@ def write_kits(folder: Path, *, kits: Sequence[NamedKit], arrays: Sequence[Plan]
         for plan in arrays:
             _remove_old(folder, plan)
             for file in plan.files:
-                write_whole(folder / file.path, file.text)
+                write_atomic(folder / file.path, file.text)
                 if file.executable:
                     mode = stat.S_IMODE((folder / file.path).stat().st_mode)
                     (folder / file.path).chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
         content = {"schema": SCHEMA, "kits": [asdict(kit) for kit in (*others, *kits)]}
-        write_whole(folder / KITS_FILE, json.dumps(content, indent=1) + "\n")
+        write_atomic(folder / KITS_FILE, json.dumps(content, indent=1) + "\n")
     except OSError as error:
         message = f"the folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
         fix = "choose another folder with -o, or give it the rights and the space"

@@ -15,7 +15,7 @@ from builder.sif.tree import remove as remove_tree
 
 
 @contextmanager
-def removed_afterwards(path: Path) -> Iterator[Path]:
+def temporary_path(path: Path) -> Iterator[Path]:
     """Give a path whose file or folder is gone at the end, whatever happens."""
     try:
         yield path
@@ -33,27 +33,27 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
-def draft_of(path: Path) -> Path:
+def draft_path(path: Path) -> Path:
     """Where what takes a place is written first, beside it: the same for one process, and not to be foreseen.
 
     Raises OSError for a path that ends in no name, which is a folder's.
     """
     if path.name in ("", ".."):
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
-    return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_word(os.getpid())}")
+    return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_random_suffix(os.getpid())}")
 
 
 @cache
-def _word(pid: int) -> str:
+def _random_suffix(pid: int) -> str:
     del pid  # a child of this process has its own
     return secrets.token_hex(4)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomic(path: Path, text: str) -> None:
     """Write a text file whole or not at all; raises OSError."""
-    draft = draft_of(path)  # as it is noted for the next build, should this one be killed
+    draft = draft_path(path)  # as it is noted for the next build, should this one be killed
     remove_tree(draft)
-    with removed_afterwards(draft):
+    with temporary_path(draft):
         with os.fdopen(os.open(draft, tree.NEW, 0o666), "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
@@ -61,4 +61,4 @@ def write_whole(path: Path, text: str) -> None:
         draft.replace(path)
 
 
-__all__ = ["draft_of", "remove_tree", "removed_afterwards", "sync", "write_whole"]
+__all__ = ["draft_path", "remove_tree", "sync", "temporary_path", "write_atomic"]

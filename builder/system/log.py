@@ -124,7 +124,7 @@ class StepLog:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._left_out:
             kept = list(self._recent)[-min(self._left_out, TAIL_LINES) :]
-            self._put([f"... {self._left_out - len(kept)} lines are left out here ...", *kept])
+            self._write_line([f"... {self._left_out - len(kept)} lines are left out here ...", *kept])
         with suppress(OSError):
             self._file.close()
 
@@ -159,10 +159,10 @@ class StepLog:
         if self._written > LOG_LIMIT:
             self._left_out += len(batch)
             return
-        self._put(batch)
+        self._write_line(batch)
         self._written += sum(map(len, batch)) + len(batch)
 
-    def _put(self, batch: list[str]) -> None:
+    def _write_line(self, batch: list[str]) -> None:
         # The build may have filled the very disk that the log is on: its own message is in `tail` then.
         if self._full_disk:
             return

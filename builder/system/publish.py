@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.layers import copies
 from builder.sif import tree
-from builder.system.files import draft_of, remove_tree, removed_afterwards, sync
+from builder.system.files import draft_path, remove_tree, sync, temporary_path
 
 
 def publish(
@@ -33,8 +33,8 @@ def publish(
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        draft = draft_of(output)
-        with removed_afterwards(draft):
+        draft = draft_path(output)
+        with temporary_path(draft):
             _copy(source, draft)
             _sync(draft)
             with undisturbed():
@@ -65,7 +65,7 @@ def _sync(path: Path) -> None:
 
 def _take_place(draft: Path, output: Path) -> None:
     if not output.is_dir():
-        with _released_later(output):
+        with _release_in_background(output):
             draft.replace(output)
         return
     old = output.with_name(f"{draft.name}.old")
@@ -79,7 +79,7 @@ def _take_place(draft: Path, output: Path) -> None:
 
 
 @contextmanager
-def _released_later(old: Path) -> Iterator[None]:
+def _release_in_background(old: Path) -> Iterator[None]:
     """Free the space of a file that is replaced beside other work: of a large one it takes the kernel a while."""
     try:
         file = os.open(old, tree.READ)

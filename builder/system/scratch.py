@@ -21,7 +21,7 @@ from builder.layers.private import PrivateError, temporary_parent
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import Finding, Place, ToolError
 from builder.sif.bounded import parse_json
-from builder.system.files import remove_tree, write_whole
+from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import STATE_FILE
 from builder.system.process_tree import end_marked
 from builder.system.trust import read_below
@@ -87,7 +87,7 @@ def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -
     state = folder / STATE_FILE
     try:
         content = {"pid": os.getpid(), "host": os.uname().nodename, "temporary": [str(path), *map(str, also)]}
-        write_whole(state, json.dumps(content, indent=1) + "\n")  # before there is something to remove
+        write_atomic(state, json.dumps(content, indent=1) + "\n")  # before there is something to remove
         try:
             path.mkdir(0o700)
         except OSError as error:

@@ -22,20 +22,20 @@ FIX = "look at what is in it, then add --trust; or build in a folder of your own
 
 
 @dataclass(kw_only=True)
-class Word:
+class TrustSettings:
     """What the user of this process has said: `--trust` or not, and where what is worth knowing goes."""
 
     trusted: bool = False
     say: Callable[[str], None] | None = None
-    told: set[Path] = field(default_factory=set)
+    reported: set[Path] = field(default_factory=set)
 
 
-WORD = Word()  # of the whole process: there is one user, and one command line
+TRUST = TrustSettings()  # of the whole process: there is one user, and one command line
 
 
-def made_here(folder: Path) -> None:
+def mark_as_own(folder: Path) -> None:
     """Note a folder that this process made a moment ago: no word is needed about who may write it."""
-    WORD.told.add(folder.resolve())
+    TRUST.reported.add(folder.resolve())
 
 
 def check_folder(folder: Path) -> None:
@@ -60,7 +60,7 @@ def check_folder(folder: Path) -> None:
 def _check_above(folder: Path) -> None:
     with suppress(OSError):
         mode = folder.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not WORD.trusted:
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not TRUST.trusted:
             message = f"every user of this machine may write '{folder}', and put another folder in the plan's place"
             raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(folder)), fix=FIX))
 
@@ -72,8 +72,8 @@ def _check_entry(path: Path, folder: Path) -> None:
             _check(found, path, what="folder" if stat.S_ISDIR(found.st_mode) else "file")
             return
         target = Path(os.path.normpath(path.parent / path.readlink()))
-        if not (target.is_relative_to(folder) or is_published(target, folder)) and not WORD.trusted:
-            raise leads_out(path)
+        if not (target.is_relative_to(folder) or is_published(target, folder)) and not TRUST.trusted:
+            raise link_error(path)
 
 
 def is_published(target: Path, folder: Path) -> bool:
@@ -124,17 +124,17 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
         whose = f"belongs to another user (uid {found.st_uid})"
     elif found.st_mode & stat.S_IWOTH:
         whose = "may be written by every user of this machine"
-    if whose and not WORD.trusted:
+    if whose and not TRUST.trusted:
         message = f"the {what} '{path}' {whose}: what is in it decides which files are written and what is run"
         raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(path)), fix=FIX))
     # A group of the same number as its user is that user's own.
     group = found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid and what == "plan folder"
-    if group and WORD.say is not None and path not in WORD.told:
-        WORD.told.add(path)
-        WORD.say(f"note: the group {found.st_gid} may write the plan folder '{path}': its members decide what is run")
+    if group and TRUST.say is not None and path not in TRUST.reported:
+        TRUST.reported.add(path)
+        TRUST.say(f"note: the group {found.st_gid} may write the plan folder '{path}': its members decide what is run")
 
 
-def leads_out(path: Path) -> ConfigError:
+def link_error(path: Path) -> ConfigError:
     """The error for a link in a plan folder that none of ours is."""
     message = f"'{path}' is a link that leads out of the plan folder"
     fix = "remove it, or add --trust after a look"

@@ -15,7 +15,7 @@ from builder.cli.main import run
 from builder.execute.plan_folder import write_plan
 from builder.model.plan import File, Plan, Step
 from builder.slurm.state import Ledger, Submitted, write_ledger
-from builder.system.trust import WORD
+from builder.system.trust import TRUST
 
 FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
 RUNNING = "echo '12|RUNNING|node1|2026-01-01T00:00:00|None'\n"
@@ -34,8 +34,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     slurm(tmp_path, FORGOTTEN)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    monkeypatch.setattr(WORD, "trusted", False)
-    monkeypatch.setattr(WORD, "told", set())
+    monkeypatch.setattr(TRUST, "trusted", False)
+    monkeypatch.setattr(TRUST, "reported", set())
     (tmp_path / "id_ed25519").write_text("my key\n")
     return tmp_path
 

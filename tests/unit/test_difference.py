@@ -12,7 +12,7 @@ import pytest
 from builder.cli.main import run
 from builder.layers.conda_solver import CondaPackage
 from builder.model.contents import Contents, Package, compare, locked, within
-from builder.model.lock import Asked, BaseLock, Lock, PipFile
+from builder.model.lock import BaseLock, Lock, LockRequest, PipFile
 
 OWN = "/opt/env/lib/python3.12/site-packages"
 
@@ -20,7 +20,7 @@ OWN = "/opt/env/lib/python3.12/site-packages"
 def lock(place: str = "conda") -> Lock:
     return Lock(
         site="local", recipe="", tool="", base=BaseLock(reference="x"),
-        asked=Asked(place=place, arch="x86_64", base="x"),  # type: ignore[arg-type]
+        asked=LockRequest(place=place, arch="x86_64", base="x"),  # type: ignore[arg-type]
         conda=(CondaPackage(name="python", version="3.12.1", build="h_0", subdir="linux-64", url="u", sha256="a"),),
         pip=(
             PipFile(name="typing-extensions", version="4.16.0", kind="wheel", url="u"),

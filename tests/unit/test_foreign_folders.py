@@ -21,7 +21,7 @@ from builder.layers.spec import Spec
 from builder.model.finding import ConfigError
 from builder.sif.errors import LayeringError
 from builder.sif.pack import escaped
-from builder.system.files import draft_of, write_whole
+from builder.system.files import draft_path, write_atomic
 from builder.system.log import StepLog
 
 PACKAGE = Path(__file__).parents[2] / "builder"
@@ -181,10 +181,10 @@ def test_security_12_drafts_take_no_place_that_is_foreseen(tmp_path: Path) -> No
     mine = tmp_path / "mine"
     mine.write_text("years of work")
     (tmp_path / f".plan.json.recipe-{os.getpid()}").symlink_to(mine)
-    write_whole(tmp_path / "plan.json", "new")
+    write_atomic(tmp_path / "plan.json", "new")
     assert mine.read_text() == "years of work"
     assert not (tmp_path / "plan.json").is_symlink()
-    assert draft_of(tmp_path / "x").name != f".x.recipe-{os.getpid()}"
-    draft_of(tmp_path / "plan.json").symlink_to(mine)
-    write_whole(tmp_path / "plan.json", "newer")
+    assert draft_path(tmp_path / "x").name != f".x.recipe-{os.getpid()}"
+    draft_path(tmp_path / "plan.json").symlink_to(mine)
+    write_atomic(tmp_path / "plan.json", "newer")
     assert mine.read_text() == "years of work"

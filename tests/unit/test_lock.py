@@ -14,8 +14,8 @@ from builder.compile.compile import compile_plan
 from builder.compile.image_files import image_files
 from builder.layers.reference import parts_of
 from builder.lock.conda import without_credentials
-from builder.lock.pip import best_wheel
-from builder.lock.site_lock import Locked, write_locks
+from builder.lock.pip import choose_wheel
+from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences
 from builder.model.plan import Plan
@@ -96,7 +96,7 @@ class Folder:
             conda=read_conda(text, file=Path("x")),
             pip=read_pylock(pylock, file=Path("x")),
         )  # fmt: skip
-        write_locks(self.index, [Locked(lock=made, conda=text, pip=pylock)], tool="recipe 0")
+        write_locks(self.index, [SiteLock(lock=made, conda=text, pip=pylock)], tool="recipe 0")
         return made
 
     def plan(self, site: str = "local", **more: object) -> Plan:
@@ -415,7 +415,7 @@ def test_commits_are_installed_without_hashes(folder: Folder) -> None:
 )  # fmt: skip
 def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
     for order in (names, names[::-1]):
-        found = best_wheel(order, python="3.12.4", arch="x86_64", glibc="2.31")
+        found = choose_wheel(order, python="3.12.4", arch="x86_64", glibc="2.31")
         assert found == (None if best is None else names[best])
 
 

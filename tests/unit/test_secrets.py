@@ -17,7 +17,7 @@ from builder.model.plan import Copy, Plan
 from builder.model.secrets import in_command, in_value, stripped
 from builder.model.text import shown
 from builder.parse.lock_files import read_conda
-from builder.parse.own_files import Left
+from builder.parse.own_files import IgnoreRules
 from builder.parse.pylock import read_pylock
 from builder.parse.recipe import load_recipe
 from builder.system.log import Mask
@@ -361,7 +361,7 @@ def test_security_22_a_pattern_of_recipeignore_takes_no_time(
     """Of a pattern with twenty stars there are more ways through a long name than any time is enough for."""
     (tmp_path / ".recipeignore").write_text(f"{pattern}\n", encoding="utf-8")
     (tmp_path / name).mkdir(parents=True, exist_ok=True)
-    assert Left(tmp_path).why(tmp_path / name, top=tmp_path) == ("asked" if fits else "")
+    assert IgnoreRules(tmp_path).reason(tmp_path / name, top=tmp_path) == ("asked" if fits else "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from builder.model.finding import BuilderError, ConfigError, ToolError
-from builder.system.files import remove_tree, write_whole
+from builder.system.files import remove_tree, write_atomic
 from builder.system.scratch import remove_leftovers, scratch_folder
 
 
@@ -79,8 +79,8 @@ def test_a_tree_is_removed_and_links_are_not_followed(tmp_path: Path) -> None:
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    write_whole(path, "old")
+    write_atomic(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        write_whole(path, "\ud800")
+        write_atomic(path, "\ud800")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]

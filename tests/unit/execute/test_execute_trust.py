@@ -20,7 +20,7 @@ from builder.slurm.monitor import LogTail
 from builder.slurm.state import Ledger, Submitted, ledger_path, read_ledger, write_ledger
 from builder.slurm.status import read_kits
 from builder.system import trust
-from builder.system.trust import WORD, check_folder
+from builder.system.trust import TRUST, check_folder
 
 PlanOf = Callable[..., Plan]
 RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10, "ended": 14, "nodes": "n", "log": "l"}
@@ -191,7 +191,7 @@ def test_security_12_what_all_may_write_is_refused(kit: Path, place: str, monkey
     check_folder(kit)
     (kit / place).chmod(0o777)
     assert refused(lambda: check_folder(kit)) == "folder-foreign"
-    monkeypatch.setattr(WORD, "trusted", True)
+    monkeypatch.setattr(TRUST, "trusted", True)
     check_folder(kit)
     assert read_ledger(kit) is not None
 
@@ -206,8 +206,8 @@ def test_security_12_what_all_may_write_is_not_believed(kit: Path, place: str) -
 
 def test_security_12_that_a_group_may_write_is_said_once(kit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(WORD, "say", said.append)
-    monkeypatch.setattr(WORD, "told", set())
+    monkeypatch.setattr(TRUST, "say", said.append)
+    monkeypatch.setattr(TRUST, "reported", set())
     row = kit.stat()
     for mode, group in ((0o40775, row.st_uid), (0o40755, row.st_uid + 1), (0o40775, row.st_uid + 1)):
         noted = os.stat_result((mode, *row[1:5], group, *row[6:]))
@@ -234,7 +234,7 @@ def test_security_12_a_folder_that_all_may_replace_is_refused(
             else:
                 use()
     above.chmod(0o777)
-    monkeypatch.setattr(WORD, "trusted", True)
+    monkeypatch.setattr(TRUST, "trusted", True)
     check_folder(kit)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from builder.lock import site_lock as base
 from builder.lock.session import Session
-from builder.lock.site_lock import Locked, write_locks
+from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ToolError
-from builder.model.lock import Asked, BaseLock, Lock
+from builder.model.lock import BaseLock, Lock, LockRequest
 from builder.model.site import BaseImage
 from builder.system.capture import CapturedOutput
 
@@ -28,11 +28,11 @@ sites:
 """
 
 
-def locked(site: str = "local") -> Locked:
+def locked(site: str = "local") -> SiteLock:
     """A lock that has no packages of conda: its file of them goes."""
-    asked = Asked(place="venv", base="x", python="3.12", arch="x86_64")
+    asked = LockRequest(place="venv", base="x", python="3.12", arch="x86_64")
     lock = Lock(site=site, recipe="x", tool="x", asked=asked, base=BaseLock(reference="x"))
-    return Locked(lock=lock, conda="", pip="new\n", findings=())
+    return SiteLock(lock=lock, conda="", pip="new\n", findings=())
 
 
 @pytest.fixture
