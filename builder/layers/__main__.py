@@ -1,6 +1,6 @@
 """Run as a folder, ``python3 -B DIR/layering build``, or as a module, ``python3 -m builder.layers build``.
 
-A plan has this folder as `layering/`, with the library `sif/` inside; in the package the library is beside it.
+A plan has this folder as `layering/`, with the library `sif/` inside; in the package both are in one folder.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import types
 
 
 def _package() -> str:
-    """Name the package this file is in; one run as a folder becomes "layering.layers", beside "layering.sif".
+    """Return the name of the package; run as a folder it is "layering.layers", and the library "layering.sif".
 
-    Python put the folder itself on sys.path: it is taken off, so that no module here hides one of the library.
+    Python puts the folder itself on sys.path: it is removed, so that no module here hides one of the standard library.
     """
     if __package__:
         return __package__

@@ -1,9 +1,7 @@
-"""The beginning of an image, copied while the last of its layers are still being made.
+"""Base image and layers become one SIF: copied in the background, checked, with no time and no random id in the header.
 
-Base image and layers become one SIF: copied, checked on the way, with a header that has no time and no random id.
-
-The layers become part of the base's own file system where both are packed alike, one file system over it where only
-they are, and one each where they are not (docs/packing.md, "Layers").
+The layers become part of the base's own file system if all are packed alike, one file system over it if only the layers
+are, and else one file system each (docs/packing.md, "Layers").
 """
 
 from __future__ import annotations
@@ -50,23 +48,23 @@ class Layer:
 
 
 class _CancelledError(Exception):
-    """Nobody waits for what is being copied."""
+    """The build has failed: the copy in the background stops."""
 
 
 class Draft:
-    """Base and layers as they lie in an image in which they are one file system.
+    """The beginning of an image, copied while the last of its layers are still being made: base and layers in one file.
 
-    What is there twice is copied once: `follow` keeps the layers that are the same as the last time and in the same
-    places. A build that fails does not wait for gigabytes: what is being copied is dropped.
+    Each layer is copied once: `copy_layers` keeps those that are the same as before and in the same places. If a build
+    fails, the copy stops.
     """
 
     def __init__(self, base: Path, target: Path) -> None:
-        """Begin with an empty file, the user's alone until it is whole; raises OSError."""
+        """Create an empty file that only the user can read; raises OSError."""
         target.unlink(missing_ok=True)
         self.base, self.target = base, target
         self.file: BinaryIO = os.fdopen(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
         self._pool = ThreadPoolExecutor(1)
-        self._begin: int | None = None  # of the first layer, once the base lies there
+        self._begin: int | None = None  # of the first layer, once the base is copied
         self._offset = 0  # of the base's file system
         self._done: list[Layer] = []
         self._cancelled = False
@@ -80,7 +78,7 @@ class Draft:
         self.file.close()
 
     def copy_in_background(self, layers: Sequence[Layer]) -> None:
-        """Copy the base and these layers copy_layers what follows; what goes wrong is told by the next `follow`."""
+        """Copy the base and these layers in the background; the next `copy_layers` raises what fails."""
         self._pool.submit(self._try_to_copy, tuple(layers))
 
     def _try_to_copy(self, layers: Sequence[Layer]) -> None:
@@ -99,7 +97,7 @@ class Draft:
         return len(found) == 1
 
     def copy_layers(self, layers: Sequence[Layer]) -> None:
-        """Have the base and these layers lie there; raises AlteredError, SquashfsError, SifError and OSError."""
+        """Copy the base and these layers; raises AlteredError, SquashfsError, SifError and OSError."""
         self._pool.submit(self._copy, tuple(layers)).result()
 
     def _check(self) -> None:
@@ -107,7 +105,7 @@ class Draft:
             raise _CancelledError
 
     def wait_for_file(self) -> BinaryIO:
-        """The file, when nothing is written to it any more."""
+        """Return the file as soon as no copy is running."""
         self._pool.submit(lambda: None).result()
         return self.file
 
@@ -135,7 +133,7 @@ def _is_same(one: Layer, other: Layer) -> bool:
 
 
 def layer_offsets(layers: Sequence[Layer], *, begin: int) -> list[int]:
-    """Where each of the layers offsets that lie one after the other from `begin` on, and where the next one would."""
+    """Return the offset of each layer if they follow each other from `begin`, and the end of the last one."""
     offsets = [begin]
     for layer in layers:
         offsets.append(round_to_page(offsets[-1] + layer.entry.size))
@@ -143,9 +141,9 @@ def layer_offsets(layers: Sequence[Layer], *, begin: int) -> list[int]:
 
 
 def append_layer(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[], None] = lambda: None) -> None:
-    """Write a layer to the end of a file, which offsets at `offset`; raises AlteredError and OSError.
+    """Write a layer to the end of a file, at `offset`; raises AlteredError and OSError.
 
-    `check` is called before each part, and ends it by raising something.
+    `check` is called before each part; it stops the copy by raising an error.
     """
     file.flush()
     file.truncate(offset)
@@ -166,7 +164,7 @@ def append_layer(layer: Layer, file: BinaryIO, *, offset: int, check: Callable[[
 
 
 def round_to_page(size: int) -> int:
-    """A size with its last page merged."""
+    """Return a size, rounded up to whole pages."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -176,15 +174,15 @@ SMALL = 64 * 1024 * 1024  # bytes of objects behind the root file system that ar
 
 @dataclass(frozen=True, kw_only=True)
 class MergedLayers:
-    """Layers that are one file system, from its beginning on."""
+    """Layers as one file system, counted from its beginning."""
 
-    offsets: Sequence[int]  # of the layers
-    end: int  # of the layers, where the tables begin
+    offsets: Sequence[int]  # of each layer
+    end: int  # of the layers: the tables begin here
     joined: Joined
 
     @property
     def size(self) -> int:
-        """Bytes, with the last page merged."""
+        """Bytes, rounded up to whole pages."""
         return round_to_page(self.end + len(self.joined.tables))
 
 
@@ -195,10 +193,10 @@ def write_image(base: Path, layers: Sequence[Layer], target: Path, *, time: int,
 
 
 def finish_image(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: bytes = b"") -> None:
-    """Make an image of a draft; `metadata` takes the place of what `inspect` reads.
+    """Turn a draft into an image; `metadata` replaces what `inspect` reads.
 
-    Raises AlteredError for a cached layer that is not what it was, SifError and OSError.
-    Signatures of the base hold for the base alone and stay behind: what they signed is still there, byte for byte.
+    Raises AlteredError for a cached layer that was changed, SifError and OSError. Signatures of the base are left out:
+    they are valid for the base alone.
     """
     sif = read_sif(draft.base)
     dropped = {INSPECT, LAYERS} if metadata else {LAYERS}
@@ -218,7 +216,7 @@ def finish_image(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: 
 
 
 def _merge_into_base(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[Layer], *, time: int) -> bool:
-    """The layers as a part of the base's file system; false where they cannot be, and then nothing is changed."""
+    """Make the layers a part of the base's file system; return False, with nothing changed, if that is impossible."""
     system, file = sif.system, draft.file
     behind = [item for item in sif.objects if item.offset > system.offset]
     if not layers or sif.overlays or sum(item.size for item in behind) > SMALL:
@@ -251,7 +249,7 @@ def _merge_into_base(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[
 
 
 def _add_partitions(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: int) -> None:
-    """The layers as partitions over the base's: one that is made of all of them, or one each."""
+    """Add the layers as partitions over the base's: one merged partition if possible, else one each."""
 
     def copy(offsets: Sequence[int]) -> None:
         for layer, begin in zip(layers, offsets, strict=True):
@@ -278,9 +276,9 @@ def _merge_layers(
     time: int,
     copy_layers: Callable[[Sequence[int]], None],
 ) -> MergedLayers:
-    """The tables of layers that lie one after the other from `begin` on, and `copy_layers` done with where they lie.
+    """Return the tables of layers that follow each other from `begin`, and call `copy_layers` with their offsets.
 
-    While the bytes are copied the tables are made. Raises SquashfsError.
+    The tables are made while the bytes are copied. Raises SquashfsError.
     """
     *offsets, begin = layer_offsets(layers, begin=begin)
     with ExitStack() as stack:
@@ -294,7 +292,7 @@ def _merge_layers(
 
 
 def _write_tables(file: BinaryIO, merged: MergedLayers, *, offset: int) -> None:
-    """What makes one file system of the layers that offsets at `offset`."""
+    """Write the tables that turn the layers into one file system, which begins at `offset`."""
     file.truncate(offset + merged.end)
     _write_at(file, offset + merged.end, merged.joined.tables)
     _write_at(file, offset, merged.joined.superblock)
@@ -309,7 +307,7 @@ def _write_at(file: BinaryIO, offset: int, content: bytes) -> int:
 
 
 def _layer_index(item: Object, layers: Sequence[Layer], merged: MergedLayers, *, superblock: bytes = b"") -> bytes:
-    """Where in a partition each layer lies, every byte of it, and the base's superblock, which was replaced."""
+    """Return the place of each layer in a partition, and the base's superblock, which was replaced."""
     rows = [
         {"title": layer.entry.title, "sha256": layer.entry.sha256, "offset": begin, "size": layer.entry.size}
         for layer, begin in zip(layers, merged.offsets, strict=True)

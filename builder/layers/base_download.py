@@ -35,7 +35,7 @@ from .spec import FIX
 FOLDER_OF_LABELS = ".singularity.d"
 LABELS = f"{FOLDER_OF_LABELS}/labels.json"
 LABELS_LIMIT = 1 << 20
-FORMAT = 2  # of what is made of an image in a registry; another number makes all of them anew
+FORMAT = 2  # version of cached base images; another number makes all of them again
 
 
 def find_base_image(
@@ -48,15 +48,15 @@ def find_base_image(
     offline: bool,
     hold: Callable[[str], None],
 ) -> Path:
-    """A SIF of the base: the file that is named, or what is made of an image in a registry; raises LayeringError.
+    """Return the base as a SIF: the file itself, or one made of an image in a registry; raises LayeringError.
 
-    An image of a registry is kept by its digest; `hold` is called with the key before it is taken. A tag may have
-    moved since: the registry is asked where it points.
+    An image of a registry is cached by its digest; `hold` is called with the key before it is used. A tag may have
+    moved: the registry is asked for its digest.
     """
     if reference.startswith("/"):
         path = Path(reference)
         if not path.is_file():
-            raise LayeringError(f"the base image '{reference}' is not there", fix="give another one by --base")
+            raise LayeringError(f"the base image '{reference}' is missing", fix="give another one by --base")
         return path
     last = key_of(["reference", reference])
     if offline:
@@ -79,10 +79,10 @@ def find_base_image(
 
 
 def pin_reference(reference: str) -> str | None:
-    """The reference with the digest that its tag stands for now; None where the registry does not say."""
+    """Return the reference with the digest of its tag; None if the registry does not tell."""
     if not reference.startswith("docker://"):
         return None
-    # Most bases are files, and what speaks to registries takes its time to load.
+    # Most bases are files, and the client for registries is slow to import.
     from .registry import RegistryError, registry_digest
     from .registry_login import login_of
 
@@ -96,7 +96,7 @@ def pin_reference(reference: str) -> str | None:
 
 
 def _find_cached(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
-    """What was made of an image in a registry before; raises LayeringError where there is nothing."""
+    """Return the cached copy of an image in a registry; raises LayeringError if there is none."""
     known = store.recall("known", key_of(["reference", reference]))
     entry = None
     if isinstance(known, str):
@@ -110,7 +110,7 @@ def _find_cached(reference: str, *, store: Store, why: str, hold: Callable[[str]
 
 
 def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> None:
-    """The engine unpacks the image, and it is packed as layers are: with the same bytes wherever that happens."""
+    """Unpack the image with the engine and pack it as layers are packed: with the same bytes on every machine."""
     say(f"base image {reference}")
     tree, part = target.with_name("base.tree"), target.with_name("base.part.sif")
     started = int(clock.time())
@@ -123,7 +123,7 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
         squashfs = target.with_name("base.sqfs")
         packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
         wrap_in_sif(squashfs, part, machine=os.uname().machine)
-        # What the engine puts beside the file system of an image that it packs itself, in its own words.
+        # What the engine itself adds to an image that it packs: its answer to `inspect`.
         answer = call([runtime, "inspect", "--json", "--all", part], what=f"asking for the labels of '{reference}'")
         wrap_in_sif(squashfs, part, machine=os.uname().machine, inspect=answer.encode())
         squashfs.unlink()
@@ -133,7 +133,7 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
 
 
 def wrap_in_sif(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
-    """A root file system as a SIF image; raises SifError for a machine that the format has no number of."""
+    """Write a root file system as a SIF image; raises SifError for a machine that the format does not know."""
     sif = empty_sif(machine)
     with squashfs.open("rb") as source, target.open("w+b") as file:
         size = os.fstat(source.fileno()).st_size
@@ -152,10 +152,10 @@ def wrap_in_sif(squashfs: Path, target: Path, *, machine: str, inspect: bytes = 
 
 
 def normalise_times(tree: Path, *, before: int) -> int:
-    """Give everything that is newer than `before` the time of the newest thing that is not; returns that.
+    """Give everything newer than `before` the time of the newest thing that is older; return that time.
 
-    The image's own files keep their times. What unpacking made has the time of day: folders that no layer of the
-    image names, and what the engine adds.
+    The image's own files keep their times. Unpacking sets the time of day: on folders that no layer of the image names,
+    and on what the engine adds.
     """
     newest = EPOCH
     top = int(tree.stat().st_mtime)
@@ -174,7 +174,7 @@ def normalise_times(tree: Path, *, before: int) -> int:
 
 
 def _normalise_labels(tree: Path, *, time: int) -> None:
-    """The engine's labels without the time of day."""
+    """Remove the time of day from the engine's labels."""
     try:
         labels = json.loads(read(tree, LABELS, limit=LABELS_LIMIT))
         if DATE in labels:

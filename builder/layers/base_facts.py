@@ -1,4 +1,4 @@
-"""What has to be known of a base image, read from its files without running it."""
+"""Facts about a base image, read from its files without running it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..sif.tree import read, walk
 from .cache import Store
 
 LONGEST = 64 * 1024  # characters of a PATH
-FORMAT = 4  # of the facts; another number makes them anew
+FORMAT = 4  # version of the facts; another number reads all of them again
 FIX = "build with --backend apptainer"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
@@ -31,7 +31,7 @@ METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO")
 
 @dataclass(frozen=True, kw_only=True)
 class BaseFacts:
-    """A base image as a build sees it: folders with their modes, links with their targets, its Python, its glibc."""
+    """A base image as a build sees it: folders with modes, links with targets, its Python, its glibc."""
 
     sha256: str
     machine: str
@@ -45,13 +45,13 @@ class BaseFacts:
     glibc: str = ""
 
     def with_layer(self, folders: Mapping[str, int], links: Mapping[str, str], files: set[str]) -> BaseFacts:
-        """The same with a layer over it."""
+        """Return the facts with a layer over the image."""
         hidden = {*folders, *files}
         kept = {path: target for path, target in self.links.items() if path not in hidden}
         return replace(self, folders={**self.folders, **folders}, links={**kept, **links})
 
     def resolve_path(self, path: str) -> str:
-        """A path with the links of the image followed: a layer that put a folder in their place would hide them."""
+        """Follow the links of the image in a path: a layer with a folder in place of a link would hide its target."""
         todo, done = [part for part in path.split("/") if part], ""
         for _ in range(100):
             if not todo:
@@ -71,7 +71,7 @@ class BaseFacts:
 
 
 def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
-    """The facts of a base image, kept by its sha256; raises LayeringError."""
+    """Return the facts of a base image, cached by its sha256; raises LayeringError."""
     try:
         sif = read_sif(image)
         system = sif.system
@@ -137,7 +137,7 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
 
 
 def list_squashfs(image: Path, *, offset: int) -> Listing:
-    """Folders with modes, links with targets, and files of a squashfs; raises LayeringError."""
+    """List a squashfs: folders with modes, links with targets, and files; raises LayeringError."""
     program = needed_program("unsquashfs", fix="install squashfs-tools")
     folders: dict[str, int] = {}
     links: dict[str, str] = {}
@@ -172,7 +172,7 @@ def _labels(tree: Path) -> dict[str, str]:
 
 
 def _bytes(tree: Path, path: str) -> bytes:
-    """A file of the image; nothing where it is none: what was unpacked holds the image's links."""
+    """Read a file of the image, b"" if it is missing; the links in what was unpacked are not followed."""
     try:
         return read(tree, path, limit=LIMIT)
     except OSError:
@@ -184,20 +184,20 @@ def _text(tree: Path, path: str) -> str:
 
 
 def _path(tree: Path) -> str:
-    """PATH as the image sets it: the last plain value among its scripts, with what those scripts put before."""
+    """PATH of the image: the last plain value in its scripts, with what they put before it."""
     found = ""
     for name in sorted(entry.path for entry in walk(tree, ENVIRONMENT)):
         text = _text(tree, f"{ENVIRONMENT}/{name}")
         for match in re.finditer(r"^\s*export PATH=[\"']?([^\"'\n]*)", text, re.MULTILINE):
             value = match[1].removeprefix("${PATH:-")
-            if value.count("$") * len(found) > LONGEST:  # each line may double what the one before it has made
+            if value.count("$") * len(found) > LONGEST:  # each line may double the length
                 continue
             found = value.replace("${PATH}", found).replace("$PATH", found)
     return f"{found}:{USUAL_PATH}"
 
 
 def _python(bare: BaseFacts, files: set[str], path: str) -> tuple[str, str]:
-    """The Python that `python3` is in the image, and its X.Y, which its file's name says."""
+    """The program that `python3` is in the image, and its X.Y from the file's name."""
     for folder in path.split(":"):
         if not folder.startswith("/"):
             continue

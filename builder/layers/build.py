@@ -1,7 +1,4 @@
-"""One build: all of it is put together; what was altered in the cache is made again.
-
-All that a build needs from elsewhere, here before it begins: base image and packages, downloaded and compiled.
-"""
+"""The commands build and fetch: make an image, or fetch all that it is made of; altered entries are made again."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from .locks import NO_LOCKS
 from .shared_cache import shared_cache
 from .spec import Spec
 
-WHOLE = "{} is whole, its work folder is removed"  # recipe reads the image meanwhile
+WHOLE = "{} is whole, its work folder is removed"  # recipe starts to read the image at this line
 
 
 def build(
@@ -37,7 +34,7 @@ def build(
     environment: Mapping[str, str],
     umask: int,
 ) -> None:
-    """Make the image of a plan at `target`, with the rights that `umask` leaves; raises LayeringError and OSError."""
+    """Make the image of a plan at `target`, with the permissions of `umask`; raises LayeringError and OSError."""
     store = Store(cache, shared=shared_cache(environment))
     store.sweep()
     containers = ContainerRunner(
@@ -54,7 +51,7 @@ def build(
                 say(WHOLE.format(target.name))
                 _write_made_of(context, target, umask=umask)
                 break
-        say(f"the cached file '{altered}' is not what it was: it is made again")
+        say(f"the cached file '{altered}' was altered: it is made again")
         _forget(store, altered)
     else:
         raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
@@ -65,14 +62,14 @@ def build(
 
 
 def _forget(store: Store, path: str) -> None:
-    """Take an altered file out of the cache."""
+    """Remove an altered file from the cache."""
     for entry in store.entries():
         if str(entry.path) == path:
             store.forget(entry)
 
 
 def _write_made_of(context: BuildContext, target: Path, *, umask: int) -> None:
-    """`made-of.json` beside the image: what it is made of."""
+    """Write `made-of.json` next to the image: its base, layers and packages."""
     rows: list[Entry] = [layer.entry for layer in context.layers]
     document = {
         "base": {"reference": context.spec.base, "sha256": context.facts.sha256},
@@ -85,7 +82,7 @@ def _write_made_of(context: BuildContext, target: Path, *, umask: int) -> None:
 
 
 class _NeedsLayersError(LayeringError):
-    """A container has to go on from layers that were not made."""
+    """A container step needs layers that were not made."""
 
 
 @dataclass(kw_only=True)
@@ -122,7 +119,7 @@ class FetchContext(BuildContext):
 def fetch(
     spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
 ) -> None:
-    """Have all that a plan's image is made of in the caches; raises LayeringError."""
+    """Fetch everything that a plan's image is made of into the caches; raises LayeringError."""
     store = Store(cache, shared=shared_cache(environment))
     store.sweep()
     containers = ContainerRunner(
@@ -141,7 +138,7 @@ def fetch(
                 say(str(reason))
                 all_layers = True
             except AlteredError as error:
-                say(f"the cached file '{error.path}' is not what it was: it is made again")
+                say(f"the cached file '{error.path}' was altered: it is made again")
                 _forget(store, error.path)
             else:
                 say("everything is here")

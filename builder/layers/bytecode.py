@@ -1,4 +1,4 @@
-""".pyc files for a staged environment: made in parallel, load by wheel, taken again when the same wheel comes again."""
+""".pyc files of a staged environment: compiled in parallel, cached by package."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..sif.programs import ask, clean_environment, find_program
 from ..sif.tree import FILE, FOLDER, walk
 
 WORKER = Path(__file__).with_name("bytecode_worker.py")
-# Of glibc in those who compile: what is freed is load for the next file, not handed back to the system.
+# For glibc in the workers: freed memory is kept for the next file, not returned to the system.
 MEMORY = "glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"
-# Test suites and benchmarks of packages, and of torch's own test kit what torch itself never imports (6 % of all that
-# an environment with torch has to compile). Whoever imports such a module compiles it in memory.
+# Test suites and benchmarks of packages, and the parts of torch.testing that torch itself never imports: 6 % of what an
+# environment with torch has to compile. A program that imports such a module compiles it in memory.
 UNUSED = re.compile(
     r"/(?:tests|benchmarks)/"
     r"|/torch/testing/_internal/(?:generated/|opinfo/definitions/|(?:.+/)?\w+_test\.py$"
@@ -38,17 +38,17 @@ class Compiler:
     argv: tuple[str, ...]
     version: str  # X.Y.Z
     tag: str  # cpython-311
-    binds: int = 0  # where the options that show a folder to it belong among the words, where it runs in a container
+    binds: int = 0  # index of its options for binds in `argv`, if it runs in a container
 
     @property
     def inputs(self) -> list[object]:
-        """What of it decides the bytes."""
+        """What decides the bytes of a .pyc."""
         return [self.version, self.tag]
 
     def compile(
         self, folder: Path, paths: Sequence[str], *, prefix: str, workers: int, out: Path, nice: int = 0
     ) -> list[Piece]:
-        """Compile the files of a folder as they will lie below `prefix`, into files of `out`; raises LayeringError."""
+        """Compile files of a folder for their place below `prefix`, into files of `out`; raises LayeringError."""
         if not paths:
             return []
         argv, seen = [*self.argv], str(folder)
@@ -79,7 +79,7 @@ class Compiler:
 
 
 def _read_index(stem: Path) -> Iterator[Piece]:
-    """What one worker has written."""
+    """Yield what one worker has written."""
     offset, data, index = 0, stem.with_suffix(".data"), stem.with_suffix(".index")
     for path in (data, index):
         if not stat.S_ISREG(path.lstat().st_mode):  # a container may have left a link to anything
@@ -93,23 +93,23 @@ def _read_index(stem: Path) -> Iterator[Piece]:
 ASK = "import sys, platform; print(platform.python_version(), sys.implementation.cache_tag)"
 
 
-# How a Python of an image runs: it sees what it compiles, and writes what it has compiled.
+# How a Python of an image runs: it sees the sources, and can write the .pyc files alone.
 ALONE = ("exec", "--containall", "--no-home", "--no-mount", "tmp,cwd")
 
 
 def find_compiler(minor: str, *, uv: str, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
-    """A Python X.Y that is no recipe's: this one, on PATH, one that uv knows; else the image's own, in a container.
+    """Return a Python X.Y that is not the recipe's: of this machine, else the image's own in a container.
 
-    `own` is a folder with a Python at `python` that stands for the image's. Raises LayeringError.
+    `own` is a folder with a Python at `python` that replaces the image's. Raises LayeringError.
     """
     found = find_local_compiler(minor, uv=uv)
     return found or find_image_compiler(minor, runtime=runtime, base=base, python=python, own=own)
 
 
 def find_image_compiler(minor: str, *, runtime: str, base: Path, python: str, own: Path | None = None) -> Compiler:
-    """The image's own Python X.Y, or that of a folder, in a container of the base image; raises LayeringError."""
+    """Return the image's own Python X.Y, or that of a folder, run in a container; raises LayeringError."""
     shown = ("--bind", f"{own}:/media/own:ro") if own else ()
-    # No network, where a user may have a name space of networks of his own.
+    # No network, if users may have network name spaces of their own.
     for network in (("--net", "--network", "none"), ()):
         words = (runtime, *ALONE, *network, *shown)
         found = _probe_python((*words, str(base), f"/media/own/{python}" if own else python), minor)
@@ -120,7 +120,7 @@ def find_image_compiler(minor: str, *, runtime: str, base: Path, python: str, ow
 
 
 def find_local_compiler(minor: str, *, uv: str) -> Compiler | None:
-    """A Python X.Y: this one, on PATH, or one that uv knows."""
+    """Return a Python X.Y: this one, one on PATH, or one that uv manages; None if there is none."""
     if sys.implementation.name == "cpython" and f"{sys.version_info[0]}.{sys.version_info[1]}" == minor:
         tag = sys.implementation.cache_tag or ""
         return Compiler(argv=(sys.executable,), version=platform.python_version(), tag=tag)
@@ -134,12 +134,12 @@ def find_local_compiler(minor: str, *, uv: str) -> Compiler | None:
 
 def _find_uv_python(uv: str, minor: str) -> str | None:
     code, out, _ = ask([uv, "python", "find", "--offline", "--no-project", "--system", minor])
-    return out.strip() or None if code == 0 else None  # it ends badly where there is none
+    return out.strip() or None if code == 0 else None  # it fails if there is none
 
 
 def _probe_python(argv: Sequence[str], minor: str) -> Compiler | None:
-    """A Python that runs and is CPython X.Y."""
-    code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])  # one that does not run here is not taken
+    """Return a Python as a compiler if it runs and is CPython X.Y, else None."""
+    code, out, _ = ask([*argv, "-I", "-S", "-c", ASK])  # one that does not run here is skipped
     words = out.split()
     if code or len(words) != 2 or not words[0].startswith(f"{minor}.") or not words[1].startswith("cpython-"):
         return None
@@ -147,7 +147,7 @@ def _probe_python(argv: Sequence[str], minor: str) -> Compiler | None:
 
 
 def list_sources(folder: Path, *, below: str) -> list[str]:
-    """The .py files to compile, sorted, as paths of `folder`; not those of test suites, which no program imports."""
+    """Return the .py files to compile, sorted, as paths of `folder`; without test suites, which no program imports."""
     found = []
     for entry in walk(folder, below):
         path = f"{below}/{entry.path}"
@@ -159,18 +159,18 @@ def list_sources(folder: Path, *, below: str) -> list[str]:
 
 
 def is_imported(path: str) -> bool:
-    """Whether programs import what lies at this path, which has one line; a folder's ends with a slash."""
+    """Whether programs import this path, and it has one line; a folder's path ends with a slash."""
     return UNUSED.search(path) is None and path.splitlines() == [path]
 
 
 def compiled_path(path: str, tag: str) -> str:
-    """Where the .pyc of a .py lies."""
+    """Return the path of the .pyc of a .py."""
     folder, name = os.path.split(path)
     return os.path.join(folder, "__pycache__", f"{name[:-3]}.{tag}.pyc")
 
 
 def save(pieces: Sequence[Piece], target: Path) -> None:
-    """Keep pieces in one file: a line that says where they lie, and their content."""
+    """Write pieces into one file: a line with their names and sizes, then their content."""
     rows = in_order(pieces)
     with target.open("wb") as file:
         names = [[piece.path, piece.size] for piece in rows]
@@ -179,7 +179,7 @@ def save(pieces: Sequence[Piece], target: Path) -> None:
 
 
 def load(path: Path) -> list[Piece]:
-    """The pieces of a load file."""
+    """Read the pieces that `save` wrote."""
     with path.open("rb") as file:
         rows, offset, found = json.loads(file.readline()), file.tell(), []
     for name, size in rows:

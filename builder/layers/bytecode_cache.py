@@ -1,4 +1,4 @@
-"""What was compiled of a wheel or a conda package, kept: where one pin changes that package alone is compiled."""
+"""Cached .pyc files of a wheel or a conda package: after a changed pin that package alone is compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .cache import Store
 
 @dataclass(frozen=True, kw_only=True)
 class PackageSources:
-    """The .py files of one package; `key` is the digest of what decides what is compiled of them."""
+    """The .py files of one package; `key` is the digest of everything that decides their .pyc files."""
 
     key: str
     title: str
@@ -35,22 +35,22 @@ def compile_packages(
     work: Path,
     run_in_background: Callable[[Callable[[], object]], None],
 ) -> list[Piece]:
-    """Compile package by package, but all that is missing in one go; what was compiled before is taken again.
+    """Take the .pyc files of packages from the cache, and compile all missing ones in one run.
 
-    Files of several packages are compiled each time, as `more` are: whose they are is not sure. `later` is given what
-    nobody waits for.
+    Files of several packages are compiled each time, and so are `more`: no package is known to own them. The cache is
+    written by `run_in_background`.
     """
     often = Counter(path for package in packages for path in package.paths)
     shared = {path for path, count in often.items() if count > 1}
     unsure = {bytecode.compiled_path(path, tag) for path in shared}
     pieces, missing = list[Piece](), dict[PackageSources, list[str]]()
-    place = tempfile.mkdtemp(prefix="kept-", dir=work)  # layers with the same package may be made side by side
+    place = tempfile.mkdtemp(prefix="kept-", dir=work)  # layers with the same package may be made in parallel
     for package in packages:
         paths = [path for path in package.paths if path not in shared]
         if not paths:
             continue
         entry = store.find("compiled", package.key)
-        own = Path(place, f"{package.key}.pycs")  # nobody takes it away while it is read
+        own = Path(place, f"{package.key}.pycs")  # no other process removes it while it is read
         if entry is not None and store.check(entry) and _link(entry.path, own):
             pieces += [piece for piece in bytecode.load(own) if piece.path not in unsure]
         else:
@@ -67,7 +67,7 @@ def _store(store: Store, package: PackageSources, pieces: Sequence[Piece]) -> No
 
 
 def _link(source: Path, target: Path) -> bool:
-    """The same file by another name, a copy where that cannot be; False where it is gone."""
+    """Link a file under another name, or copy it; return False if it is gone."""
     try:
         target.unlink(missing_ok=True)
         os.link(source, target)

@@ -1,10 +1,10 @@
-"""Writes what .pyc files hold that need no check against their source; runs on the image's own version of Python.
+"""Writes .pyc files that are not checked against their source; runs on the image's own version of Python.
 
 usage: python -I -S -B bytecode_worker.py FOLDER PREFIX WORKERS NICE OUT <list of paths, one a line
 
-The bytes depend on the source and on PREFIX alone: no time, no path of this machine. A file that is no Python of this
-version stays without, as with pip. No file is made for each: every worker writes all of its own one after the other
-into OUT/N.data, and to OUT/N.index a line for each, "SIZE PATH-OF-THE-PYC".
+The bytes depend on the source and on PREFIX alone: no time, no path of this machine. A file that this version cannot
+compile is skipped, as by pip. Each worker writes all its .pyc files one after the other into OUT/N.data, and a line for
+each, "SIZE PATH-OF-THE-PYC", to OUT/N.index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOKEN = 4  # bytes: a path's number, as the workers take it from a pipe
 
 
 def compiled(source: bytes, name: str) -> bytes:
-    """The content of the .pyc file: hash-based and unchecked (PEP 552)."""
+    """Return the content of a .pyc file: hash-based and unchecked (PEP 552)."""
     code = compile(source, name, "exec", dont_inherit=True)
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
     return head + marshal.dumps(code)
@@ -36,7 +36,7 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
                 return
             path = paths[int.from_bytes(token, "little")]
             try:
-                # What is a link by now leads to somebody else's file.
+                # A file that was replaced by a link is not followed.
                 number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)
                 with open(number, "rb") as file:
                     made = compiled(file.read(), prefix + "/" + path)
@@ -49,7 +49,7 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
 
 
 def size_of(path: str) -> int:
-    """The bytes of a file, none where the package only says that it has it."""
+    """Return the bytes of a file, 0 if it is missing."""
     try:
         return os.lstat(path).st_size
     except OSError:
@@ -57,13 +57,13 @@ def size_of(path: str) -> int:
 
 
 def main() -> int:
-    """Read paths, deal them out to children and wait for all."""
+    """Read paths and distribute them to child processes; return 1 if one of them failed."""
     folder, prefix, workers, nice, out = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
     warnings.simplefilter("ignore")
     gc.disable()
     os.nice(nice)
     paths = os.fsdecode(sys.stdin.buffer.read()).splitlines()
-    # The largest first, each to whoever is free: all end at about the same time.
+    # The largest first, each to a free worker: all end at about the same time.
     paths.sort(key=lambda path: (-size_of(os.path.join(folder, path)), path))
     source, sink = os.pipe()
     children = []
@@ -84,7 +84,7 @@ def main() -> int:
             for number in range(len(paths)):
                 file.write(number.to_bytes(TOKEN, "little"))
     except BrokenPipeError:
-        pass  # all workers have ended, and say so below
+        pass  # all workers have ended: their exit codes follow
     codes = [os.waitpid(child, 0)[1] for child in children]
     return 1 if any(codes) else 0
 

@@ -1,15 +1,15 @@
 """The shared cache: layers and what they are made of, named by the digest of their inputs.
 
-    layers/KEY.sqfs, KEY.json    a layer; the second file, written last, holds its sha256 and says what is in it
-    bases/KEY.sif, KEY.json      base images that came from a registry
-    compiled/KEY.pycs, KEY.json  the .pyc files of one wheel
-    facts/KEY.json               what is known of a base image, by its sha256
+    layers/KEY.sqfs, KEY.json    a layer; the second file, written last, has its sha256 and describes its content
+    bases/KEY.sif, KEY.json      base images from a registry
+    compiled/KEY.pycs, KEY.json  the .pyc files of one package
+    facts/KEY.json               facts about a base image, by its sha256
     known/KEY.json               the sha256 of a file, by the file's identity
-    work/                        folders of builds that run, and of those that were killed
-    locks/                       locks, and marks of who reads what
+    work/                        work folders of running builds, and of builds that were killed
+    locks/                       locks, and marks of readers
 
-Only its owner can write it. Several builds may use it at once, on several machines: an entry is made beside its place,
-synced and renamed under a lock of its own, marked by whoever reads it, and removed only when no one does.
+Only its owner can write it. Several builds may use it at once, on several machines: an entry is written to a work
+folder, synced, and renamed under a lock of its own; its readers mark it, and it is removed only without a mark.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One file of the cache."""
+    """One file of the cache; `used` in seconds since 1970."""
 
     kind: str
     key: str
@@ -49,12 +49,12 @@ class Entry:
 
 
 def key_of(document: object) -> str:
-    """The digest of a document's content."""
+    """Return the digest of a document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold what was written."""
+    """Flush a file or folder to the disk; raises OSError for a file."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -82,11 +82,11 @@ class Store:
         self._altered = set[Path]()
 
     def path(self, kind: str, key: str) -> Path:
-        """Where an entry lies."""
+        """Return the path of an entry."""
         return self.folder / kind / f"{key}{KINDS[kind]}"
 
     def find(self, kind: str, key: str) -> Entry | None:
-        """An entry, when it is there and has the size that was written down."""
+        """Return an entry if it is there and has the recorded size, else None."""
         path = self.path(kind, key)
         with suppress(OSError, ValueError, KeyError, TypeError):
             noted = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ class Store:
         return None
 
     def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[Entry, bool]:
-        """An entry, made when it is missing: `make` writes the file that it is given. True where it was made now."""
+        """Return an entry, and True if it was made now: `make` writes the file that it is given."""
         found = self.find(kind, key)
         if found is None:
             with self.locks.lock(f"make-{kind}-{key}"):
@@ -117,7 +117,7 @@ class Store:
         return found, False
 
     def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
-        from concurrent.futures import ThreadPoolExecutor  # who only looks into the cache starts sooner
+        from concurrent.futures import ThreadPoolExecutor  # not needed to read the cache
 
         path = self.path(kind, key)
         with self.work_folder(wait=False) as folder:
@@ -125,16 +125,16 @@ class Store:
             if not (self.shared and self.shared.copy(f"{LAYERS}/{kind}", part)):
                 make(part)
             part.chmod(0o644)
-            with ThreadPoolExecutor(1) as beside:
-                # What was compiled is small and checked when it is taken: one lost in a power cut is only made again.
-                synced = beside.submit(sync, part) if kind != "compiled" else None
+            with ThreadPoolExecutor(1) as pool:
+                # .pyc files are small and checked when they are read: one lost in a power cut is made again.
+                synced = pool.submit(sync, part) if kind != "compiled" else None
                 size = part.stat().st_size
                 noted = {"sha256": sha256_of(part), "size": size, "title": title}
                 if synced:
                     synced.result()
             note = folder / f"{key}.json"
             note.write_text(json.dumps(noted, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            # No one removes half of it.
+            # Both files are replaced together.
             with self.keep(kind, key), self.locks.lock(f"{kind}-{key}"):
                 path.with_suffix(".json").unlink(missing_ok=True)
                 part.replace(path)
@@ -145,24 +145,24 @@ class Store:
         return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
 
     def check(self, entry: Entry) -> bool:
-        """Whether an entry is what it was when it was made; one that is not is removed."""
+        """Compare an entry with its sha256; remove it and return False if it differs."""
         if sha256_of(entry.path) == entry.sha256:
             return True
         self.forget(entry)
         return False
 
     def forget(self, entry: Entry) -> None:
-        """Take an altered entry for none: it is removed, or made again beside whoever reads it."""
+        """Treat an altered entry as missing: remove it, or make it again while others still read it."""
         self._altered.add(entry.path)
         self.drop(entry)
 
     def drop(self, entry: Entry) -> bool:
-        """Remove an entry; False while someone reads it, on any machine, and where there are no locks."""
+        """Remove an entry; return False while it is read, on any machine, and without locks."""
         name, note = f"{entry.kind}-{entry.key}", entry.path.with_suffix(".json")
         with self.locks.try_lock(name) as ours:
             if not ours:
                 return False
-            # From here on it is not found. Who marked it before has perhaps found it, and keeps it.
+            # From here on it is not found. A reader that marked it before may have found it, and keeps it.
             gone = entry.path.with_suffix(".gone")
             with suppress(FileNotFoundError):
                 note.replace(gone)
@@ -178,7 +178,7 @@ class Store:
             return True
 
     def drop_stray(self, path: Path) -> bool:
-        """Remove a file that belongs to no whole entry; False where it may belong to one that is made now."""
+        """Remove a file that belongs to no entry; return False if it may belong to one that is made now."""
         with self.locks.try_lock(f"{path.parent.name}-{path.stem}") as ours:
             if not ours or self.find(path.parent.name, path.stem) is not None:
                 return False
@@ -186,7 +186,7 @@ class Store:
             return True
 
     def entries(self) -> list[Entry]:
-        """Every entry, the one used longest ago first."""
+        """Return every entry, the least recently used first."""
         found = [
             entry
             for kind in KINDS
@@ -196,7 +196,7 @@ class Store:
         return sorted(found, key=lambda entry: (entry.used, entry.key))
 
     def find_broken(self) -> list[Path]:
-        """Files of the cache that belong to no whole entry, and facts that are not whole."""
+        """Return files that belong to no entry, and damaged facts."""
         whole = {entry.path for entry in self.entries()}
         return self.find_broken_facts() + [
             path
@@ -206,12 +206,12 @@ class Store:
         ]
 
     def find_broken_facts(self) -> list[Path]:
-        """Facts that are not whole, or of an earlier version, and drafts that a full disk or a kill has left."""
+        """Return facts that are damaged or of an earlier version, and drafts of processes that were killed."""
         facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
         return [path for path in facts if path.name.startswith(".") or _read_fact(path) is None]
 
     def prune(self, limit: int) -> list[Entry]:
-        """Remove what was used longest ago until the rest fits; what is in use stays. Returns what was removed."""
+        """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed."""
         entries = self.entries()
         total, gone = sum(entry.size for entry in entries), []
         for entry in entries:
@@ -223,12 +223,12 @@ class Store:
         return gone
 
     def remember(self, kind: str, key: str, document: object) -> None:
-        """Keep a small fact with its digest, whole or not at all."""
+        """Store a small fact with its digest, atomically."""
         path = self.folder / kind / f"{key}.json"
         part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
             part.write_text(json.dumps({"digest": key_of(document), "fact": document}), encoding="utf-8")
-            if kind == "facts":  # a digest that is lost in a power cut is only made again
+            if kind == "facts":  # a digest lost in a power cut is computed again
                 sync(part)
             part.replace(path)
         except OSError:
@@ -236,56 +236,56 @@ class Store:
                 part.unlink()
 
     def recall(self, kind: str, key: str) -> Any:
-        """A fact that was kept, or None where there is none, or one that is not whole."""
+        """Return a stored fact, None if it is missing or damaged."""
         return _read_fact(self.folder / kind / f"{key}.json")
 
     def known_digest(self, path: Path) -> str | None:
-        """SHA-256 of a file as it was noted, None where the file has changed since in any way that the system notes."""
+        """Return the recorded SHA-256 of a file, None if the file has changed since."""
         known = self.recall("known", _identity(path.stat()))
         return known if isinstance(known, str) else None
 
     def digest(self, path: Path) -> str:
-        """SHA-256 of a file, computed only where it is not noted."""
+        """Return the SHA-256 of a file, computed only if it is not recorded."""
         known = self.known_digest(path)
         if known is not None:
             return known
         seen = path.stat()
         found = sha256_of(path)
-        # A file written a moment ago may change again within the clock's tick.
+        # A file written a moment ago may change again within one tick of the clock.
         if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > 2 * 10**9:
             self.remember("known", _identity(seen), found)
         return found
 
     @contextmanager
     def keep(self, kind: str, key: str) -> Iterator[None]:
-        """While an entry is read no one removes it; it is looked for in here."""
+        """Prevent the removal of an entry; call `find` inside."""
         with self.locks.mark(f"{kind}-{key}"):
             yield
 
     @contextmanager
     def use_downloads(self, *, alone: bool = False) -> Iterator[bool]:
-        """While a build reads what was downloaded no one removes it; with `alone` False while one does."""
+        """Prevent the removal of downloads while a build reads them; with `alone` yield False if one does."""
         if alone:
             with self.locks.try_lock("downloads") as ours:
                 yield ours
             return
         with self.locks.mark("downloads"):
             with self.locks.lock("downloads"):
-                pass  # whoever removes them now has not seen the mark
+                pass  # a process that removes them now has not seen the mark
             yield True
 
     @contextmanager
     def work_folder(self, *, wait: bool = True) -> Iterator[Path]:
-        """A folder for a build, removed at its end; it lies in the cache, so that files are linked, not copied.
+        """Make a work folder, removed at the end; it is in the cache, so that files are linked and not copied.
 
-        Its name is the mark of this process. Without `wait` it is removed beside what follows, before the program ends.
+        Its name is the mark of this process. Without `wait` it is removed in the background, before the program ends.
         """
         folder = self.folder / "work" / new_mark()
         folder.mkdir(0o700)
         try:
             yield folder
         except BaseException:
-            wait = True  # perhaps the disk is full
+            wait = True  # the disk may be full
             raise
         finally:
             thread = threading.Thread(target=remove, args=(folder,))
@@ -294,7 +294,7 @@ class Store:
                 thread.join()
 
     def sweep(self) -> None:
-        """Remove what builds have left that were killed: of this machine at once, of others when it is old."""
+        """Remove work folders of builds that were killed: of this machine at once, of others when they are old."""
         with self.locks.try_lock("sweep") as ours:
             if ours:
                 self.locks.sweep()

@@ -18,20 +18,20 @@ INSTEAD = "set RECIPE_CACHE_DIR to a folder of your own"
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError where no home is known."""
+    """Return RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError if no home is known."""
     if own := environment.get("RECIPE_CACHE_DIR"):
         return Path(own)
     if above := environment.get("XDG_CACHE_HOME"):
         return Path(above, "recipe")
     if home := environment.get("HOME"):
         return Path(home, ".cache", "recipe")
-    raise LayeringError("there is no place for the cache: HOME is not set", fix=INSTEAD)
+    raise LayeringError("HOME is not set, so the cache has no folder", fix=INSTEAD)
 
 
 def own_cache(folder: Path) -> Path:
-    """Make or check the cache folder, and what is kept in it; returns its path without links.
+    """Make or check the cache folder and the folders in it; return its path without links.
 
-    Raises PrivateError for one that is another user's or that others can write, and OSError.
+    Raises PrivateError if one is another user's or others can write it, and OSError.
     """
     folder = cache_part(folder)
     for name in (*DOWNLOADS, FETCH):
@@ -45,13 +45,13 @@ def cache_part(folder: Path) -> Path:
 
 
 def limit_bytes(environment: Mapping[str, str]) -> int:
-    """RECIPE_CACHE_GIB, else 40 GiB; raises LayeringError for what is no number of GiB."""
-    said = environment.get("RECIPE_CACHE_GIB") or ""
+    """Return RECIPE_CACHE_GIB, else 40 GiB, in bytes; raises LayeringError if it is not a number."""
+    text = environment.get("RECIPE_CACHE_GIB") or ""
     try:
-        gib = float(said) if said else LIMIT_GIB
+        gib = float(text) if text else LIMIT_GIB
     except ValueError:
         gib = -1.0
     if not 0.0 <= gib < 2.0**40:  # not for NaN and infinity either
-        message = f"RECIPE_CACHE_GIB is '{said}', which is no number of GiB"
+        message = f"RECIPE_CACHE_GIB is '{text}', which is not a number of GiB"
         raise LayeringError(message, fix="set it to a number, as in RECIPE_CACHE_GIB=40")
     return int(gib * 2**30)

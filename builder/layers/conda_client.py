@@ -1,7 +1,7 @@
 """Exact conda packages, solved and linked by py-rattler: it knows every kind of package, and links for another prefix.
 
-py-rattler is no part of the standard library. `recipe build` brings its own; by hand a plan takes the Python's, or has
-uv fetch it. https://conda.github.io/rattler/py-rattler/
+py-rattler is not part of the standard library. `recipe build` brings its own; by hand a plan uses the Python's own, or
+uv fetches it. https://conda.github.io/rattler/py-rattler/
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ UNREACHABLE = re.compile(r"error sending request|dns error|[Cc]onnection refused
 
 
 def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]:
-    """Packages of a lock or of the solver, sorted; raises LayeringError where one has no sha256."""
+    """Read packages of a lock or of the solver, sorted by name; raises LayeringError for one without a sha256."""
     found = [CondaPackage(**{**row, "depends": tuple(row["depends"])}) for row in rows]
     for package in found:
         if not all(PART.fullmatch(part) for part in (package.name, package.version, package.build, package.subdir)):
-            raise LayeringError(f"the channel gives a package a name that is none: {package.name[:100]!a}", fix=AGAIN)
+            raise LayeringError(f"the channel has a package with an invalid name: {package.name[:100]!a}", fix=AGAIN)
         if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
             message = f"the channel gives no sha256 for '{package.name}' {package.version}"
             raise LayeringError(message, fix="use a channel that gives hashes, or build with --backend apptainer")
@@ -57,7 +57,7 @@ def read_packages(rows: Sequence[Mapping[str, Any]]) -> tuple[CondaPackage, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CondaClient:
-    """py-rattler: `argv` starts a Python that has it."""
+    """py-rattler; `argv` starts a Python that has it."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -66,7 +66,7 @@ class CondaClient:
     offline: bool = False
 
     def solve(self, asked: Mapping[str, Any], *, virtual: Sequence[str]) -> tuple[CondaPackage, ...]:
-        """The packages of an environment that no lock names; raises LayeringError."""
+        """Return the exact packages of an environment without a lock; raises LayeringError."""
         request = solve_request(
             channels=asked["channels"],
             specs=asked["specs"],
@@ -77,10 +77,10 @@ class CondaClient:
             alias=os.environ.get("CONDA_CHANNEL_ALIAS", ""),
             offline=self.offline,
         )
-        return read_packages(self._call(request, what="the conda packages cannot be had together")["records"])
+        return read_packages(self._call(request, what="the conda packages cannot be installed together")["records"])
 
     def stage(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
-        """Link packages below `folder` as they will lie at `prefix`; raises LayeringError."""
+        """Link packages below `folder` for their place at `prefix`; raises LayeringError."""
         for package in packages:
             _check_local_package(package)
         rows = [{**vars(package), "depends": list(package.depends)} for package in packages]
@@ -102,11 +102,11 @@ class CondaClient:
             code, out, err = ask([*self.argv, WORKER, question, answer], env=clean_environment(self.environment))
             try:
                 if code:
-                    raise ValueError  # what it has written is perhaps not all
+                    raise ValueError  # its answer may be incomplete
                 found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 print((out + err).strip()[-4000:], flush=True)
-                if code < 0 or code > 128:  # a shell's way to say it, and uv's
+                if code < 0 or code > 128:  # as a shell reports it, and uv
                     message = f"py-rattler was killed by signal {-code if code < 0 else code - 128}"
                     raise LayeringError(message, fix="build again; where memory was short, with more of it") from None
                 raise LayeringError(f"py-rattler ended with {code} and no answer", fix=FIX) from None
@@ -119,7 +119,7 @@ class CondaClient:
 
 
 def _check_local_package(package: CondaPackage) -> None:
-    """Hold a package of a local channel against its sha256: py-rattler does so with what it downloads alone."""
+    """Compare a package of a local channel with its sha256: py-rattler checks only what it downloads."""
     if not package.url.startswith("file://"):
         return
     path = Path(unquote(package.url.removeprefix("file://")))
@@ -145,12 +145,12 @@ def _error(kind: str, text: str, *, what: str) -> LayeringError:
 
 
 def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offline: bool) -> CondaClient:
-    """py-rattler of this Python, else one that uv fetches; raises LayeringError with what to do.
+    """Return py-rattler of this Python, else one that uv fetches; raises LayeringError with the fix.
 
     `environment` are uv's variables.
     """
     question = "import rattler; print(rattler.__version__)"
-    code, out, _ = ask([sys.executable, "-c", question])  # it ends with 1 where there is none
+    code, out, _ = ask([sys.executable, "-c", question])  # it exits with 1 if there is none
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
             say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")

@@ -1,7 +1,7 @@
-"""A conda environment as layers: the large packages apart, then all others, then Python with the environment's files.
+"""A conda environment as layers: each large package, then all others, then Python with the environment's own files.
 
-py-rattler links the packages on this machine for the prefix in the image: nothing runs in a container. Every layer is
-linked by itself, from its own packages alone, so that what it holds is decided by what names it.
+py-rattler links the packages on this machine for the prefix in the image: nothing runs in a container. Each layer is
+linked from its own packages alone, so that its content depends only on what is in its name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from .conda_solver import CondaPackage, virtual_packages
 from .context import BuildContext
 from .uv import find_uv
 
-COMPILED = 2  # of what is kept of a package; another number makes all of it anew
-LAYOUT = 2  # of which package lies in which layer; another number makes all of them anew
-OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` that are no CPython
+COMPILED = 2  # version of cached .pyc files; another number compiles all of them again
+LAYOUT = 2  # version of the grouping into layers; another number makes all of them again
+OTHERS = re.compile(r"pypy|graalpy")  # builds of `python` other than CPython
 THREADED = re.compile(r"_cp\d+t$")
 
 
 class _SameNameError(LayeringError):
-    """Packages with files of the same name would lie in different layers, or among others than in the environment."""
+    """Packages with files of the same name would be in different layers, or in others than conda would choose."""
 
     def __init__(self, names: Collection[str]) -> None:
         super().__init__(f"packages have files of the same name: {', '.join(sorted(names))}", fix=FLAT)
@@ -74,10 +74,10 @@ class CondaEnvironment:
         self.provided: dict[str, str] = {}
 
     def install(self) -> None:
-        """Make the layers, and add them to the build.
+        """Make the layers, and append them to the image.
 
-        Whose file is seen, of packages that have one of the same name, is py-rattler's to say, and depends on all
-        packages. Which these are nobody knows before they are there: they are found, and lie in a layer of their own.
+        If packages have a file of the same name, py-rattler decides which one wins, and that depends on all packages.
+        These packages are known only after linking: they get a layer of their own.
         """
         store, before = self.context.store, len(self.context.layers)
         key = f"conda-together-{key_of([LAYOUT, [package.inputs for package in self.packages]])}"
@@ -91,27 +91,27 @@ class CondaEnvironment:
                 if error.names <= together:
                     raise
                 together |= error.names
-                say(f"have files of the same name, and lie in one layer: {', '.join(sorted(together))}")
+                say(f"have files of the same name, and are put into one layer: {', '.join(sorted(together))}")
                 del self.context.layers[before:]
         store.remember("facts", key, sorted(together))
         for one in found:
             self.provided.update(one.provided)
         activate = sorted(name for one in found for name in one.activate)
         if activate:
-            say(f"not run when the image is entered: {', '.join(activate)}; what is needed goes to variables")
+            say(f"activation scripts are not run: {', '.join(activate)}; set what is needed by variables")
         self.scripts = tuple(sorted(name for one in found for name in one.scripts))
 
     def _make_layers(self, together: Collection[str]) -> list[LayerContents]:
-        """Make the layers side by side, the large ones below the others.
+        """Make the layers in parallel, the large ones below the others.
 
-        Raises _SameNameError with all packages of which it was found that they have to lie with others.
+        Raises _SameNameError with all packages that have to be in one layer.
         """
         groups = group_packages(self.packages, together=together)
 
         def made(title: str) -> Layer:
             group = groups[title]
             pure = any(package.subdir == "noarch" for package in group)
-            # Pure Python packages are placed by the environment's Python: it is linked with them and taken out again.
+            # Pure Python packages are placed by the environment's Python: it is linked with them and removed again.
             among = self.packages if title == TOGETHER else (*group, self.python) if pure else group
             inputs = [LAYOUT, self.minor, self.prefix, self.compiler.inputs, [package.inputs for package in group]]
             inputs += [[package.inputs for package in self.packages]] if title == TOGETHER else []
@@ -138,7 +138,7 @@ class CondaEnvironment:
     def _fill_layer(
         self, packages: Sequence[CondaPackage], tree: Path, *, among: Sequence[CondaPackage]
     ) -> list[Piece]:
-        """Link some packages as they will lie in the image among others, and compile what is Python among them."""
+        """Link packages as if in an environment with `among`, and compile their Python files."""
         place, started = tree / self.prefix.lstrip("/"), clock.monotonic()
         place.parent.mkdir(parents=True)
         own = {package.name for package in packages}
@@ -162,7 +162,7 @@ class CondaEnvironment:
         pieces = below(self.prefix, self._compile(packages, files, place, shared=shared))
         seconds = (linked - started, noted - linked, clock.monotonic() - noted)
         say(
-            "{} conda packages: linked in {:.1f} s, noted in {:.1f} s, compiled in {:.1f} s".format(
+            "{} conda packages: linked in {:.1f} s, recorded in {:.1f} s, compiled in {:.1f} s".format(
                 len(packages), *seconds
             )
         )
@@ -176,9 +176,9 @@ class CondaEnvironment:
         *,
         shared: Collection[str],
     ) -> list[Piece]:
-        """What is compiled of some packages, of which `files` are; nothing is kept of those that `shared` names.
+        """Compile the Python files of packages; the .pyc files are cached, but not those of packages in `shared`.
 
-        They have files that are another package's in this environment, and would be their own in the next.
+        These have files that belong to another package in this environment, and to themselves in the next one.
         """
         paths = {*bytecode.list_sources(place, below="lib")}
         sure = [
@@ -208,7 +208,7 @@ class CondaEnvironment:
     # --- Python ------------------------------------------------------------------------------------------------------
 
     def _find_compiler(self) -> bytecode.Compiler:
-        """A Python of the environment's X.Y: of this machine, else the environment's own, in a container."""
+        """Return a Python of the environment's X.Y: of this machine, else the environment's own in a container."""
         context, uv = self.context, find_uv() or ""
         found = bytecode.find_local_compiler(self.minor, uv=uv)
         if found is not None:
@@ -233,12 +233,12 @@ def _find_python(packages: Sequence[CondaPackage]) -> CondaPackage:
     if found is None:
         raise LayeringError("the conda environment has no Python", fix="add 'python=3.12' to the dependencies")
     if OTHERS.search(found.build) or THREADED.search(found.build):
-        raise LayeringError(f"'python' {found.version} {found.build} is no ordinary CPython", fix=FLAT)
+        raise LayeringError(f"'python' {found.version} {found.build} is not an ordinary CPython", fix=FLAT)
     return found
 
 
 def with_dependencies(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
-    """A package with all that it needs."""
+    """Return a package with everything that it depends on, sorted by name."""
     known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
     while todo:
         for line in todo.pop().depends:

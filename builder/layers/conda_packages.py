@@ -1,8 +1,6 @@
-"""What is in the layers of conda packages, as far as the rest of a build has to know it.
+"""Conda packages in layers: how they are grouped, and what is changed in linked packages for an image.
 
-Which conda packages lie in one layer: large ones apart, and those together that have files of the same name.
-
-Packages as py-rattler has linked them on this machine, made into what an image has of them.
+Large packages have a layer each; packages that have files of the same name share one.
 """
 
 from __future__ import annotations
@@ -34,16 +32,16 @@ META = re.compile(r"/conda-meta/[^/]+\.json")
 
 @dataclass(frozen=True, kw_only=True)
 class LayerContents:
-    """What of a conda layer the rest of a build has to know, by its files."""
+    """What the rest of a build has to know of a conda layer, by its files."""
 
-    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normalise_name name
-    scripts: tuple[str, ...] = ()  # packages that want to run something when they are installed
+    provided: Mapping[str, str] = field(default_factory=dict)  # Python distributions, by normalised name
+    scripts: tuple[str, ...] = ()  # packages with a script that runs when they are installed
     activate: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()  # of all files and links, below the environment's folder
 
 
 def read_layer_contents(entry: Entry, *, prefix: str, store: Store) -> LayerContents:
-    """What is in a conda layer, kept by its sha256."""
+    """Return the contents of a conda layer, cached by its sha256."""
     known = store.recall("facts", f"conda-2-{entry.sha256}")
     if not isinstance(known, dict):
         try:
@@ -69,7 +67,7 @@ def read_layer_contents(entry: Entry, *, prefix: str, store: Store) -> LayerCont
 
 
 def find_shared_paths(layers: Sequence[LayerContents]) -> set[str]:
-    """Paths of files that lie in several layers, and of files that are a folder elsewhere, with what is in it."""
+    """Return files that are in several layers, and files that are a folder in another, with its content."""
     seen, twice = set[str](), set[str]()
     for found in layers:
         twice.update(seen.intersection(found.paths))
@@ -85,7 +83,7 @@ def find_shared_paths(layers: Sequence[LayerContents]) -> set[str]:
 
 
 def find_owners(entry: Entry, found: LayerContents, paths: set[str], *, prefix: str, work: Path) -> set[str]:
-    """The packages in a layer that have one of these files; raises AlteredError and LayeringError."""
+    """Return the packages in a layer that own one of these files; raises AlteredError and LayeringError."""
     if paths.isdisjoint(found.paths):
         return set()
     _check_entry(entry)
@@ -108,7 +106,7 @@ def _check_entry(entry: Entry) -> None:
 
 LARGE = 50_000_000  # bytes of a package's file: a layer of its own, so that a small pin never packs it again
 MOST = 16  # of such layers: each asks py-rattler once
-# All others, where they are more than a second's work, lie in several layers: which one is decided by the name alone,
+# All others, if packing takes more than a second, are in several layers: the name alone decides which one,
 # so that another version of one package, or one package more, packs an eighth of them.
 MANY, SHARES = 64_000_000, 8
 TOGETHER = "conda, together"
@@ -117,7 +115,7 @@ TOGETHER = "conda, together"
 def group_packages(
     packages: Sequence[CondaPackage], *, together: Collection[str] = ()
 ) -> dict[str, tuple[CondaPackage, ...]]:
-    """Packages by the title of their layer, the lowest first; Python goes with small ones, above all others."""
+    """Return packages by the title of their layer, the lowest first; Python is with small ones, above all others."""
     same = tuple(sorted((one for one in packages if one.name in together), key=lambda package: package.name))
     ordered = sorted((one for one in packages if one.name not in together), key=lambda package: package.name)
     large = sorted((one for one in ordered if one.name != "python"), key=lambda one: -one.size)
@@ -133,12 +131,12 @@ def group_packages(
 
 
 FLAT = "build with --backend apptainer"
-# Where py-rattler keeps files of packages that have the same one as another. Which of them is in the environment is
-# always the same; empty folders here and the order of the records are decided by a race (0.28).
+# Where py-rattler keeps files that another package has too. Which of them is in the environment is always the same;
+# empty folders here and the order of the records are random (0.28).
 LOST = "__clobbers__"
 HISTORY = "conda-meta/history"
 LIMIT = 64 << 20  # bytes of one package's record
-# What of a package's own description goes into the image's record of it.
+# Keys of a package's own description that the image's record of it has.
 KEPT = ("build", "build_number", "constrains", "license", "license_family", "name", "noarch", "subdir", "timestamp",
         "track_features", "version")  # fmt: skip
 
@@ -151,18 +149,18 @@ def read_record(package: CondaPackage, place: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(tree.read(place, _record_path(package), limit=LIMIT))
     except (OSError, ValueError):
-        message = f"'{package.file_name}' is not the package that its channel says it is"
-        raise LayeringError(message, fix="ask whoever keeps the channel") from None
+        message = f"'{package.file_name}' is not the package that its channel names"
+        raise LayeringError(message, fix="ask the owner of the channel") from None
     return found
 
 
 def original_path(path: str) -> str:
-    """Where a file would lie if no other package had it too."""
+    """Return the path that a file would have if no other package had it too."""
     return re.sub(rf"^{LOST}/[^/]+/", "", path)
 
 
 def check_conflicts(files: Mapping[str, Sequence[str]]) -> None:
-    """Refuse packages of which one has a file where another has a folder: which of them wins is left to chance."""
+    """Refuse packages if one has a file where another has a folder: which of them wins is random."""
     find_owners = {original_path(path): name for name, paths in files.items() for path in paths}
     for path, name in sorted(find_owners.items()):
         for folder in Path(path).parents:
@@ -173,7 +171,7 @@ def check_conflicts(files: Mapping[str, Sequence[str]]) -> None:
 
 
 def remove_package(package: CondaPackage, place: Path) -> None:
-    """Remove a package's files, and the folders that were only its own."""
+    """Remove a package's files, and the folders that it alone had."""
     files = read_record(package, place)["files"]
     for name in files:
         tree.remove(Path(name), below=place)
@@ -183,7 +181,7 @@ def remove_package(package: CondaPackage, place: Path) -> None:
 
 
 def write_record(package: CondaPackage, place: Path) -> None:
-    """The image's record of a package: what conda and others read, without times and folders of this machine."""
+    """Write the image's record of a package, as conda reads it, without times and folders of this machine."""
     noted = read_record(package, place)
     own = json.loads(Path(noted["extracted_package_dir"], "info", "index.json").read_text(encoding="utf-8"))
     kept = {name: own[name] for name in KEPT if name in own}
@@ -203,11 +201,11 @@ def write_record(package: CondaPackage, place: Path) -> None:
 
 
 def clean_prefix(place: Path, *, whole: bool) -> None:
-    """Leave out what no program needs in an image, and .pyc files that are stale by the times of an image."""
+    """Remove what no program needs in an image, and .pyc files that are stale by the times of an image."""
     for name in (LOST, HISTORY, "CACHEDIR.TAG"):
         tree.remove(Path(name), below=place)
     if whole:
-        tree.write(place, HISTORY, b"")  # conda and others take a folder with this file for an environment
+        tree.write(place, HISTORY, b"")  # conda takes a folder with this file for an environment
     for entry in tree.walk(place):
         compiled = entry.name.endswith(".pyc") and entry.above is not None and entry.above.name == "__pycache__"
         if entry.kind != tree.FOLDER and (entry.name.endswith(".a") or compiled):

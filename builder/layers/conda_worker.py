@@ -1,10 +1,10 @@
-"""py-rattler in a process of its own: `python worker.py REQUEST ANSWER`, for locks and for layers alike.
+"""py-rattler in a process of its own: `python conda_worker.py REQUEST ANSWER`, for locks and for layers.
 
-Its Rust threads can abort the interpreter at its end (seen on 0.28.0 after a refused connection), and a fault in
+Its Rust threads can abort the interpreter when it exits (seen on 0.28.0 after a refused connection), and an error in
 them is a panic that no except clause should have to catch. REQUEST and ANSWER are JSON files without secrets.
 
-REQUEST says what to `do`: `solve` finds exact packages and may write them down as a pixi.lock (`output`); `stage`
-downloads packages and links them for a prefix that is only in the image.
+REQUEST has what to `do`: `solve` finds exact packages and can write them as a pixi.lock (`output`); `stage` downloads
+packages and links them for a prefix that is only in the image.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _write(records: list[RepoDataRecord], request: Mapping[str, Any], *, channel
 
 
 def _to_row(record: RepoDataRecord) -> dict[str, Any]:
-    """What of a package decides its files, as a lock has it."""
+    """Return what decides the files of a package, as in a lock."""
     return {
         "name": record.name.normalized,
         "version": str(record.version),
@@ -93,8 +93,8 @@ def _to_row(record: RepoDataRecord) -> dict[str, Any]:
 async def _stage(request: Mapping[str, Any]) -> None:
     """Link packages below `folder` for `prefix`.
 
-    py-rattler compares what it downloads with its sha256, but not the files of a local channel: whoever asks does. Of
-    packages that were unpacked before it compares every file: one that was cut or altered is unpacked anew.
+    py-rattler compares what it downloads with its sha256, but not the files of a local channel: the caller has to. It
+    compares every file of packages that were unpacked before, and unpacks a damaged one again.
     """
     from rattler import Subdir, install
     from rattler.package_cache import PackageCache, ValidationMode
@@ -102,7 +102,7 @@ async def _stage(request: Mapping[str, Any]) -> None:
     result = Path(request["answer"])
 
     def refused(message: str) -> None:
-        """End before a file of the package is linked: the library goes on after an exception."""
+        """Exit before a file of the package is linked: the library continues after an exception."""
         result.write_text(json.dumps({"error": "PathsError", "text": message}), encoding="utf-8")
         os._exit(0)
 
@@ -122,17 +122,17 @@ async def _stage(request: Mapping[str, Any]) -> None:
 
 
 def _check_before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: Callable[[str], None]) -> Any:
-    """What looks at every unpacked package before it is linked."""
+    """Return a reporter that checks every unpacked package before it is linked."""
     from rattler.install import InstallerReporter
 
     stems = {row["name"]: f"{row['name']}-{row['version']}-{row['build']}" for row in rows}
 
-    class Look(InstallerReporter):  # a protocol; what is not said here does nothing
+    class Look(InstallerReporter):  # a protocol: methods that are missing here do nothing
         def on_link_start(self, operation: int, package_name: str) -> int:
             try:
                 folders = [path for path in cache.glob(f"{glob.escape(stems[package_name])}*") if path.is_dir()]
                 fault = next((fault for path in folders if (fault := find_fault(path))), "")
-            except Exception as error:  # of whatever kind: what cannot be looked at is not linked
+            except Exception as error:  # a package that cannot be checked is not linked
                 fault = f"its list of files cannot be read: {error}"
             if fault:
                 refused(f"the package '{package_name}' is not linked: {fault}")
@@ -143,7 +143,7 @@ def _check_before_linking(cache: Path, rows: list[Mapping[str, Any]], refused: C
 
 
 def find_fault(package: Path) -> str:
-    """What in an unpacked package would write or point outside the environment; "" where nothing does."""
+    """Return what in an unpacked package would write or point outside the environment, "" if nothing does."""
     paths = json.loads((package / "info" / "paths.json").read_text(encoding="utf-8"))["paths"]
     for row in paths:
         name = str(row["_path"])
@@ -159,7 +159,7 @@ def find_fault(package: Path) -> str:
 
 
 def _to_record(row: Mapping[str, Any]) -> RepoDataRecord:
-    """A package for py-rattler; what is missing here it reads in the package itself."""
+    """Return a package for py-rattler; it reads what is missing here from the package itself."""
     from rattler import BuildString, PackageRecord, RepoDataRecord
 
     channel, _, name = row["url"].rsplit("/", 2)
@@ -177,9 +177,9 @@ def _to_record(row: Mapping[str, Any]) -> RepoDataRecord:
 
 
 def _client(alias: str, *, offline: bool = False) -> Client:
-    """The usual client; a user and password in the alias become a header, since addresses are kept in the cache.
+    """Return the usual client; a login in the alias becomes a header, since addresses are stored in the cache.
 
-    With `offline` one that asks nobody.
+    With `offline` it sends no request.
     """
     from rattler import Client
     from rattler.networking import (
@@ -206,7 +206,7 @@ def _client(alias: str, *, offline: bool = False) -> Client:
 
 
 def main(request: str, answer: str) -> None:
-    """Do what is asked for, and say how it went."""
+    """Answer a request."""
     asked = json.loads(Path(request).read_text(encoding="utf-8"))
     result: dict[str, Any] = {"error": "", "text": ""}
     try:
@@ -214,7 +214,7 @@ def main(request: str, answer: str) -> None:
             result["records"] = asyncio.run(_solve(asked))
         else:
             asyncio.run(_stage({**asked, "answer": answer}))
-    except Exception as error:  # every kind of it is told by its name
+    except Exception as error:  # the answer has its name
         result = {"error": type(error).__name__, "text": TOKEN.sub("/", USER.sub("//", str(error)))}
     Path(answer).write_text(json.dumps(result), encoding="utf-8")
     sys.stdout.flush()

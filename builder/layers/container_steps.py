@@ -1,6 +1,6 @@
-"""What only a container can do: distribution packages, packages from sources, the recipe's own commands.
+"""Steps that need a container: distribution packages, packages from sources, the recipe's own commands.
 
-It runs in the image as it is so far, with a folder laid over it; the folder becomes a layer.
+They run in the image as it is so far, with an overlay folder; the folder becomes a layer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..sif.sif import read_sif
 from . import copies
 from .wheel_server import wheel_server
 
-# What a container step leaves that is no part of the image.
+# What a container step writes that does not belong in the image.
 LEFT = (
     "opt/recipe/build", "opt/recipe/tools", "mnt", "media", "tmp", "var/tmp", "proc", "sys", "dev", "run",
     "var/cache/ldconfig", "var/lib/apt/lists", "var/cache/apt", "var/cache/dnf", "root/.cache", "root/.conda",
     "etc/resolv.conf", "etc/hosts", "etc/localtime", "etc/mtab",
 )  # fmt: skip
-# Whatever runs in there is the image's or the recipe's: it sees no variable and no process of this machine, and none of
-# it is left when the host reads what it wrote.
+# What runs in there is the image's or the recipe's: it sees no variable and no process of this machine, and all of it
+# has ended when the host reads what it wrote.
 ALONE = ("exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
 OPAQUE = (".wh..wh..opq", ".wh..opq")
 
@@ -36,19 +36,19 @@ class ContainerRunner:
 
     runtime: str
     folder: Path  # the plan's image/
-    binds: tuple[str, ...]  # words: --bind A:B ...
-    given: Path | None  # the folder with the pipes to the container, /mnt/given there
+    binds: tuple[str, ...]  # options: --bind A:B ...
+    given: Path | None  # the folder with the pipes to the container, there /mnt/given
     cache: Path
     environment: Mapping[str, str]
 
     def run_parts(self, image: Path, parts: Sequence[str], *, work: Path) -> Path:
-        """Run parts of install.sh in an image; the folder with what they changed. Raises LayeringError."""
+        """Run parts of install.sh in an image; return the folder with their changes. Raises LayeringError."""
         overlay = work / "overlay"
         for path in (overlay, work / "tmp", work / "vartmp"):
             path.mkdir()
             path.chmod(0o1777 if path != overlay else 0o755)
         argv = [self.runtime, *ALONE]
-        # A copy: what runs in there writes beside what it reads, and nothing of the plan's own folder.
+        # A copy: what runs in there writes next to what it reads, and must not write in the plan's own folder.
         copies.copy(self.folder, work, "build", skip=lambda entry: entry.path == "root")
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
@@ -62,7 +62,7 @@ class ContainerRunner:
                         message = f"part '{part}' of the installation failed with exit code {code}"
                         raise LayeringError(message, told=True)
         except BaseException:
-            with suppress(LayeringError):  # what went wrong before is what is said
+            with suppress(LayeringError):  # the first error is reported
                 self._take_ownership(image, work)
             raise
         self._take_ownership(image, work)
@@ -73,18 +73,18 @@ class ContainerRunner:
         return overlay / "upper"
 
     def _take_ownership(self, image: Path, work: Path) -> None:
-        """Files of the container's other users become ours, to be packed and removed. Raises LayeringError."""
-        # The folder that the file system needs for itself is not there with every runtime.
+        """Give us the files of the container's other users, to pack and remove them. Raises LayeringError."""
+        # Not every runtime has the folder that the overlay needs for itself.
         script = "chown -R 0:0 /mnt && { [ ! -d /mnt/overlay/work ] || chmod -R u+rwX /mnt/overlay/work; }"
         argv = [self.runtime, "--quiet", *ALONE, "--bind", f"{work}:/mnt", str(image), "sh", "-c", script]
         call(argv, what="making the files of a container step one's own")
 
 
 def clean_upper(work: Path, upper: str) -> None:
-    """Remove what is no part of the image, also logs, which hold times; what lies behind a link is none of it.
+    """Remove what does not belong in the image, also logs, which contain times; links are not followed.
 
-    Not in the container: it would remove what the images below hold, and where a site shows its file systems to every
-    container, a link leads there too.
+    Not in the container: that would remove files of the images below, and where a site binds its file systems into
+    every container, a link leads there too.
     """
     top = work / upper
     with tree.folder(work, upper):  # a link in its place is refused
@@ -99,10 +99,10 @@ def clean_upper(work: Path, upper: str) -> None:
 
 
 def find_whiteouts(upper: Path, image: Path) -> list[str]:
-    """mksquashfs's words for what a step has removed by replacing whole folders; their marks are taken away.
+    """Return mksquashfs's options for what a step has removed by replacing whole folders; remove their marks.
 
-    Marks of whole folders are extended attributes or names that a runtime without them would show as files; a device
-    0/0 for each name in the folder below says the same to all of them.
+    Marks of whole folders are extended attributes, or names that a runtime without them would show as files; a device
+    0/0 for each name in the folder below has the same meaning for all of them.
     """
     words: list[str] = []
     marked, names = dict[str, list[str]](), dict[str, set[str]]()
@@ -120,7 +120,7 @@ def find_whiteouts(upper: Path, image: Path) -> list[str]:
 
 
 def list_folder(image: Path, folder: str) -> set[str]:
-    """What a folder of an image holds in any of its layers."""
+    """Return what a folder of an image holds in any of its layers."""
     found: set[str] = set()
     sif = read_sif(image)
     program = needed_program("unsquashfs", fix="install squashfs-tools")

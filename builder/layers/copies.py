@@ -1,4 +1,4 @@
-"""Files and folders copied from a tree of somebody else's to a place below another: links come last."""
+"""Files and folders copied from a foreign tree below another folder: links come last."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def copy(
 ) -> None:
     """Copy a folder or a file with modes and times to a place below `root`; raises OSError.
 
-    `check` sees every entry before it is copied. Links come last: nothing is written through them. What is neither a
-    file, a folder nor a link is refused.
+    `check` is called with every entry before it is copied. Links come last: nothing is written through them. What is
+    neither a file, a folder nor a link is refused.
     """
     if not stat.S_ISDIR(os.lstat(source).st_mode):
         with folder(source.parent) as at:
@@ -75,9 +75,9 @@ def copy(
 
 @contextmanager
 def open_folders(root: Path) -> Iterator[Callable[[str], int]]:
-    """A function that gives a descriptor of a folder below `root`, made where it is missing, until it is asked again.
+    """Yield a function that returns a descriptor of a folder below `root`, which it creates if it is missing.
 
-    Of files that follow each other in a folder the first one alone opens all that is above it.
+    The descriptor is valid until the next call. Of files in one folder only the first one opens all folders above.
     """
     with folder(root) as base:
         last: tuple[str, int] = ("", os.dup(base))
@@ -113,7 +113,7 @@ def merge(source: Path, root: Path) -> None:
 
 
 def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
-    """Give each folder below another the mode for its path, and that folder the one for ""; raises OSError."""
+    """Give each folder below another the mode for its path, and that folder the mode for ""; raises OSError."""
     with folder(root) as top:
         for entry, left in both_ways(top):
             if left:
@@ -135,9 +135,9 @@ def _copy_metadata(handle: int, noted: os.stat_result) -> None:
 
 
 def copy_bytes(source: int, target: int) -> None:
-    """Copy what is left of one open file to another; raises OSError."""
+    """Copy the rest of one open file to another; raises OSError."""
     try:
-        while os.sendfile(target, source, None, BLOCK * 64):  # None: from where it stands
+        while os.sendfile(target, source, None, BLOCK * 64):  # None: from its position
             pass
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):

@@ -1,7 +1,7 @@
-"""A proxy to indexes that want a login: code of others asks this machine on its loopback address, which adds the login.
+"""A proxy to indexes with a login: foreign code asks this machine on its loopback address, which adds the login.
 
-A login is a user before the host, or a token in the path (/t/TOKEN/). What is asked for lies below an index of the
-user's, or was named by a page of one; only this build knows the word in the proxy's address. Index pages:
+A login is a user before the host, or a token in the path (/t/TOKEN/). A request has to be below an index of the user's,
+or for a file that a page of one names; only this build knows the secret in the proxy's address. Index pages:
 https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
@@ -43,7 +43,7 @@ RESPONSE_HEADERS = (
     "ETag",
     "Last-Modified",
 )
-SHORTEST = 8  # a token is replaced wherever it stands; a shorter one only behind its t/
+SHORTEST = 8  # characters: a token is replaced everywhere; a shorter one only after its t/
 PAGE = 64 << 20  # bytes: that of the largest project of the public index is below 5 MB
 SECONDS = 60.0
 OWN = "127.0.0.1"
@@ -51,7 +51,7 @@ OWN = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """An index: its server, the path that it lies below, and the login as a header, "" where it has none."""
+    """An index: its server, its path, and the login as a header, "" if it has none."""
 
     server: str
     path: str
@@ -60,13 +60,13 @@ class Index:
 
 
 class IndexProxy:
-    """A server on the loopback address, from now until `close`; `text` is the settings with its own addresses."""
+    """A server on the loopback address until `close`; `text` is the settings with its own addresses."""
 
     def __init__(self, settings: str, *, environment: Mapping[str, str]) -> None:
         self.environment = environment
         self.indexes: list[Index] = []
         self.named = set[str]()  # addresses that a page of an index names
-        self.tokens: dict[str, str] = {}  # t/TOKEN of a path, and what stands in its place in the build
+        self.tokens: dict[str, str] = {}  # t/TOKEN of a path, and its replacement in the build
         self.word = secrets.token_urlsafe(24)
         handler = type("Handler", (_Handler,), {"proxy": self})
         self.server = _Server((OWN, 0), handler)
@@ -76,7 +76,7 @@ class IndexProxy:
         Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self.server.shutdown()
         self.server.server_close()
 
@@ -87,7 +87,7 @@ class IndexProxy:
         return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._proxy_address, ' '.join(shlex.split(value))))}"
 
     def _proxy_address(self, found: re.Match[str]) -> str:
-        """The proxy's address for one of an index that wants a login."""
+        """Return the proxy's address for that of an index with a login."""
         scheme, login, host, path = found.groups()
         tokens = TOKEN.findall(path)
         if login is None and not tokens:
@@ -108,7 +108,7 @@ class IndexProxy:
         return f"{self._address(len(self.indexes) - 1)}{path}"
 
     def _without_tokens(self, text: str) -> str:
-        """A text for the build: each token is replaced by a word, whichever of its characters are quoted."""
+        """Replace each token in a text for the build, whichever of its characters are quoted."""
         for token, word in self.tokens.items():
             text = re.sub(rf"(?<![\w.~-]){_quoted(unquote(token))}(?![\w.~%-])", word, text)
             secret = unquote(token).removeprefix("t/")
@@ -136,7 +136,7 @@ class IndexProxy:
     def open(
         self, path: str, *, method: str, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPResponse, str] | None:
-        """The answer of an index and its address; None for what is none of an index's. Raises OSError."""
+        """Return the response of an index and its address; None for an address of none. Raises OSError."""
         word, number, rest = (*path.lstrip("/").split("/", 2), "", "")[:3]
         if not hmac.compare_digest(word.encode(), self.word.encode()) or number not in map(
             str, range(len(self.indexes))
@@ -151,7 +151,7 @@ class IndexProxy:
         try:
             return index.opener.open(request, timeout=SECONDS), address
         except urllib.error.HTTPError as error:
-            return error, address  # type: ignore[return-value]  # it is an answer too
+            return error, address  # type: ignore[return-value]  # it is a response too
 
     def _is_allowed(self, index: Index, address: str) -> bool:
         if address in self.named or address.removesuffix(".metadata") in self.named:
@@ -161,7 +161,7 @@ class IndexProxy:
         return plain and (path == index.path or path.startswith(f"{index.path}/"))
 
     def rewrite_address(self, address: str) -> str:
-        """An address as code in the build gets it: through the proxy where an index's server has it."""
+        """Return an address for code in the build: the proxy's, if it is on the server of an index."""
         bare = self._without_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
         for number, index in enumerate(self.indexes):
             if _server(bare) == index.server:
@@ -171,7 +171,7 @@ class IndexProxy:
         return self._without_tokens(address)
 
     def rewrite_page(self, body: bytes, *, kind: str, address: str) -> bytes:
-        """A page of an index whose links lead through the proxy."""
+        """Return a page of an index with links to the proxy."""
         text = self._without_tokens(body.decode(errors="replace"))
         if "json" in kind:
             found = json.loads(text)
@@ -191,17 +191,17 @@ class IndexProxy:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_arguments: object) -> None:
-        """An asker that has gone, or an index that breaks off, is the asker's to report."""
+        """Print nothing: the client reports a broken connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One question."""
+    """One request."""
 
     proxy: IndexProxy
     timeout = SECONDS
 
     def do_GET(self) -> None:
-        """Pass on what an index answers."""
+        """Pass on the response of an index."""
         headers = {name: self.headers[name] for name in REQUEST_HEADERS if name in self.headers}
         try:
             found = self.proxy.open(self.path, method=self.command, headers=headers)
@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 body = answer.read(PAGE + 1)
                 if len(body) > PAGE:
-                    raise ValueError("no page is so long")
+                    raise ValueError("the page is too large")
                 body = self.proxy.rewrite_page(body, kind=kind, address=address)
             except (
                 OSError,
@@ -250,17 +250,17 @@ class _Handler(BaseHTTPRequestHandler):
             shutil.copyfileobj(answer, self.wfile)
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing: an address holds the word."""
+        """Print nothing: an address holds the secret."""
 
 
 def _quoted(text: str) -> str:
-    """A pattern of a text in an address, where any character may be quoted."""
+    """Return a pattern for a text in an address, where any character may be quoted."""
     quoted = ((char, "".join(f"%{byte:02x}" for byte in char.encode())) for char in text)
     return "".join(f"(?:{re.escape(char)}|(?i:{code}))" for char, code in quoted)
 
 
 def _server(address: str) -> str:
-    """Scheme, host and port of an address, the usual port left out."""
+    """Return scheme, host and port of an address, without the default port."""
     parts = urlsplit(address)
     usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
     return f"{parts.scheme}://{parts.netloc.lower().removesuffix(usual)}"

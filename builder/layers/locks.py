@@ -1,9 +1,8 @@
-"""Who uses something, in the name of a file: a process, its start, the boot of its machine and the machine.
+"""Who is at work in a cache: locks of the kernel for this machine, marks in its folder for all machines.
 
-A file system may keep locks for each of its nodes alone (Lustre's `localflock`) or none at all. A mark is there for
-all nodes, and whole from the moment it has its name.
-
-Who is at work in a cache: locks of the kernel for this machine, marks in its folder for all machines.
+A mark is a file; its name has a process, its start, the boot of its machine and the machine. A file system may keep
+locks for each of its nodes alone (Lustre's `localflock`) or none at all. A mark is visible on all nodes, and complete
+from the moment it has its name.
 """
 
 from __future__ import annotations
@@ -18,46 +17,46 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-AGE = 14 * 86400.0  # seconds after which a mark that only another machine could judge counts no more
+AGE = 14 * 86400.0  # seconds after which a mark of another machine is ignored
 _PROC = Path("/proc")
 
 
 def new_mark() -> str:
-    """A name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
+    """Return a name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
     pid = os.getpid()
     return f"{secrets.token_hex(4)}.{pid}.{_start_of(pid)}.{_boot()}.{_machine()}"
 
 
 def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:
-    """Whether whoever made a file has ended; `mark` is the part of its name that says who, all of it by default.
+    """Whether the process that made a file has ended; `mark` is the part of its name that tells, by default all of it.
 
-    A process of this machine is looked for. Of another machine, and of a name that is no mark, only `age` can tell.
+    A process of this machine is looked up. For another machine, and for a name that is not a mark, `age` decides.
     """
     try:
         made = path.lstat().st_mtime
     except OSError:
-        return False  # gone meanwhile
+        return False  # removed meanwhile
     parts = (mark or path.name).split(".", 4)
     if len(parts) == 5 and parts[4] == _machine() and parts[1].isascii() and parts[1].isdigit():
         if parts[3] == _boot() and parts[2]:
             return _start_of(int(parts[1])) != parts[2]
-        if made < _booted():  # and not another machine of the same name
+        if made < _booted():  # and not by another machine of the same name
             return True
     return time.time() - made > age
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, in the kernel's ticks; "" for one that is not there."""
+    """Return when a process started, in the kernel's ticks; "" if it is not running."""
     with suppress(OSError, IndexError):
-        # The name of the program stands in brackets and may hold anything.
+        # The name of the program is in brackets and may contain anything.
         fields = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return fields[19] if fields[0] not in "ZX" else ""  # one that has ended waits to be reaped
+        return fields[19] if fields[0] not in "ZX" else ""  # it has ended, and was not waited for
     return ""
 
 
 @cache
 def _boot() -> str:
-    """The boot of this machine, and the space of process numbers that this process sees."""
+    """Identify the boot of this machine, and the name space of process numbers."""
     boot = space = ""
     with suppress(OSError):
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")
@@ -82,7 +81,7 @@ NO_LOCKS = "its file system has no locks (flock): nothing is removed from it"
 
 
 class Locks:
-    """Locks and marks in one folder; `missing` once the file system has refused a lock."""
+    """Locks and marks in one folder; `missing` is set when the file system has refused a lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,7 +89,7 @@ class Locks:
 
     @contextmanager
     def mark(self, name: str) -> Iterator[None]:
-        """While something is used no one removes it; whoever looks for it does so in here."""
+        """Prevent the removal of something while it is used; look it up inside."""
         mark = self.folder / f"{name}@{new_mark()}"
         mark.touch(mode=0o600)
         try:
@@ -99,12 +98,12 @@ class Locks:
             mark.unlink(missing_ok=True)
 
     def in_use(self, name: str) -> bool:
-        """Whether someone uses it, on any machine."""
+        """Whether a process uses it, on any machine."""
         return any(not _is_dead(mark) for mark in self.folder.glob(f"{name}@*"))
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Alone with something that is made; without locks two may make it, and the last one's stays."""
+        """Wait for the lock of something that is made; without locks two may make it, and the last one wins."""
         with self._lock(name, fcntl.LOCK_EX):
             try:
                 yield
@@ -113,7 +112,7 @@ class Locks:
 
     @contextmanager
     def try_lock(self, name: str) -> Iterator[bool]:
-        """Alone with something that is to be removed; False while it is used, and where no one could tell."""
+        """Lock something to remove it; yield False while it is used, or if the file system has no locks."""
         with self._lock(name, fcntl.LOCK_EX | fcntl.LOCK_NB) as locked:
             if not locked:
                 yield False
@@ -146,7 +145,7 @@ class Locks:
                 try:
                     same = path.stat().st_ino == os.fstat(file.fileno()).st_ino
                 except FileNotFoundError:
-                    same = False  # whoever had it has removed it
+                    same = False  # the process that had the lock has removed it
                 if same:
                     yield True
                     return

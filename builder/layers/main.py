@@ -13,7 +13,7 @@ from ..sif.errors import LayeringError, at_work, in_words, show
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command; 0 where it did what it was asked for, 1 where it could not."""
+    """Run a command; return 0 if it succeeded, else 1."""
     parser = argparse.ArgumentParser(prog="layering", description="Makes a SIF image out of layers.")
     commands = parser.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="make the image that layers.json describes")
@@ -30,13 +30,13 @@ def main(arguments: Sequence[str]) -> int:
             "--given", type=Path, required=one is wheels, help="the folder with the pipes to the container"
         )
     when = commands.add_parser("time", help="print the time that all new files of an image get, and its date")
-    when.add_argument("base", help="the base image as the engine is told, or an archive of `docker save`")
+    when.add_argument("base", help="the base image as in the engine's command, or an archive of `docker save`")
     when.add_argument("--settle", action="store_true", help="then settle the image that standard input names")
     labels = commands.add_parser("labels", help="write the labels.json of an image that is made of an archive")
     labels.add_argument("archive", type=Path)
     labels.add_argument("output", type=Path)
     labels.add_argument("--time", type=int, required=True)
-    build.epilog = "What follows -- is given to the runtime for steps in a container: --bind SOURCE:TARGET ..."
+    build.epilog = "Options after -- are passed to the runtime for steps in a container: --bind SOURCE:TARGET ..."
     own = list(arguments)
     cut = own.index("--") if "--" in own else len(own)
     chosen = parser.parse_args(own[:cut])
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
-    """Whoever explains the failure has to know which disk, or whose rights."""
+    """Print which disk or whose permissions failed: the explanation of the failure needs it."""
     from .cache_folders import cache_folder
 
     print(at_work(error, cache=cache_folder(os.environ), output=output), file=sys.stderr, flush=True)
@@ -62,8 +62,8 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
-    gc.disable()  # ten thousands of entries of tables live to the end: looking through them takes a third of a join
-    umask = os.umask(0o022)  # what is inside does not depend on the user's
+    gc.disable()  # tens of thousands of table entries live to the end: traversing them takes a third of a join
+    umask = os.umask(0o022)  # the content does not depend on the user's
     build(
         spec,
         chosen.output,
@@ -111,7 +111,7 @@ def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
     if found is None:
         return 0
     print(found, date_of(found), flush=True)
-    # An engine works meanwhile; where it fails nobody names an image.
+    # An engine works meanwhile; if it fails, no image is named.
     if chosen.settle and (name := sys.stdin.readline()):
         settle(Path(name.removesuffix("\n")), time=found)
     return 0

@@ -1,6 +1,6 @@
-"""What the last layers hold: the user's own files, and what an image says of itself.
+"""The last layers: the user's own files, and the metadata of an image; the check of its torch.
 
-What torch an image holds, read from its files: the question of `verify.py` without running anything.
+The torch is read from the files of the image: the same check as `verify.py`, without running anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .spec import Spec
 ENVIRONMENT = "env/91-recipe.sh"
 RUNSCRIPT = '#!/bin/sh\nexec "$@"\n'
 TEST = "#!/bin/sh\nPATH=/opt/env/bin:$PATH exec python3 /opt/recipe/verify.py /opt/recipe/recipe.json\n"
-LAYERS = "recipe.layers"  # label: what `recipe inspect --verify` holds the layers against
+LAYERS = "recipe.layers"  # label: `recipe inspect --verify` compares the layers with it
 FIX = (
     "give `container.files` a place in the image that its own links do not move, and remove such links from the folder"
 )
@@ -37,10 +37,10 @@ METADATA = ("env.sh", "labels.txt", "recipe.json", "verify.py")
 
 
 def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
-    """The user's own files; a folder that the image has keeps its mode, and a link to a folder stays one.
+    """Write the user's own files; a folder that the image has keeps its mode, and a link to a folder stays one.
 
-    Links come last, and each has to lead to the same place as where the recipe puts it: the base's links may put it
-    elsewhere. Raises LayeringError.
+    Links come last, and each has to lead to the same place as in the recipe: the base's links may move it. Raises
+    LayeringError.
     """
     links = list[tuple[str, str]]()
     source = spec.folder / "root"
@@ -68,7 +68,7 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
 
 
 def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:
-    """Refuse a link that leads elsewhere when the base image's links have put it where it will lie."""
+    """Refuse a link that leads elsewhere after the base image's links have moved it."""
     if target.startswith("/"):
         return
     if facts.resolve_path(f"{facts.resolve_path(above)}/{target}") != facts.resolve_path(
@@ -85,12 +85,12 @@ def _copy_file(entry: tree.Entry, at: int) -> None:
 
 
 def _set_modes(top: Path, *, facts: BaseFacts) -> None:
-    """Folders of a layer get the modes that they have in the image."""
+    """Give folders of a layer the modes that they have in the image."""
     copies.set_modes(top, lambda path: facts.folders.get(f"/{path}", 0o755))
 
 
 def write_metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
-    """Environment, labels and what the image was made from."""
+    """Write environment, labels and what the image was made from."""
 
     def put(path: str, text: str, mode: int = 0o644) -> None:
         folder, _, name = path.rpartition("/")
@@ -107,12 +107,12 @@ def write_metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
 
 
 def inspect_document(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
-    """What `inspect` answers for the image: the base's answer, our labels, environment and layers (title, sha256)."""
+    """Return what `inspect` reports for the image: the base's, our labels, environment and layers (title, sha256)."""
     try:
         document = parse_json(facts.inspect)
         attributes = document["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
-        return b""  # the engine looks into the image itself
+        return b""  # the engine reads the image itself
     attributes["labels"] = dict(facts.labels) | parse_labels(spec.text("labels.txt"))
     attributes["labels"][LAYERS] = " ".join(f"{title}={sha256}" for title, sha256 in layers)
     attributes.setdefault("environment", {})[f"/.singularity.d/{ENVIRONMENT}"] = spec.text("env.sh")
@@ -123,13 +123,13 @@ def inspect_document(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: Ba
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """labels.txt: a name and a value a line."""
+    """Parse labels.txt: a name and a value on each line."""
     rows = [line.partition(" ") for line in text.splitlines()]
     return {name: value for name, _, value in rows if name}
 
 
 def digest_tree(folder: Path) -> list[list[str]]:
-    """What a folder holds, as far as it goes into an image; raises LayeringError for what no image can hold."""
+    """List a folder as far as it goes into an image; raises LayeringError for what no image can hold."""
     found = []
     for entry in tree.walk(folder):
         content = ""
@@ -152,10 +152,10 @@ LINE = re.compile(r"^(__version__|cuda|hip|xpu)\s*(?::[^=]+)?=\s*['\"]([^'\"]+)[
 def compare_torch(
     places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder: Path, work: Path, minor: str
 ) -> None:
-    """Hold the torch of the topmost squashfs that has one against the plan; raises LayeringError.
+    """Compare the torch of the topmost squashfs that has one with the plan; raises LayeringError.
 
-    `places` are files and where the squashfs begins in them, lowest first; `folders` are where a torch may lie;
-    `folder` is the plan's image/. It is printed as verify.py does inside an image: a report takes it from either.
+    `places` are files with the offset of the squashfs in them, lowest first; `folders` are where a torch may be;
+    `folder` is the plan's image/. The result is printed as verify.py does in an image: a report accepts both.
     """
     verify = _load_verify(folder / "verify.py")
     expected = json.loads((folder / "recipe.json").read_text(encoding="utf-8")).get("expect", {})
@@ -165,7 +165,7 @@ def compare_torch(
     planned = "torch" in expected
     if found is None:
         if planned:
-            raise LayeringError("the image holds no torch, and one was planned")
+            raise LayeringError("the image has no torch, and one was planned")
         print("verify: the recipe has no torch, nothing to ask", flush=True)
         return
     if not planned and expected.get("vendor", "cpu") == "cpu":
@@ -183,20 +183,20 @@ def _load_verify(path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("verify", path)
     if spec is None or spec.loader is None:
         raise LayeringError(f"'{path}' is missing", fix="write the plan again")
-    sys.dont_write_bytecode = True  # nothing of ours stays in the plan folder
+    sys.dont_write_bytecode = True  # nothing of ours remains in the plan folder
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def _read_torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> dict[str, str]:
-    """torch/version.py of a squashfs, as names and values; empty where it has none."""
+    """Return torch/version.py of a squashfs as names and values; empty if it has none."""
     tree = work / f"torch-{file.name}"
     program = needed_program("unsquashfs", fix="install squashfs-tools")
     names = [f"{name.lstrip('/')}/version.py" for name in folders]
     words = [program, "-n", "-q", "-no-xattrs", "-d", str(tree), "-o", str(offset), str(file)]
-    call([*words, *names], what=f"reading the torch of '{file.name}'")  # names that are not there are no fault to it
+    call([*words, *names], what=f"reading the torch of '{file.name}'")  # unsquashfs ignores names that are missing
     for name in names:
-        with suppress(OSError):  # what was unpacked holds the image's links
+        with suppress(OSError):  # what was unpacked has the image's links
             return dict(LINE.findall(read(tree, name, limit=1 << 20).decode(errors="replace")))
     return {}

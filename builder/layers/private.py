@@ -1,4 +1,4 @@
-"""Folders that are the user's own: no one else can write there, or put something else in their place.
+"""Folders that belong to the user: no one else can write there, or replace them.
 
 `private_folder` of engine.sh is the same for the scripts.
 """
@@ -17,7 +17,7 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class PrivateError(LayeringError):
-    """A folder that is not the user's own, or that others can write; `path` is the one that is at fault."""
+    """A folder that is not the user's own, or that others can write; `path` is the faulty one."""
 
     def __init__(self, path: Path, message: str, *, fix: str) -> None:
         super().__init__(message, fix=fix)
@@ -25,24 +25,24 @@ class PrivateError(LayeringError):
 
 
 def private_folder(path: Path, *, what: str, instead: str) -> Path:
-    """Make a folder for this user alone, or check one that exists; returns its path without links.
+    """Make a folder for this user alone, or check one that exists; return its path without links.
 
-    `what` it is and what to do `instead` are for the message. Raises PrivateError where somebody else could write in
-    it, or change what its path leads to, and OSError.
+    `what` it is and what to do `instead` are for the message. Raises PrivateError if another user could write in it, or
+    change what its path leads to, and OSError.
     """
     return _check_path(path, what=what, instead=instead, shared=False)
 
 
 def temporary_parent(path: Path, *, instead: str) -> Path:
-    """Make or check a folder for temporary folders; one that all users share is right where it is sticky (/tmp).
+    """Make or check a folder for temporary folders; one that all users share is accepted if it is sticky (/tmp).
 
-    Returns its path without links; raises what `private_folder` raises.
+    Return its path without links; raises what `private_folder` raises.
     """
     return _check_path(path, what="temporary folder", instead=instead, shared=True)
 
 
 def owner_of(number: int) -> str:
-    """A user by name and number."""
+    """Return a user's name and number."""
     import pwd
 
     with suppress(KeyError):
@@ -52,14 +52,14 @@ def owner_of(number: int) -> str:
 
 def _check_path(path: Path, *, what: str, instead: str, shared: bool) -> Path:
     ours = os.getuid()
-    system = {0, ours, os.stat("/").st_uid}  # in a user namespace root's folders may have another number
+    system = {0, ours, os.stat("/").st_uid}  # in a user name space root's folders may have another number
     asked = Path(os.path.abspath(path))
     for link in (asked, *asked.parents):
         with suppress(FileNotFoundError):
             seen = link.lstat()
             if stat.S_ISLNK(seen.st_mode) and seen.st_uid not in system:
                 raise _fault(what, asked, link, f"is a link of {owner_of(seen.st_uid)}", instead=instead)
-    # What no other user can change from here on; a link that is changed later leads nowhere else.
+    # No other user can change the real path from here on, whatever happens to a link.
     place = Path(os.path.realpath(asked))
     for folder in (*reversed(place.parents), place):
         last = folder == place

@@ -1,10 +1,10 @@
-"""The one client for registries: the digest that an image's name stands for now. Nothing else is downloaded.
+"""The only client for registries: it asks for the digest of an image's name, and downloads nothing else.
 
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 https://distribution.github.io/distribution/spec/auth/token/
 
-A login is given to the registry that it belongs to, and to the server of tokens that belongs to that registry. It goes
-over TLS, and over plain HTTP only to this machine itself. No redirect carries it to another server.
+A login is sent to its registry alone, and to that registry's own token server: over TLS, and over plain HTTP only to
+this machine itself. No redirect carries it to another server.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urljoin, urls
 
 from .reference import DIGEST, HUB, HUB_SERVER, parts_of
 
-Login = tuple[str, str]  # name and password; the name TOKEN stands before a token that a password was exchanged for
-Logins = Callable[[str], "Login | None"]  # asked for a host, and only once its registry has said that it wants a login
+Login = tuple[str, str]  # name and password; the name TOKEN marks a token that a password was exchanged for
+Logins = Callable[[str], "Login | None"]  # called with a host, and only after its registry has required a login
 
 TOKEN = "<token>"  # https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
 SECONDS = 20.0  # to wait for one answer to begin or to go on
@@ -45,18 +45,18 @@ MANIFESTS = ", ".join(
 )
 LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|::1")
 PORTS = {"https": 443, "http": 80}
-# What a server of tokens is called beside a registry: auth.docker.io, gitlab.example.org for registry.example.org.
+# Usual names of token servers: auth.docker.io, gitlab.example.org for registry.example.org.
 TOKEN_SERVERS = ("auth", "authn", "gitlab", "login", "sso", "token", "tokens")
 SUFFIX = re.compile(r"(ac|co|com|edu|go|gov|ne|net|or|org)\.[a-z]{2}|[^.]*")  # not one owner's: co.uk, com
 
 
 class RegistryError(Exception):
-    """A registry that does not tell, in words that are the same each time and hold nothing of its answer."""
+    """A registry that does not answer; the message is the same each time and has nothing of its response."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a server has said, and where the last redirect has led."""
+    """A server's response, and the address after the last redirect."""
 
     status: int
     headers: Message
@@ -65,7 +65,7 @@ class Answer:
 
 
 def registry_digest(reference: str, *, logins: Logins, environment: Mapping[str, str] = os.environ) -> str:
-    """The digest of the manifest that a name stands for; raises RegistryError."""
+    """Return the digest of the manifest that a name points to; raises RegistryError."""
     outcome: list[str | Exception] = []
 
     def ask() -> None:
@@ -75,10 +75,10 @@ def registry_digest(reference: str, *, logins: Logins, environment: Mapping[str,
             outcome.append(error)
         except (OSError, ValueError, http.client.HTTPException):
             outcome.append(RegistryError("the registry could not be reached"))
-        except Exception as error:  # of the callback; raised below, where somebody sees it
+        except Exception as error:  # of the callback; raised below
             outcome.append(error)
 
-    # A server that sends one byte now and then keeps every single wait short.
+    # A server could send one byte now and then, and no single wait would be long.
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(LONGEST)
@@ -89,7 +89,7 @@ def registry_digest(reference: str, *, logins: Logins, environment: Mapping[str,
 
 
 class _Registry:
-    """One image of one registry; `scheme` is http for a registry of this machine that knows no TLS."""
+    """One image of one registry; `scheme` is http for a registry of this machine without TLS."""
 
     def __init__(self, reference: str, *, logins: Logins, environment: Mapping[str, str]) -> None:
         self.host, self.name, self.tag = parts_of(reference)
@@ -105,7 +105,7 @@ class _Registry:
         return LOOPBACK.fullmatch(_split(f"https://{self.host}").hostname or "") is not None
 
     def digest(self) -> str:
-        """Ask for the head of the manifest, and for the manifest where that says nothing."""
+        """Request the head of the manifest, and the manifest if that has no digest."""
         answer = self._manifest("HEAD")
         digest = answer.headers.get("Docker-Content-Digest") or ""
         own = _origin(answer.address) == _origin(self._address())
@@ -142,7 +142,7 @@ class _Registry:
         return self._ask(self._address(), method=method, authorization=self._authorization(answer))
 
     def _authorization(self, answer: Answer) -> str:
-        """What the registry wants to see; raises RegistryError where there is nothing to show."""
+        """Return the header that the registry requires; raises RegistryError without a login."""
         asked = [line.partition(" ") for line in answer.headers.get_all("WWW-Authenticate") or ()]
         kinds = {kind.lower(): dict(re.findall(r'(\w+)="([^"]*)"', rest)) for kind, _, rest in asked}
         login = self.logins(HUB if self.host == HUB_SERVER else self.host)
@@ -153,7 +153,7 @@ class _Registry:
         raise RegistryError(f"the registry answered 401{'' if login else ', and there is no login for it'}")
 
     def _token(self, words: Mapping[str, str], *, login: Login | None) -> str:
-        """A token to read this image, from the server that the registry names."""
+        """Request a token to read this image from the server that the registry names."""
         realm = words.get("realm", "")
         parts = _split(realm)
         same = _origin(realm) == _origin(self._address())
@@ -184,7 +184,7 @@ class _Registry:
         raise RegistryError(f"the registry answered 401{'' if login else ', and there is no login for it'}")
 
     def _ask(self, address: str, *, method: str = "GET", authorization: str = "", data: bytes = b"") -> Answer:
-        """One question; redirects are followed without what was meant for the first server."""
+        """Send one request; redirects are followed without the headers for the first server."""
         for _ in range(REDIRECTS + 1):
             request = urllib.request.Request(address, data=data or None, method="POST" if data else method)
             request.add_header("Accept", MANIFESTS if "/manifests/" in address else "application/json")
@@ -212,7 +212,7 @@ class _Registry:
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """urllib would carry the login to wherever it is led."""
+    """Stop at a redirect: urllib would send the login to its target."""
 
     def redirect_request(self, *_arguments: object, **_options: object) -> None:
         return None
@@ -233,7 +233,7 @@ def _basic(login: Login) -> str:
 
 
 def _split(address: str) -> SplitResult:
-    """The parts of an address; raises ValueError for one with a login in it, or that cannot be read."""
+    """Split an address; raises ValueError for one with a login, or an invalid one."""
     parts = urlsplit(address)
     if parts.username is not None or parts.port == 0:
         raise ValueError("not a plain address")
@@ -246,11 +246,11 @@ def _origin(address: str) -> tuple[str, str, int | None]:
 
 
 def _belongs(realm: SplitResult, *, host: str) -> bool:
-    """Whether a server of tokens is a registry's own: the same name, one below it, or a usual one beside it."""
+    """Whether a token server is a registry's own: the same name, a subdomain, or a usual name in its domain."""
     own = _split(f"https://{host}")
     name, other = own.hostname or "", (realm.hostname or "").rstrip(".")
     if realm.port not in (None, 443, own.port) or not re.search(r"[a-z]", name) or LOOPBACK.fullmatch(name):
         return False
     domain = name.partition(".")[2]
-    beside = (domain, *(f"{word}.{domain}" for word in TOKEN_SERVERS)) if not SUFFIX.fullmatch(domain) else ()
-    return other == name or other.endswith(f".{name}") or other in beside
+    siblings = (domain, *(f"{word}.{domain}" for word in TOKEN_SERVERS)) if not SUFFIX.fullmatch(domain) else ()
+    return other == name or other.endswith(f".{name}") or other in siblings

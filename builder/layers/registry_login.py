@@ -1,6 +1,6 @@
 """Logins for registries: from the engines' variables, and from the files that `docker login` and the engines write.
 
-The passwords themselves may lie with a program of the desktop or the cloud, docker-credential-NAME, which is asked.
+The password may be kept by a program of the desktop or the cloud, docker-credential-NAME, which is asked.
 https://docs.docker.com/reference/cli/docker/login/#credential-stores
 https://apptainer.org/docs/user/main/docker_and_oci.html#authentication
 """
@@ -19,7 +19,7 @@ from ..sif.programs import ask, find_program
 from .reference import HUB, HUB_NAMES
 from .registry import TOKEN, Login
 
-VARIABLE = "RECIPE_REGISTRY"  # the host that the engines' variables hold a login for
+VARIABLE = "RECIPE_REGISTRY"  # the host of the login in the engines' variables
 INDEX = "https://index.docker.io/v1/"  # what Docker's own registry is called in these files
 HELPER = re.compile(r"[A-Za-z0-9._-]+")
 LARGEST = 1024 * 1024  # bytes of a file with logins
@@ -27,7 +27,7 @@ SECONDS = 20.0  # a program may have to ask the user to open a keyring
 
 
 def login_of(host: str, *, environment: Mapping[str, str], own: bool = True) -> Login | None:
-    """The login for a registry; None where there is none. `own` False: it is a recipe that names the host."""
+    """Return the login for a registry, None without one; `own` is false for a host that a recipe names."""
     found = from_variables(host, environment=environment, own=own)
     for file in config_files(environment) if found is None else ():
         found = _from_file(file, host=host, environment=environment)
@@ -37,9 +37,9 @@ def login_of(host: str, *, environment: Mapping[str, str], own: bool = True) -> 
 
 
 def from_variables(host: str, *, environment: Mapping[str, str], own: bool) -> Login | None:
-    """The login in the engines' variables, which say nothing of a host: it is the site's or the user's own choice.
+    """Return the login in the engines' variables, which name no host: it is for the site's or the user's own registry.
 
-    A base image that a recipe names gets it only where RECIPE_REGISTRY says that it is for that host.
+    A base image that a recipe names gets it only if RECIPE_REGISTRY has its host.
     """
     named = environment.get(VARIABLE, "")
     if (named and _name_of(named) != _name_of(host)) or not (named or own):
@@ -52,7 +52,7 @@ def from_variables(host: str, *, environment: Mapping[str, str], own: bool) -> L
 
 
 def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
-    """The files that may hold logins, those of the engines first; only those that are there."""
+    """Yield the existing files that may hold logins, those of the engines first."""
     home = Path(environment.get("HOME") or "/")
     places = [environment.get("REGISTRY_AUTH_FILE") or ""]
     for name, folder in (("APPTAINER_CONFIGDIR", ".apptainer"), ("SINGULARITY_CONFIGDIR", ".singularity")):
@@ -64,12 +64,12 @@ def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def keys_of(host: str) -> tuple[str, ...]:
-    """The names that a registry may have in such a file."""
+    """Return the names that a registry may have in such a file."""
     return (INDEX, *HUB_NAMES) if host in HUB_NAMES else (host, f"https://{host}")
 
 
 def _name_of(key: str) -> str:
-    """The host of a key such as `https://HOST/v1/`; a key with another path is for a part of a registry."""
+    """Return the host of a key such as `https://HOST/v1/`; a key with another path is for a part of a registry."""
     found = re.fullmatch(r"(?:https?://)?([^/]+)(?:/v[12])?/?", key)
     name = found[1].lower() if found else ""
     return HUB if name in HUB_NAMES else name

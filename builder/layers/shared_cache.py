@@ -1,4 +1,4 @@
-"""A cache of somebody else, named by the user (RECIPE_CACHE_SHARED): entries are copied from it, nothing is written."""
+"""Another user's cache, named by RECIPE_CACHE_SHARED: entries are copied from it, nothing is written."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FIX = "set RECIPE_CACHE_SHARED to a cache that only its owner can write, or to n
 
 
 class SharedCache:
-    """A cache that is only read; who owns its folder is trusted, and no one else."""
+    """A cache that is only read; the owner of its folder is trusted, and no one else."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises PrivateError where others than its owner and root can change what it leads to, and OSError."""
+        """Raises PrivateError if others than its owner and root can change its path, and OSError."""
         self.folder = Path(os.path.realpath(folder))
         self.owners = {0, os.stat("/").st_uid, self.folder.stat().st_uid}
         for above in self.folder.parents:
@@ -32,7 +32,7 @@ class SharedCache:
         self._check(self.folder)
 
     def copy(self, part: str, target: Path) -> bool:
-        """Copy an entry by the name of `target` out of a part; False where there is none that is what it was when made.
+        """Copy an entry by the name of `target` out of a part; return False if it is missing or altered.
 
         Raises PrivateError for one that others than the owner can write.
         """
@@ -41,9 +41,9 @@ class SharedCache:
         with suppress(FileNotFoundError, PermissionError, NotADirectoryError, ValueError, KeyError, TypeError):
             for path in (*reversed(source.relative_to(self.folder).parents), source, note):
                 self._check(self.folder / path)
-            said = json.loads(note.read_text(encoding="utf-8"))["sha256"]
+            recorded = json.loads(note.read_text(encoding="utf-8"))["sha256"]
             shutil.copyfile(source, target)
-            if sha256_of(target) == said:
+            if sha256_of(target) == recorded:
                 say(f"{target.stem[:12]}: from the shared cache")
                 return True
         target.unlink(missing_ok=True)
@@ -60,6 +60,6 @@ class SharedCache:
 
 
 def shared_cache(environment: Mapping[str, str]) -> SharedCache | None:
-    """RECIPE_CACHE_SHARED, None where it is not set; raises what SharedCache raises."""
+    """Return RECIPE_CACHE_SHARED, None if it is not set; raises what SharedCache raises."""
     named = environment.get("RECIPE_CACHE_SHARED")
     return SharedCache(Path(named)) if named else None

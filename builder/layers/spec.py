@@ -1,6 +1,6 @@
-"""What a plan says of the image that is to be made: `layers.json` and the folder `image/` beside it.
+"""The description of an image in a plan: `layers.json`, and the folder `image/` next to it.
 
-Whether servers may be asked; where not, a build takes what was fetched before.
+RECIPE_OFFLINE forbids requests to servers: a build then uses what was fetched before.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Spec:
     place: str  # venv, base or conda
     machine: str
     zstd: bool
-    python: str  # X.Y that the recipe insists on, or ""
+    python: str  # X.Y that the recipe requires, or ""
     conda: Mapping[str, Any]  # channels, specs, platform and cuda, or exact packages; empty without conda packages
     expect: dict[str, str]
     tool: str
 
     def text(self, name: str) -> str:
-        """A file of `image/`, "" where there is none."""
+        """Read a file of `image/`, "" if it is missing."""
         path = self.folder / name
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 
@@ -52,7 +52,7 @@ def read_spec(path: Path) -> Spec:
             tool=str(found["tool"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LayeringError(f"'{path}' is no description of layers: {error}", fix="write the plan again") from None
+        raise LayeringError(f"'{path}' is not a description of layers: {error}", fix="write the plan again") from None
 
 
 VARIABLE = "RECIPE_OFFLINE"
@@ -60,5 +60,5 @@ FIX = "fetch it where there is a network: `recipe fetch`, with the same RECIPE_C
 
 
 def is_offline(environment: Mapping[str, str]) -> bool:
-    """Whether no server may be asked."""
+    """Whether requests to servers are forbidden."""
     return environment.get(VARIABLE, "").lower() not in ("", "0", "no", "false")

@@ -18,15 +18,15 @@ from .cache_folders import UV
 from .spec import is_offline
 
 VARIABLE = "RECIPE_UV"
-LEAST, BELOW = (0, 13, 8), (0, 14)  # as pyproject.toml has it: another series resolves, names and keeps otherwise
+LEAST, BELOW = (0, 13, 8), (0, 14)  # as in pyproject.toml: another series resolves, names and caches differently
 WANTED = f"uv {'.'.join(map(str, LEAST))} or newer, below {'.'.join(map(str, BELOW))}"
 FIX = f"run `pip install 'uv=={'.'.join(map(str, LEAST))}'` and set {VARIABLE} to it, or build with --backend apptainer"
 
 
 def find_uv(environment: Mapping[str, str] | None = None) -> str | None:
-    """The uv to use, None where there is none; raises LayeringError where all that are here are of another series.
+    """Return the uv to use, None if there is none; raises LayeringError if all that are found are of another series.
 
-    First that of RECIPE_UV, then the one beside our Python, then that on PATH.
+    First RECIPE_UV, then the one in the folder of our Python, then the one on PATH.
     """
     environment = os.environ if environment is None else environment
     others = []
@@ -34,30 +34,30 @@ def find_uv(environment: Mapping[str, str] | None = None) -> str | None:
         found = _version(program)
         if LEAST <= found < BELOW:
             return program
-        others.append(f"'{program}' is {'.'.join(map(str, found)) or 'of no known version'}")
+        others.append(f"'{program}' is {'.'.join(map(str, found)) or 'of an unknown version'}")
     if others:
-        raise LayeringError(f"this takes {WANTED}: {', '.join(others)}", fix=FIX)
+        raise LayeringError(f"this requires {WANTED}: {', '.join(others)}", fix=FIX)
     return None
 
 
 def require_uv() -> str:
-    """The uv to use; raises LayeringError when there is none."""
+    """Return the uv to use; raises LayeringError if there is none."""
     found = find_uv()
     if found is None:
-        raise LayeringError(f"there is no uv on PATH, and this takes {WANTED}", fix=FIX)
+        raise LayeringError(f"uv is missing on PATH; this requires {WANTED}", fix=FIX)
     return found
 
 
 def own_uv() -> str:
-    """The uv that was installed with this Python, "" where there is none."""
+    """Return the uv in the folder of this Python, "" if there is none."""
     path = Path(sys.executable).with_name("uv")
     return str(path) if path.is_file() else ""
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[str]:
-    said = environment.get(VARIABLE, "")
-    if said and Path(said).is_file():  # a job may run where that folder is not
-        yield said
+    named = environment.get(VARIABLE, "")
+    if named and Path(named).is_file():  # that folder may be missing on the node of a job
+        yield named
     if own := own_uv():
         yield own
     if found := find_program("uv", path=environment.get("PATH")):

@@ -1,4 +1,4 @@
-"""Packages unpacked on this machine as they will lie in the image."""
+"""Wheels, unpacked on this machine for their place in the image."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
 PREFIX = "/opt/env"
 RECORD = 64 << 20  # bytes of the list of one wheel's files
-DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # these name paths and times of this machine
+DROPPED = ("direct_url.json", "uv_cache.json", "uv_build.json")  # they have paths and times of this machine
 
 
 def install_wheels(
     group: Group, tree: Path, *, resolver: Resolver, minor: str, number: str, online: Callable[[], None]
 ) -> Path:
-    """Unpack the wheels of a group below `tree`, which stands for the environment's folder; its site-packages.
+    """Unpack the wheels of a group below `tree`, the environment's folder; return its site-packages.
 
     `online` is called before anything is downloaded.
     """
@@ -36,10 +36,10 @@ def install_wheels(
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
     argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
     env = resolver.env(own_index=group.own_index)
-    # What was resolved a moment ago is mostly there: no index is asked again for files that are named by their hashes.
+    # What was resolved a moment ago is mostly cached: files with hashes need no index.
     code, err = 1, ""
     if hashes:
-        code, _, err = ask([*argv, "--offline"], env=env)  # a bad code: it is asked again, with the servers
+        code, _, err = ask([*argv, "--offline"], env=env)  # after a failure it runs again, with the network
     if code:
         online()
         code, _, err = ask(argv, env=env)
@@ -54,7 +54,7 @@ def install_wheels(
 
 
 def normalise(tree: Path, *, minor: str) -> Path:
-    """Take this machine out of an installation: its Python's version and path, its own notes. Returns site-packages."""
+    """Remove this machine from an installation: its Python's version and path, its records. Return site-packages."""
     own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for parent in ("lib", "include/site"):
         if own != f"python{minor}" and is_folder(tree, f"{parent}/{own}"):
@@ -70,13 +70,13 @@ def normalise(tree: Path, *, minor: str) -> Path:
 
 
 def _list_infos(tree: Path, inside: str) -> list[str]:
-    """The folders that say what is installed."""
+    """Return the folders that describe what is installed."""
     with folder(tree, inside) as at:
         return sorted(name for name in os.listdir(at) if name.endswith(".dist-info"))
 
 
 def _rewrite_scripts(tree: Path) -> dict[str, bytes]:
-    """Give console scripts the image's Python; returns what was written, by path."""
+    """Give console scripts the image's Python; return what was written, by path."""
     changed = {}
     own = sys.executable.encode()
     for entry in walk(tree, "bin"):
@@ -90,11 +90,11 @@ def _rewrite_scripts(tree: Path) -> dict[str, bytes]:
             text = head + file.read()
         first, _, rest = text.partition(b"\n")
         if first == b"#!/bin/sh" and rest.startswith(b"'''exec'"):
-            rest = rest.split(b"\n", 2)[2]  # how installers write a path that is too long for the first line
+            rest = rest.split(b"\n", 2)[2]  # how installers write a path too long for the first line
         elif own not in first:
             continue
         text = f"#!{PREFIX}/bin/python\n".encode() + rest
-        write(tree, f"bin/{entry.name}", text, mode=0o755)  # a new file: it may be a link into uv's cache
+        write(tree, f"bin/{entry.name}", text, mode=0o755)  # a new file: the old one may be a link into uv's cache
         changed[f"bin/{entry.name}"] = text
     return changed
 
@@ -107,7 +107,7 @@ def _read_rows(tree: Path, record: str) -> list[list[str]] | None:
 
 
 def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, bytes], own: str, minor: str) -> None:
-    """Bring RECORD up to date with what was changed."""
+    """Update RECORD with what was changed."""
     record = f"{inside}/{info}/RECORD"
     rows = _read_rows(tree, record)
     if rows is None:
@@ -119,7 +119,7 @@ def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, byt
         if name in dropped:
             remove(Path(inside, name), below=tree)
             continue
-        if name.startswith(".."):  # of thousands of files these alone lie outside: scripts, headers
+        if name.startswith(".."):  # the few files outside: scripts, headers
             name = name.replace(f"/{own}/", f"/python{minor}/")
             text = changed.get(os.path.normpath(f"{inside}/{name}"))
             if text is not None:
@@ -132,7 +132,7 @@ def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, byt
 
 
 def list_sources(site: Path, tree: Path) -> dict[str, list[str]]:
-    """The .py files of every distribution by its normalised name, relative to `tree`; what lies outside is nobody's."""
+    """Return the .py files in `tree` of every distribution, by its normalised name."""
     from .wheels import normalise_name
 
     found: dict[str, list[str]] = {}
@@ -143,13 +143,13 @@ def list_sources(site: Path, tree: Path) -> dict[str, list[str]]:
         if rows is None:
             continue
         paths = (os.path.normpath(f"{here}/{row[0]}") for row in rows if row[0].endswith(".py") and row[0][0] != "/")
-        # A RECORD is a package's word: nothing outside the environment, no line of a list.
+        # A RECORD is foreign: no path outside the environment, none with a line break.
         found[name] = sorted(path for path in paths if path.isprintable() and not path.startswith("../"))
     return found
 
 
 def write_environment(tree: Path, *, python: str, minor: str, system_packages: bool) -> None:
-    """The files that make a folder a virtual environment on the image's Python."""
+    """Write the files that make a folder a virtual environment on the image's Python."""
     for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
         link(tree, f"bin/{name}", target)
     with folder(tree, f"lib/python{minor}/site-packages", make=0o777):
@@ -163,5 +163,5 @@ def write_environment(tree: Path, *, python: str, minor: str, system_packages: b
 
 
 def list_pins(groups: Sequence[Group]) -> list[str]:
-    """Every package of some groups, as name==version."""
+    """Return every package of some groups, as name==version."""
     return sorted(f"{pin.name}=={pin.version}" for group in groups for pin in group.pins)

@@ -1,4 +1,4 @@
-"""Wheels as layers: resolved and unpacked on this machine; what has no wheel is installed inside the image."""
+"""Wheels as layers: resolved and unpacked on this machine; packages without a wheel are installed in a container."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda_layers import CondaEnvironment
 
-COMPILED = 2  # of what is kept of a wheel; another number makes all of it anew
-LIGHT = "packages"  # the layer of all that has none of its own
-NICE = 10  # of those who compile light packages beside heavy ones: what is large is to be ready first
+COMPILED = 2  # version of cached .pyc files; another number compiles all of them again
+LIGHT = "packages"  # the layer of all packages without one of their own
+NICE = 10  # for light packages while heavy ones are compiled: large layers should be ready first
 REQUIREMENTS = ("requirements-torch.txt", "requirements.txt", "requirements-commits.txt")
 PACKAGES = (
     *REQUIREMENTS,
@@ -53,7 +53,7 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
             context.add_container_layer("packages", parts=parts, files=PACKAGES, network=True)
         return
     if spec.python and spec.python != facts.minor:
-        message = f"the recipe asks for Python {spec.python}, the base image has {facts.minor}"
+        message = f"the recipe requires Python {spec.python}, the base image has {facts.minor}"
         raise LayeringError(message, fix="use another base image, or build with --backend apptainer")
     uv = require_uv()
     resolver = Resolver(
@@ -76,21 +76,21 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
         context.add_container_layer("packages", parts=parts, files=PACKAGES, network=True)
 
 
-Part = tuple[Group, ...]  # what goes into one layer
+Part = tuple[Group, ...]  # the packages of one layer
 
 
 class Wheels:
-    """The layers of wheels of one build, made side by side.
+    """The layers of wheels of one build, made in parallel.
 
-    What uv finds without asking an index, as it was the last time, is begun with while the indexes are asked: layers
-    are named by what is in them, and one that is not wanted in the end was only made for nothing.
+    They are started with the versions in uv's cache while the indexes are asked: a layer is named by its content, and
+    one that is not needed in the end stays in the cache.
     """
 
     def __init__(self, context: BuildContext, resolver: Resolver, *, conda: CondaEnvironment | None) -> None:
         self.context, self.facts, self.resolver, self.conda = context, context.facts, resolver, conda
         self.prefix = self.facts.resolve_path(wheel_files.PREFIX)
         self._heavy = False  # a heavy package is being made
-        self._numbers = count()  # groups are unpacked side by side
+        self._numbers = count()  # groups are unpacked in parallel
         self._jobs: dict[Part, Future[Layer | None]] = {}
         self._wanted: frozenset[Part] | None = None
         self._known, self._lock = threading.Event(), threading.Lock()
@@ -98,11 +98,11 @@ class Wheels:
     def __enter__(self) -> Wheels:
         self._pool = ThreadPoolExecutor(max_workers=64)
         self._compiler = self._pool.submit(self._find_compiler)
-        self._pool.submit(lambda: self.context.packer.form)  # tried before somebody waits for it
+        self._pool.submit(lambda: self.context.packer.form)  # measured before it is needed
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._set_wanted(())  # after a failure nothing is wanted any more
+        self._set_wanted(())  # after a failure no layer is needed any more
         self._pool.shutdown()
 
     @property
@@ -111,7 +111,7 @@ class Wheels:
         return self._compiler.result()
 
     def install(self, *, ask: bool) -> bool:
-        """Add the layers of the recipe's wheels to the build; True where the rest has to be installed inside."""
+        """Append the layers of the recipe's wheels; return True if the rest has to be installed in a container."""
         started, folder = clock.monotonic(), self.context.spec.folder
         if ask and not self.resolver.offline:
             self._pool.submit(self._start_from_cache, self.resolver.cached_resolver(self.context.work / "last-time"))
@@ -121,18 +121,18 @@ class Wheels:
         parts = self._split_parts(groups, last=not sources)
         self._set_wanted(parts)
         if self._jobs.keys() - set(parts):
-            say("other packages than the last time: what was begun with is left")
+            say("dependencies changed: layers started from the cache are not used")
         self.context.append_layers(job.result() for job in self._start_layers(parts))
         return sources
 
     def _start_from_cache(self, resolver: Resolver) -> None:
-        """Begin with what was wanted the last time."""
+        """Start the layers of the packages in uv's cache."""
         with suppress(LayeringError):
             groups, sources = resolve(self.context.spec.folder, resolver)
             self._start_layers(self._split_parts(groups, last=not sources))
 
     def _split_parts(self, groups: Sequence[Group], *, last: bool) -> tuple[Part, ...]:
-        """What goes into one layer each; the environment's own files go with the light packages, the last ones."""
+        """Split groups into layers; the environment's own files are in the last one, with the light packages."""
         heavy = [(group,) for group in groups if group.title != LIGHT]
         light = tuple(group for group in groups if group.title == LIGHT)
         return (*heavy, light) if last and (light or self.conda is None) else tuple(heavy)
@@ -152,10 +152,10 @@ class Wheels:
 
     def _check_wanted(self, part: Part) -> None:
         if self._wanted is not None and part not in self._wanted:
-            raise LayeringError("the packages have changed since the last time")
+            raise LayeringError("the packages have changed")
 
     def _wait_until_wanted(self, part: Part) -> None:
-        """Nothing is downloaded before it is known that it is wanted."""
+        """Wait until the packages are resolved: nothing is downloaded for a layer that is not needed."""
         self._known.wait()
         self._check_wanted(part)
 
@@ -179,7 +179,7 @@ class Wheels:
         return self.context.make_wheel_layer(title, [*self._inputs(part), self.facts.python], fill)
 
     def _fill_part(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
-        """Unpack and compile what goes into one layer."""
+        """Unpack and compile the packages of one layer."""
         self._heavy = self._heavy or heavy
         place = tree / self.prefix.lstrip("/")
         return below(self.prefix, [piece for group in part for piece in self._fill_group(group, place, part)])
@@ -196,12 +196,12 @@ class Wheels:
         )
 
     def _inputs(self, part: Part) -> list[object]:
-        """What decides a layer of wheels."""
+        """Return what decides the content of a layer."""
         pins = [pin.inputs for group in part for pin in group.pins]
         return [self.facts.minor, self.facts.machine, self.facts.glibc, self.prefix, self.compiler.inputs, pins]
 
     def _fill_group(self, group: Group, tree: Path, part: Part) -> list[Piece]:
-        """Unpack and compile a group; what was compiled is kept by wheel for the next time."""
+        """Unpack and compile a group; .pyc files are cached by package."""
         number = next(self._numbers)
         place = tree if not tree.exists() else self.resolver.work / f"stage-{number}"
         site = wheel_files.install_wheels(
@@ -227,7 +227,7 @@ class Wheels:
         )
 
     def _compile_group(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
-        """Compile wheel by wheel, but all that are missing in one go; what was compiled before is taken again."""
+        """Take cached .pyc files, and compile all missing ones in one run."""
         files = wheel_files.list_sources(site, tree)
         owned = [
             PackageSources(

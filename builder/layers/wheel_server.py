@@ -1,9 +1,9 @@
 """Wheels for an installation inside a container: this machine downloads them, the container only reads them.
 
-The container asks once it has its Python, by a line through a pipe: what it answers is data, held against patterns. uv
-then resolves and downloads on this machine, with the user's settings, into a cache that is read-only in there. Where
-all is wheels the container asks no index. Where something has to be built, code of others runs beside uv: for that part
-alone indexes that want a login are asked through a proxy of this machine (proxy.py), and no login is seen.
+The container sends a request through a pipe once it has its Python; the request is data, checked against patterns. uv
+then resolves and downloads on this machine, with the user's settings, into a cache that is read-only in the container.
+If all packages are wheels, the container asks no index. If one has to be built, foreign code runs next to uv: for that
+part alone the container reaches indexes with a login through a proxy (index_proxy.py), and sees no login.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .wheels import Group, NeedsSourcesError, Resolver, normalise_name, platform
 if TYPE_CHECKING:
     from .index_proxy import IndexProxy
 
-MOST = 1 << 20  # bytes of a question: an image with 20,000 distributions is below it
+MOST = 1 << 20  # bytes of a request: an image with 20,000 distributions is below it
 MINOR = re.compile(r"3\.\d{1,2}")
 GLIBC = re.compile(r"2\.\d{1,2}")
 ASKING = {"torch", "packages"}  # parts of install.sh
-SHOWN = "settings"  # what the container sees while something is built: indexes by the proxy's addresses
+SHOWN = "settings"  # what the container sees while a package is built: indexes by the proxy's addresses
 
 
 class WheelServer:
-    """The answers to one container; `given` is the folder that it sees, and cannot write.
+    """Answers the requests of one container; `given` is a folder that it can read and not write.
 
-    Once it is `over` nothing is shown any more: the recipe's own commands can ask too.
+    After `over` nothing is shown any more: the recipe's own commands could ask too.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class WheelServer:
         uv = find_uv()
         if uv is not None and not (given / "uv").exists():
             shutil.copy(uv, given / "uv")
-        # Both ends: neither waits for the other to be opened, and what is opened later is not asked for its name again.
-        # A container that asks and reads no answer keeps nobody waiting.
+        # Both ends: neither waits for the other to be opened, and the names are not used again.
+        # A container that reads no answer blocks nothing.
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
         self.questions, self.answers = (os.open(given / name, flags) for name in ("ask", "answer"))
 
     def serve(self, alive: int) -> None:
-        """Answer until `alive` ends: `whole` where uv needs no index, `ask` where it does, `over` at the end."""
+        """Answer until `alive` ends: `whole` if uv needs no index, `ask` if it does, `over` at the end."""
         line = b""
         while self.questions in select.select([self.questions, alive], [], [])[0]:
             line += os.read(self.questions, 65536)
@@ -73,13 +73,13 @@ class WheelServer:
                 line = b""
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Hide the settings and close the pipes."""
         self._close_proxy()
         for number in (self.questions, self.answers):
             os.close(number)
 
     def answer(self, line: str) -> str:
-        """The answer to one question."""
+        """Answer one request."""
         if self.closed or line == "over\n":
             self.closed = True
             self._close_proxy()
@@ -123,12 +123,12 @@ class WheelServer:
         return not sources
 
     def _open_proxy(self) -> None:
-        """Open a proxy to the indexes, where some want a login."""
+        """Start a proxy if an index has a login."""
         if self.proxy is not None or not self.private.is_file():
             return
         from .index_proxy import IndexProxy  # few builds need one
 
-        say("note: something is built inside the image: it can read the indexes, and sees no login")
+        say("note: a package is built inside the image: it can read the indexes, and sees no login")
         self.proxy = IndexProxy(self.private.read_text(encoding="utf-8"), environment=self.environment)
         (self.given / SHOWN).write_text(self.proxy.text, encoding="utf-8")
 
@@ -140,7 +140,7 @@ class WheelServer:
 
 
 def _download(group: Group, tree: Path, resolver: Resolver) -> None:
-    """Have the wheels of a group in uv's cache: they are linked into a folder that goes."""
+    """Download the wheels of a group into uv's cache: they are linked into a temporary folder."""
     file = tree.with_suffix(".txt")
     file.write_text("".join(f"{pin.text}\n" for pin in group.pins), encoding="utf-8")
     hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
@@ -152,7 +152,7 @@ def _download(group: Group, tree: Path, resolver: Resolver) -> None:
 
 
 def serve_wheels(folder: Path, *, given: Path, cache: Path, environment: Mapping[str, str]) -> None:
-    """Answer one build until standard input ends; a line on standard output says that questions may come."""
+    """Answer one build until standard input ends; print a line when requests may come."""
     own = WheelServer(folder, given=given, cache=cache, environment=environment)
     print("ready", flush=True)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -164,7 +164,7 @@ def serve_wheels(folder: Path, *, given: Path, cache: Path, environment: Mapping
 def wheel_server(
     folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str], parts: Sequence[str]
 ) -> Iterator[None]:
-    """The same beside a container step of this program; only the parts that install packages have something to ask."""
+    """Answer a container step of this program; only the parts that install packages send requests."""
     if given is None:
         yield
         return

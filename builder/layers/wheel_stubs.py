@@ -1,7 +1,7 @@
-"""Packages that are in an image before pip's, told to uv: they are resolved against and not installed again.
+"""Packages that an image has already, passed to uv: it resolves against them and does not install them again.
 
-uv has no notion of a package that is installed already without its environment being here. An empty wheel of the
-same name and version, given as a constraint by its address, is one: what does not fit it is refused in uv's words.
+uv cannot be given installed packages without their environment. An empty wheel of the same name and version, passed as
+a constraint by its address, has that effect: what conflicts with it is refused in uv's words.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ VERSION = re.compile(r"[A-Za-z0-9.!_+-]{1,100}")
 
 
 def is_distribution(name: str, version: str) -> bool:
-    """Say whether these can be a package's: an image says what it likes, and both become a file and a line here."""
+    """Whether name and version are valid: an image may claim anything, and both become a file name and a line."""
     return bool(NAME.fullmatch(name) and VERSION.fullmatch(version))
 
 
 def write_stubs(folder: Path, provided: Mapping[str, str]) -> list[str]:
-    """Write an empty wheel for each package and return the constraints that name them; others are left out."""
+    """Write an empty wheel for each package and return the constraints that name them; invalid ones are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     for name, version in sorted(provided.items()):

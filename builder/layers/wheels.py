@@ -17,22 +17,22 @@ from .wheel_stubs import write_stubs
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
 PLATFORMS = (17, 28, *range(31, 41))
-# Files of a plan that speak of packages which are built: at a commit, or against the torch of the image.
+# Files of a plan with packages that are built: at a commit, or against the torch of the image.
 SOURCES = ("requirements-commits.txt", "compiled.txt")
 NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)")
 HASH = re.compile(r"--hash[= ](sha256:[0-9a-f]{64})")
 VERSION = re.compile(r"==\s*([^\s;\\]+)")
-# What uv says where a package has no wheel for the image.
+# uv's messages for a package without a wheel for the image.
 NO_WHEEL = re.compile(
     r"no (?:usable |compatible )?wheels|source distribution|building .{0,80}disabled|no-build|only-binary"
 )
-# What uv says of what it did not download before (uv 0.9 to 0.13).
+# uv's messages for what it has not downloaded before (uv 0.9 to 0.13).
 UNSEEN = re.compile(r"not found in the cache|network (?:was|is) disabled|[Nn]etwork connectivity is disabled")
 SOURCE = re.compile(
     r"^(?:-e |--editable|git\+|hg\+|svn\+|\.|/)|@\s*(?:git|hg|svn)\+|\.(?:tar\.gz|zip|tar\.bz2)(?:[\s#]|$)"
 )
 
-# Layers of their own: large, and changed less often than the rest. torch's vendor libraries come and go with torch.
+# Layers of their own: large, and changed less often than the rest. torch's vendor libraries change with torch.
 TORCH = re.compile(
     r"torch|torchvision|torchaudio|torchtext|torchdata|torchao|torchcodec|triton|pytorch-triton.*|triton-.*|nvidia-.*|cuda-.*|"
     r"intel-.*|impi-.*|mkl|tbb|tcmlib|umf|dpcpp.*|onemkl.*|oneccl.*|xformers|flash-attn|intel_extension_for_pytorch"
@@ -44,11 +44,11 @@ HEAVY = re.compile(
 
 
 class NeedsSourcesError(LayeringError):
-    """A package that there is no wheel of: it has to be built inside the base image."""
+    """A package without a wheel: it has to be built inside the base image."""
 
 
 class OtherVersionsError(NeedsSourcesError):
-    """pip's packages do not go with what is in the image already: only an installer inside can replace it."""
+    """pip's packages conflict with what the image has: only an installer inside can replace it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,21 +68,21 @@ class Pin:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Pins that come from the same indexes and lie in one layer."""
+    """Pins that come from the same indexes and are in one layer."""
 
     title: str
     pins: tuple[Pin, ...]
     options: tuple[str, ...] = ()  # of uv, naming indexes
-    own_index: bool = False  # the user's settings of indexes do not hold
+    own_index: bool = False  # the user's own indexes are not used
 
 
 def normalise_name(name: str) -> str:
-    """A distribution's name as PEP 503 writes it."""
+    """Normalise a distribution's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def platform_of(machine: str, glibc: str) -> str:
-    """uv's name of the image's platform; raises LayeringError where wheels are not made for it."""
+    """Return uv's name of the image's platform; raises LayeringError if no wheels are made for it."""
     parts = glibc.split(".")
     if machine not in ("x86_64", "aarch64") or len(parts) != 2 or parts[0] != "2" or int(parts[1]) < PLATFORMS[0]:
         what = f"glibc {glibc}" if glibc else "no glibc"
@@ -91,7 +91,7 @@ def platform_of(machine: str, glibc: str) -> str:
 
 
 def parse_pins(text: str) -> tuple[Pin, ...]:
-    """The pins of a requirements file as uv and pip-compile write them."""
+    """Parse the pins of a requirements file as uv and pip-compile write them."""
     pins = []
     for line in text.replace("\\\n", " ").splitlines():
         line = line.split(" #")[0].strip()
@@ -136,14 +136,14 @@ class Resolver:
             self.words = ("--constraint", str(file))
 
     def cached_resolver(self, work: Path) -> Resolver:
-        """One that asks nobody and says nothing: what it finds may be out of date."""
+        """Return an offline, silent copy; its answer may be out of date."""
         work.mkdir()
         other = copy(self)
         other.work, other.cached_only = work, True
         return other
 
     def env(self, *, own_index: bool = False) -> dict[str, str]:
-        """uv's environment; with `own_index` the file's index is the only one."""
+        """Return uv's environment; with `own_index` the file's index is the only one."""
         return uv_environment(self.environment, own_index=own_index)
 
     def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
@@ -203,17 +203,17 @@ def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
 
 
 def _resolve_torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[Group]:
-    """The torch family with what it requires; of a lock every file is listed."""
+    """Return the torch family with its dependencies; a lock lists every file."""
     text = file.read_text(encoding="utf-8")
     pins = parse_pins(text) if _has_hashes(file) else resolver.compile([file], own_index=own_index)
     return [replace(group, own_index=own_index) for group in _group_pins(pins, tuple(uv_options(file)))]
 
 
 def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
-    """The recipe's own packages, beside a torch that was resolved from its own index and stays."""
+    """Return the recipe's own packages; a torch that was resolved from its own index stays."""
     words = tuple(uv_options(file))
     if _has_hashes(file):
-        # Such a file lists everything, and what it does not list is not installed.
+        # Such a file lists all packages: no other is installed.
         return _group_pins(parse_pins(file.read_text(encoding="utf-8")), words)
     done = [pin for group in groups for pin in group.pins]
     if done:
@@ -229,14 +229,14 @@ def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], op
 
 
 def _merge_groups(first: Sequence[Group], second: Sequence[Group]) -> tuple[Group, ...]:
-    """Two sets of groups as one; a package of both is the second's."""
+    """Merge two sets of groups; a package in both is the second's."""
     names = {pin.name for group in second for pin in group.pins}
     kept = [replace(group, pins=tuple(pin for pin in group.pins if pin.name not in names)) for group in first]
     return (*[group for group in kept if group.pins], *second)
 
 
 def _group_pins(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, ...]:
-    """Heavy packages apart, so that another pin among the others never packs them again."""
+    """Give heavy packages a layer each, so that a changed pin among the others does not pack them again."""
     rows: dict[str, list[Pin]] = {}
     for pin in sorted(pins, key=lambda pin: pin.name):
         title = "torch" if TORCH.fullmatch(pin.name) else pin.name if HEAVY.fullmatch(pin.name) else "packages"
@@ -246,7 +246,7 @@ def _group_pins(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, .
 
 
 def uv_options(file: Path) -> list[str]:
-    """uv's words for the options in a requirements file; it passes over some of pip's in the file itself."""
+    """Return the options in a requirements file as uv's: it ignores some of pip's in the file itself."""
     words = []
     for line in file.read_text(encoding="utf-8").splitlines():
         name, _, value = line.strip().partition(" ")

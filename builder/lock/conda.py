@@ -15,7 +15,7 @@ from builder.model.lock import SUBDIRS, LockRequest
 from builder.model.text import TOKEN, USER
 from builder.system.log import Mask
 
-# One program solves for locks and for layers: it travels with plans, on the standard library and py-rattler alone.
+# One program solves for locks and for layers; it is also copied into plan folders.
 WORKER = Path(__file__).parents[1] / "layers" / "conda_worker.py"
 UNSOLVABLE = ("SolverError",)
 FAULTY = (
@@ -31,8 +31,8 @@ CHANNEL = re.compile(r"(https?://[^\s'\")]+?)/(?:noarch|linux-\w+)/")
 def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at: Place, session: Session) -> str:
     """Solve and return the text of a rattler lock; `folder` is what relative channels are relative to.
 
-    Raises UnsupportedError where nothing fits, StepError where a channel cannot be reached, ConfigError for a
-    dependency that is none.
+    Raises UnsupportedError if no packages fit, StepError if a channel cannot be reached, ConfigError for an invalid
+    dependency.
     """
     output, request, answer = (session.work / name for name in ("pixi.lock", "request.json", "answer.json"))
     for path in (output, answer):
@@ -69,9 +69,7 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
 def _error(kind: str, text: str, *, at: Place) -> Exception:
     text = re.sub(r"\s+", " ", without_credentials(text)).strip()
     if kind in UNSOLVABLE:
-        message = (
-            f"the conda packages cannot be had together: {text.removeprefix('Cannot solve the request because of: ')}"
-        )
+        message = f"the conda packages cannot be installed together: {text.removeprefix('Cannot solve the request because of: ')}"
         fix = "loosen a version, or add the channel that has what is missing"
         return UnsupportedError(Finding(code="lock-conda", message=message, at=at, fix=fix))
     if kind in FAULTY:
@@ -79,14 +77,14 @@ def _error(kind: str, text: str, *, at: Place) -> Exception:
             Finding(code="lock-spec", message=f"conda cannot read a line: {text}", at=at, fix="check it")
         )
     if re.search(r"No such file or directory|404|could not find subdir", text):
-        message = f"a channel is not there: {text}"
+        message = f"a channel is missing: {text}"
         return StepError(Finding(code="lock-channel", message=message, at=at, fix="check its name or address"))
-    # Which of a channel's files is asked for first, and how often, differs from run to run.
+    # The file of a channel that is requested first differs from run to run.
     found = CHANNEL.search(text)
     return unreachable_error(f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2])
 
 
 def without_credentials(text: str) -> str:
-    """Take users, passwords and tokens out of every address."""
+    """Remove users, passwords and tokens from every address."""
     text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
     return TOKEN.sub("/", USER.sub("//", text))

@@ -30,7 +30,7 @@ from builder.system.checksums import sha256_of
 
 
 def local_path(url: str) -> Path | None:
-    """The path that a file:// address or a plain path names, None for another address."""
+    """Return the path of a file:// address or a plain path, None for another address."""
     if url.startswith("/"):
         return Path(url)
     parts = urlsplit(url)
@@ -43,7 +43,7 @@ OLDEST = {"x86_64": 5, "aarch64": 17}
 
 
 def list_platforms(arch: str, *, glibc: str) -> Iterator[str]:
-    """Platform tags that a glibc serves, the newest first."""
+    """Yield the platform tags that a glibc supports, the newest first."""
     for minor in range(int(glibc.partition(".")[2].partition(".")[0]), OLDEST[arch] - 1, -1):
         yield f"manylinux_2_{minor}_{arch}"
         if minor in OLD_NAMES:
@@ -53,7 +53,7 @@ def list_platforms(arch: str, *, glibc: str) -> Iterator[str]:
 
 @lru_cache(maxsize=16)
 def rank_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
-    """Every tag that fits, by its rank: the lower the better."""
+    """Return every tag that fits, with its rank: the lowest is the best."""
     major, minor = (int(part) for part in python.split(".")[:2])
     names = list(list_platforms(arch, glibc=glibc))
     tags = [
@@ -64,7 +64,7 @@ def rank_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
 
 
 def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
-    """The wheel that fits best, None where none fits; of equals the last build."""
+    """Return the wheel that fits best, None if none fits; of equal ones the last build."""
     known = rank_tags(python, arch, glibc)
     found = []
     for name in file_names:
@@ -93,7 +93,7 @@ class Interpreter:
 
     @property
     def platform(self) -> str:
-        """The newest platform of uv's that the glibc serves."""
+        """The newest platform of uv's that the glibc supports."""
         minor = int(self.glibc.partition(".")[2].partition(".")[0] or 0)
         fitting = max((known for known in GLIBCS if known <= minor), default=GLIBCS[0])
         return f"{self.arch}-manylinux_2_{fitting}"
@@ -110,7 +110,7 @@ def lock_pip(
 ) -> tuple[PipFile, ...]:
     """Resolve and choose the files; `provided` is what conda or the base image has, by its version.
 
-    Raises UnsupportedError where nothing fits and StepError where an index cannot be reached.
+    Raises UnsupportedError if no versions fit and StepError if an index cannot be reached.
     """
     if not (asked.torch or asked.pip):
         return ()
@@ -124,7 +124,7 @@ def lock_pip(
     own = "://" in torch_index
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
     if own and asked.torch:
-        # What of the family torch itself requires (a Triton of its vendor) is known only after a first resolution.
+        # Which packages of the family torch requires (a vendor's Triton) is known only after a first resolution.
         options = ["--default-index", torch_index]
         names = _compile(folder, ["pyproject.toml"], options, target=target, at=at, session=session, own_index=True)
         family = [
@@ -146,7 +146,7 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def _options(options: Iterable[str]) -> list[str]:
-    """What uv reads in a requirements file; hashes are found anew."""
+    """Return the options that uv reads in a requirements file; hashes are found again."""
     return [line for line in options if not line.startswith(("--require-hashes", "--pre", "--trusted-host"))]
 
 
@@ -161,7 +161,7 @@ def _is_named(name: str, lines: Iterable[str]) -> bool:
 
 
 def _project(lines: Iterable[str], *, own: Iterable[str], index: str) -> str:
-    """A project whose direct dependencies come from an index of their own: uv has this for projects alone."""
+    """Return a project whose direct dependencies come from an index of their own: uv has this for projects alone."""
     text = f'[project]\nname = "recipe"\nversion = "0"\ndependencies = {json.dumps(list(lines))}\n'
     if own:
         names = [re.split(r"[\[=<>!~ ]", line)[0] for line in own]
@@ -184,7 +184,7 @@ def _compile(
     output = folder / "pylock.toml"
     output.unlink(missing_ok=True)
     settings = uv_settings(session.environment, cache=session.cache, offline=session.offline)
-    # The interpreter that uv asks for build tags is only a host for sdists: ours will do.
+    # uv uses the interpreter only to build sdists: ours is sufficient.
     environment = uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
     argv = [
         find_uv_program(session.environment),
@@ -211,13 +211,13 @@ def _error(text: str, *, at: Place) -> Exception:
     if NETWORK.search(text):
         return unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:
-        fix = "do not use the file; ask whoever keeps the index"
+        fix = "do not use the file; ask the owner of the index"
         return StepError(
-            Finding(code="lock-hash", message=f"a file is not the one its index names: {text}", at=at, fix=fix)
+            Finding(code="lock-hash", message=f"a file does not match the hash of its index: {text}", at=at, fix=fix)
         )
     fix = "loosen a version, or check the indexes that PIP_INDEX_URL, UV_DEFAULT_INDEX and RECIPE_TORCH_INDEX name"
     return UnsupportedError(
-        Finding(code="lock-pip", message=f"the Python packages cannot be had together: {text}", at=at, fix=fix)
+        Finding(code="lock-pip", message=f"the Python packages cannot be installed together: {text}", at=at, fix=fix)
     )
 
 
@@ -226,7 +226,7 @@ def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:
 
 
 def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipFile:
-    """The one file of a package: the wheel that fits best, else the sdist, else what the recipe names itself."""
+    """Return the one file of a package: the wheel that fits best, else the sdist, else what the recipe itself names."""
     name, version = str(package["name"]), str(package.get("version", ""))
     torch = name in TORCH_FAMILY
     if vcs := package.get("vcs"):
@@ -252,7 +252,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
     size = int(source.get("size", 0)) or (path.stat().st_size if path and path.is_file() else 0)
     sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (sha256_of(path) if path else "")
     if not sha256:
-        message = f"the index gives no sha256 for '{name}' {version}"
+        message = f"the index has no sha256 for '{name}' {version}"
         raise StepError(Finding(code="lock-no-hash", message=message, at=at, fix="use an index that gives hashes"))
     direct = "archive" in package
     kind = "wheel" if unquote(url).partition("#")[0].endswith(".whl") else "sdist"
@@ -263,7 +263,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
 
 
 def _address(source: Mapping[str, Any]) -> str:
-    """The address of a file; one that is only a path becomes a file:// address."""
+    """Return the address of a file; a path becomes a file:// address."""
     if source.get("url"):
         return str(source["url"])
     return f"file://{quote(str(source['path']), safe='/+@~')}"

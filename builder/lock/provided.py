@@ -1,4 +1,4 @@
-"""Python packages that are in an image before pip's: they are resolved against, and stay out of the lock."""
+"""Python packages that an image has before pip runs: pip's are resolved against them, and a lock leaves them out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builder.resolve.conda_names import python_name
 
 
 def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
-    """Names and versions in normal form; what is no name, or no version that Python knows, is left out."""
+    """Return names and versions in normal form, without invalid ones."""
     found = {}
     for name, version in provided.items():
         if not is_distribution(name, version):
@@ -26,7 +26,7 @@ def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
 
 
 def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
-    """The Python packages among conda's: those of the table of names, and those that depend on Python itself."""
+    """Return the Python packages among conda's: those in the table of names, and those that depend on Python."""
     found = {}
     for package in packages:
         needs = {spec.split()[0] for spec in package.depends}

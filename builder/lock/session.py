@@ -1,4 +1,4 @@
-"""What the parts of one `recipe lock` share: the environment, a work folder, a cache, whether to go online."""
+"""What the parts of one `recipe lock` share: the environment, a work folder, a cache, the network."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from builder.system.failures.installers import PACKAGES
 from builder.system.log import Mask
 from builder.system.process import ProcessResult, run
 
-TIMEOUT = 1800.0  # seconds that one resolution may take
+TIMEOUT = 1800.0  # seconds for one resolution
 FIX = f"run `pip install 'uv=={'.'.join(map(str, LEAST))}'` where recipe is installed, or set {VARIABLE} to one"
-SHOWN = 12  # lines of a program's answer that a finding carries
+SHOWN = 12  # lines of a program's output in a finding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """`environment` is the user's, `work` a folder that leaves with the command, `cache` one that stays."""
+    """`environment` is the user's, `work` a temporary folder, `cache` the folder of recipe's cache."""
 
     environment: Mapping[str, str]
     work: Path
@@ -28,7 +28,7 @@ class Session:
     offline: bool = False
 
     def run(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str) -> ProcessResult:
-        """Run a program; its output, without secrets, is the tail of the answer."""
+        """Run a program; its output, without secrets, is the tail of the result."""
         log, mask = self.work / f"{name}.log", Mask(env)
         return run(argv, cwd=cwd, env=env, log=log, on_line=_ignore_line, mask=mask, timeout=TIMEOUT)
 
@@ -38,13 +38,13 @@ def _ignore_line(line: str) -> None:
 
 
 def output_tail(finished: ProcessResult) -> str:
-    """The end of what a program output_tail, in one paragraph."""
+    """Return the end of a program's output as one paragraph."""
     lines = [line.strip() for line in finished.tail if line.strip()]
     return " ".join(lines[-SHOWN:])[-1500:]
 
 
 def unreachable_error(what: str, reason: str) -> StepError:
-    """Make the error for a server that could not be asked, or whose certificate is not trusted here."""
+    """Return the error for a server that cannot be reached, or whose certificate is not trusted here."""
     message = f"{what} could not be reached: {reason}"
     fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"
     tls = next(cause for cause in PACKAGES if cause.code == "tls")
@@ -60,5 +60,5 @@ def find_uv_program(environment: Mapping[str, str]) -> str:
     except LayeringError as error:
         raise ToolError(Finding(code="lock-uv", message=str(error), fix=FIX)) from None
     if found is None:
-        raise ToolError(Finding(code="lock-uv", message="there is no program 'uv'", fix=FIX))
+        raise ToolError(Finding(code="lock-uv", message="the program 'uv' is missing", fix=FIX))
     return found

@@ -1,8 +1,6 @@
-"""The base image of a lock: its digest, and what only the image itself can answer (Python, glibc, its packages).
+"""The lock of one site: the base image, then conda's packages, then pip's, each resolved against the previous ones.
 
-The lock of one site: the base image, then conda's packages, then pip's, each on what came before.
-
-The files of locks on disk: whole or not at all, the index last. No link that a recipe's folder holds is followed.
+The files of locks are written atomically, the index last; no link in a recipe's folder is followed.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from builder.system.checksums import sha256_of
 from builder.system.files import draft_path
 from builder.system.process import which
 
-SECONDS = 120.0  # for an image that has to be mounted first
+SECONDS = 120.0  # for an image that is mounted first
 # One line of JSON: versions and packages of the Python that `python3` is in the image, and the C library's.
 QUESTION = """
 glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || true)
@@ -56,9 +54,9 @@ END
 def lock_base(
     image: BaseImage, *, own: bool, name: str, packages: bool, runtimes: tuple[str, ...], session: Session
 ) -> BaseLock:
-    """Find the digest; ask a local image for what its site's file does not say, and for its `packages`.
+    """Find the digest; ask a local image for facts that its site's file does not have, and for its `packages`.
 
-    `own` says that the site or the user names its registry, and not the recipe.
+    `own` is true if the site or the user names its registry, and not the recipe.
     """
     glibc, python = image.glibc or "", image.python or ""
     known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
@@ -69,7 +67,7 @@ def lock_base(
         )
     path = Path(image.reference)
     if not path.is_absolute():
-        return BaseLock(reference=name, why="it is no image that has a name", python=python, glibc=glibc)
+        return BaseLock(reference=name, why="it is not an image with a name", python=python, glibc=glibc)
     try:
         size, digest = path.stat().st_size, f"sha256:{sha256_of(path)}"
     except OSError as error:
@@ -87,7 +85,7 @@ def lock_base(
 
 
 def _base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, str]:
-    """Return the digest of an image's manifest, or "" and the reason why it is not known; nothing is downloaded."""
+    """Return the digest of an image's manifest, or "" and the reason why it is unknown; nothing is downloaded."""
     scheme, tag = reference.partition("://")[0], parts_of(reference)[2]
     if DIGEST.fullmatch(tag):
         return tag, ""
@@ -103,7 +101,7 @@ def _base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, s
 
 
 def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[str, object]:
-    """Run the question in the image; nothing where no engine is here, or the image has no such Python."""
+    """Run the question in the image; return nothing without an engine or a Python in the image."""
     runtime = next((found for name in runtimes if (found := which(name, env=session.environment))), None)
     if runtime is None:
         return {}
@@ -129,17 +127,17 @@ def _packages(answer: Mapping[str, object]) -> dict[str, str]:
 
 
 def knows_packages(base: BaseLock) -> bool:
-    """Whether an image's own packages are known beyond its torch."""
+    """Whether an image's own packages are known, not only its torch."""
     return bool(set(base.provides) - set(FAMILY))
 
 
-# The C library of the oldest systems that current builds of torch and of conda-forge are made for.
+# The C library of the oldest systems that current builds of torch and of conda-forge support.
 USUAL_GLIBC = "2.28"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SiteLock:
-    """A lock with the text of its two files (empty: there is nothing for it), and what is worth knowing of it."""
+    """A lock with the text of its two files (empty: no packages), and warnings."""
 
     lock: Lock
     conda: str
@@ -148,7 +146,7 @@ class SiteLock:
 
 
 def lock_site(target: Target, *, session: Session) -> SiteLock:
-    """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason why it cannot be."""
+    """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason."""
     asked, at = asked_of(target), Place(file=target.recipe.file)
     runtimes = (target.site.runtime.command, "apptainer", "singularity")
     base = lock_base(
@@ -181,21 +179,23 @@ def lock_site(target: Target, *, session: Session) -> SiteLock:
         session=session,
     )
     _refuse_commits(target, files=files, at=at)
-    whole = Lock(**{**vars(lock), "pip": files})
+    complete = Lock(**{**vars(lock), "pip": files})
     pip = write_pylock(files, python=".".join(python.split(".")[:2]))
-    return SiteLock(lock=whole, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
+    return SiteLock(lock=complete, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
 
 
 def _python(lock: Lock, *, at: Place) -> str:
     if lock.python:
         return lock.python
     message = f"the Python of '{lock.base.reference}' is not known: wheels cannot be chosen for it"
-    fix = "add 'python=3.12' to the dependencies, or give the image as a file (--base image.sif), which can be asked"
+    fix = (
+        "add 'python=3.12' to the dependencies, or give the image as a file (--base image.sif), which can be inspected"
+    )
     raise ConfigError(Finding(code="lock-python", message=message, at=at, fix=fix))
 
 
 def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Place) -> None:
-    """cotainr and tykky have one call of pip, which takes no commits among hashes."""
+    """cotainr and tykky call pip once, which accepts no commits among hashes."""
     commits = [file.name for file in files if file.kind == "vcs"]
     if commits and target.backend in OWN_CONDA:
         message = (
@@ -210,15 +210,15 @@ def _findings(target: Target, *, base: BaseLock) -> list[Finding]:
     site, reference = target.site.name, base.reference
     if not base.digest:
         message = f"{site}: the base image '{reference}' is locked by its name alone: {base.why}"
-        fix = "lock where it can be reached; what lies under the name may change"
+        fix = "lock where it can be reached; the image of that name may change"
         found.append(Finding(code="lock-base", message=message, fix=fix, level="warning"))
     if not base.glibc:
         message = f"{site}: the glibc of '{reference}' is not known: files for glibc {USUAL_GLIBC} are locked"
-        fix = "give the image as a file (--base image.sif) where Apptainer is, so that it can be asked"
+        fix = "give the image as a file (--base image.sif) on a machine with Apptainer, so that it can be inspected"
         found.append(Finding(code="lock-glibc", message=message, fix=fix, level="warning"))
     if target.environment.place == "base" and not knows_packages(base):
         message = f"{site}: of the packages in '{reference}' only {_names(base)} is known: the others may be replaced"
-        fix = "name the image as a file, in a site of your own, where Apptainer is: it can be asked then"
+        fix = "name the image as a file, in a site of your own, on a machine with Apptainer: it can be inspected then"
         found.append(Finding(code="lock-provided", message=message, fix=fix, level="warning"))
     return found
 
@@ -228,7 +228,7 @@ def _names(base: BaseLock) -> str:
 
 
 def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
-    """Write the locks of some sites; those of other sites stay. Raises ToolError where that cannot be."""
+    """Write the locks of some sites; those of other sites stay. Raises ToolError if that fails."""
     new = {item.lock.site: item for item in locked}
     top = index.parent.resolve()
     locks, files = _read_others(index, without=set(new))
@@ -246,12 +246,12 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
         at = Place(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
         odd = isinstance(error, tree.TreeError)
-        fix = "look where it leads, remove it, and lock again" if odd else "check the rights and the space"
+        fix = "check where it leads, remove it, and lock again" if odd else "check the rights and the space"
         raise ToolError(Finding(code="lock-write", message=message, at=at, fix=fix)) from None
 
 
 def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
-    """The locks of other sites; one that is faulty is left out, with its files: it could not be used either."""
+    """Read the locks of other sites; a faulty one is dropped with its files: it could not be used either."""
     entries: Mapping[str, Entry] = {}
     with suppress(ConfigError):
         found = read_index(index)
@@ -270,7 +270,7 @@ def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], di
 
 
 def _site_folder(index: Path, site: str) -> Path:
-    """The folder of a site's files, from the one that the index is in."""
+    """Return the folder of a site's files, relative to that of the index."""
     return site_folder(index, site).relative_to(index.parent)
 
 
@@ -279,7 +279,7 @@ def _digest(text: str) -> str:
 
 
 def _replace_file(top: Path, path: Path, text: str) -> None:
-    """Put a file below a folder in its place at once; without text it goes."""
+    """Replace a file below a folder atomically; without text it is removed."""
     if not text:
         tree.remove(path, below=top)
         return

@@ -1,4 +1,4 @@
-"""A lock: the exact files of one environment on one site, what they were chosen for, and whether that still holds."""
+"""A lock: the exact files of one environment on one site, and the request that they were chosen for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FileKind = Literal["wheel", "sdist", "vcs"]
 
 @dataclass(frozen=True, kw_only=True)
 class LockRequest:
-    """What a lock is for: everything that decides which files are chosen. One that differs makes the lock stale."""
+    """Everything that decides which files are chosen; a different request makes the lock stale."""
 
     place: Literal["base", "venv", "conda"]
     arch: Literal["x86_64", "aarch64"]
@@ -66,9 +66,9 @@ class BaseLock:
 
 @dataclass(frozen=True, kw_only=True)
 class PipFile:
-    """One file of a Python distribution; of version control (`vcs`) there is a commit in `url` and no sha256.
+    """One file of a Python distribution; one of version control (`vcs`) has a commit in `url` and no sha256.
 
-    `direct`: the recipe names the address, no index has it.
+    `direct`: the recipe names the address, it is in no index.
     """
 
     name: str
@@ -82,19 +82,19 @@ class PipFile:
 
     @property
     def requirement(self) -> str:
-        """The line of a requirements file that this file alone can serve."""
+        """The line of a requirements file that only this file matches."""
         named = f"{self.name} @ {self.url}" if self.direct else f"{self.name}=={self.version}"
         return f"{named} --hash=sha256:{self.sha256}" if self.sha256 else named
 
     @property
     def file_name(self) -> str:
-        """The name of the file, as its index writes it (a plus sign may be %2B)."""
+        """The name of the file, as in its index (a plus sign may be %2B)."""
         return self.url.partition("#")[0].rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """The lock of one site; `recipe` is the digest of the recipe that it was made from."""
+    """The lock of one site; `recipe` is the digest of its recipe."""
 
     site: str
     recipe: str
@@ -107,7 +107,7 @@ class Lock:
 
     @property
     def digest(self) -> str:
-        """The sha256 of what is locked; the tool and the recipe's bytes do not count."""
+        """The sha256 of what is locked, without the tool and the recipe's digest."""
         content = {name: value for name, value in asdict(self).items() if name not in ("recipe", "tool")}
         content["base"].pop("why")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -119,13 +119,13 @@ class Lock:
 
     @property
     def python(self) -> str:
-        """The Python of the environment: conda's own, else the base image's, else what was asked for."""
+        """The Python of the environment: conda's own, else the base image's, else the requested one."""
         own = next((package.version for package in self.conda if package.name == "python"), "")
         return own or self.base.python or self.asked.python
 
 
 def differences(lock: Lock, asked: LockRequest) -> Iterator[str]:
-    """Say what has changed since a lock was made, one phrase for each thing."""
+    """Yield what has changed since a lock was made, one phrase each."""
     for item in fields(LockRequest):
         before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
         if before == now:
@@ -146,10 +146,10 @@ def _listed(words: list[str]) -> str:
 
 
 def requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
-    """Lines of a requirements file for the torch family, or for all the rest: one exact file each, by its hash."""
+    """Return lines of a requirements file for the torch family, or for the rest: one exact file each, by its hash."""
     return tuple(file.requirement for file in lock.pip if file.torch == torch and file.kind != "vcs")
 
 
 def commits(lock: Lock) -> tuple[str, ...]:
-    """Lines for what comes from version control: a commit names its content, and installers take no hash for it."""
+    """Return lines for packages of version control: a commit names its content, and installers accept no hash."""
     return tuple(file.requirement for file in lock.pip if file.kind == "vcs")

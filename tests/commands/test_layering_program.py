@@ -22,7 +22,7 @@ def layering(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]
         (["build", "--help"], 0, "layers.json"),
         ([], 2, "the following arguments are required: command"),
         (["build", "x.json"], 2, "--output, --runtime"),
-        (["build", "x.json", "--output", "y", "--runtime", "apptainer"], 1, "'x.json' is no description of layers"),
+        (["build", "x.json", "--output", "y", "--runtime", "apptainer"], 1, "'x.json' is not a description of layers"),
     ],
 )
 def test_the_command_line(arguments: list[str], code: int, text: str, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_by_hand_one_of_another_series_is_refused(
     monkeypatch.setattr(uv, "own_uv", lambda: "")  # as where nothing of ours is installed
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.delenv("RECIPE_UV", raising=False)
-    with pytest.raises(LayeringError, match=r"this takes uv 0\.13\.8 or newer, below 0\.14") as refused:
+    with pytest.raises(LayeringError, match=r"this requires uv 0\.13\.8 or newer, below 0\.14") as refused:
         require_uv()
     assert str(program) in str(refused.value)
     assert "RECIPE_UV" in refused.value.fix

@@ -174,7 +174,7 @@ def test_a_cached_layer_that_was_altered_is_made_again(fault: str, demo: Room, b
     path.write_bytes(content[:-1] if fault == "cut" else content[:-1] + bytes([content[-1] ^ 1]))
     make(demo, base_sif, wheels, "--force").expect(0)
     assert sha256_of(demo.folder / "x.sif") == right
-    assert ("is not what it was" in demo.log(demo.folder / "x.plan")) == (fault == "altered")
+    assert ("was altered: it is made again" in demo.log(demo.folder / "x.plan")) == (fault == "altered")
 
 
 def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:

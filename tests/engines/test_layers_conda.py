@@ -325,13 +325,13 @@ def test_a_file_of_two_packages_is_that_of_a_conda_environment(
         f"{right} {compiled_module}\n"
     )
     inside(image, "test", "-f", compiled_module)
-    told = room.log(room.folder / "x.plan").rpartition("lie in one layer: ")[2].splitlines()[0]
+    told = room.log(room.folder / "x.plan").rpartition("are put into one layer: ")[2].splitlines()[0]
     assert set(told.split(", ")) <= together
     # It is known the next time, and the same is made of it: nothing is made twice.
     digest = sha256_of(image)
     shutil.rmtree(room.folder / "cache" / "layers-1" / "layers")
     make(room, base_sif, "--locked", "--force").expect(0)
-    assert "lie in one layer" not in room.log(room.folder / "x.plan")
+    assert "are put into one layer" not in room.log(room.folder / "x.plan")
     assert sha256_of(image) == digest
 
 
@@ -358,7 +358,7 @@ def test_what_a_package_wants_to_run_runs_inside(
     assert list(noted_layers(room)) == ["conda bulk", "conda", "conda-scripts", "packages", "recipe"]
     log = room.log(room.folder / "x.plan")
     assert "conda-scripts: in a container" in log
-    assert "not run when the image is entered: wakes.sh" in log
+    assert "activation scripts are not run: wakes.sh" in log
 
 
 def test_other_versions_of_pip_are_installed_inside(

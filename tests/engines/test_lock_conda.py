@@ -127,7 +127,7 @@ os._exit(0)
 def test_what_cannot_be_solved_is_told_with_the_reason(room: LockRoom, env: Callable[..., Path]) -> None:
     file = env("numpy=9", "no-such-package")
     done = room.locked("local", env=file).expect(3)
-    assert "error: the conda packages cannot be had together" in done.err
+    assert "error: the conda packages cannot be installed together" in done.err
     assert re.search(r"numpy|no-such-package", done.err)
     assert not index_path(file).exists()
 
@@ -140,7 +140,7 @@ def test_a_package_for_gpus_is_not_found_without_one(room: LockRoom, env: Callab
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("file:///nowhere/at-all", "a channel is not there"),
+        ("file:///nowhere/at-all", "a channel is missing"),
         ("http://127.0.0.1:9/tiny", "the channel 'http://127.0.0.1:9/tiny' could not be reached"),
     ],
 )

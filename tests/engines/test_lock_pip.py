@@ -106,7 +106,7 @@ def test_what_conda_brings_is_resolved_against_and_stays_out(room: LockRoom, ind
     assert files_of(lock)["torch"] == ("2.8.0+cpu", "cpu")
     conflict = room.write("conflict.yml", f"{head}  - pip: ['numpy>=2']\n")
     done = room.recipe("lock", "local", conflict, **indexes).expect(3)
-    assert "the Python packages cannot be had together" in done.err
+    assert "the Python packages cannot be installed together" in done.err
     assert "numpy" in done.err
 
 
