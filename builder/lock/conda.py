@@ -69,7 +69,8 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
 def _error(kind: str, text: str, *, at: Place) -> Exception:
     text = re.sub(r"\s+", " ", without_credentials(text)).strip()
     if kind in UNSOLVABLE:
-        message = f"the conda packages cannot be installed together: {text.removeprefix('Cannot solve the request because of: ')}"
+        reason = text.removeprefix("Cannot solve the request because of: ")
+        message = f"the conda packages cannot be installed together: {reason}"
         fix = "loosen a version, or add the channel that has what is missing"
         return UnsupportedError(Finding(code="lock-conda", message=message, at=at, fix=fix))
     if kind in FAULTY:

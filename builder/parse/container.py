@@ -31,7 +31,7 @@ TEXTS = ("env", "labels")  # tables whose numbers and yes/no values are kept as 
 
 
 def read_container(value: Value, *, decoder: Decoder, folder: Path) -> Container:
-    """Read the section; its faults are noted in the decoder. `folder` is what relative sources of files are in."""
+    """Read the section; the decoder collects its faults. `folder` is what relative sources of files are in."""
     if isinstance(value, Text) and value.kind == "null":
         return Container()
     tree = plain_tree(value, decoder=decoder)
@@ -43,7 +43,7 @@ def read_container(value: Value, *, decoder: Decoder, folder: Path) -> Container
 
 
 def stringify(value: Value) -> Value:
-    """A table whose numbers, dates and yes/no values count as the text that the user wrote (3.10 stays 3.10)."""
+    """Return a table whose numbers, dates and yes/no values are the text that the user wrote (3.10 stays 3.10)."""
     if isinstance(value, Table):
         return Table(entries=tuple((name, stringify(item)) for name, item in value.entries), line=value.line)
     if isinstance(value, Text) and value.kind in ("number", "bool"):
@@ -52,7 +52,7 @@ def stringify(value: Value) -> Value:
 
 
 def plain_tree(value: Value, *, decoder: Decoder) -> Value:
-    """Leave out keys without a value, and keep what is text by its place as text."""
+    """Remove keys without a value; what is text by its position is kept as text."""
     if not isinstance(value, Table):
         return value
     entries: list[tuple[Text, Value]] = []
@@ -80,7 +80,7 @@ VENDORS = {
 
 
 def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
-    """Note a vendor that is no list, or the name of its software; the fix is the line to write."""
+    """Report a vendor that is not a list, or not a known name; the fix is the line to write."""
     words = value.items if isinstance(value, Listing) else (value,)
     meant = [VENDORS.get(word.raw.lower(), "") if isinstance(word, Text) else "" for word in words]
     plain = [word.raw for word in words if isinstance(word, Text)]
@@ -99,9 +99,7 @@ VARIABLES_LIMIT = 1024 * 1024  # bytes: with the arguments they have two MiB whe
 
 
 def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
-    """Note names that no shell takes or that are obeyed somewhere, and values that are more than one
-    line or than a program can be started with.
-    """
+    """Report invalid names and names with an effect elsewhere, and values with several lines or of excessive length."""
     whole = 0
     for name, item in value.entries if isinstance(value, Table) else ():
         place = f"{key}.{shown(name.raw)}"
@@ -133,7 +131,7 @@ def _check_line(item: Text, *, decoder: Decoder, key: str) -> None:
 
 
 def _items(tree: Table, name: str) -> Iterator[tuple[str, Text]]:
-    """Every text of a list of the section, with its key path."""
+    """Return every text of a list of the section, with its key path."""
     value = tree.get(name)
     if isinstance(value, Listing):
         for index, item in enumerate(value.items):
@@ -213,7 +211,7 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
         return message, "copy what is needed of it"
     fault = source_fault(source, folder=folder)
     if fault:
-        return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} beside the recipe"
+        return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} next to the recipe"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The tree of a document to frozen dataclasses, by their own annotations: the type is the schema."""
+"""The tree of a document to frozen dataclasses: their annotations are the schema."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _shape(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field
 
 
 def key_below(kind: Any, name: str) -> tuple[Any, bool]:
-    """Give the type of a key in a table that is to be `kind` (None where there is none), and if it may be left out."""
+    """Return the type of a key in a table of type `kind` (None for an unknown key), and if it is optional."""
     if typing.get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in typing.get_args(kind) if part is not type(None))
     origin = typing.get_origin(kind)
@@ -54,13 +54,13 @@ class Decoder:
     def fault(
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
-        """Note one fault."""
+        """Add a fault."""
         at = Place(file=self.file, line=line, key=key)
         change = edit_at(at, *edit) if edit else None
         self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))
 
     def decode(self, value: Value, kind: Any, *, key: str) -> Any:
-        """Return the value as `kind`, or None after noting why it is not one."""
+        """Return the value as `kind`, or None with a fault in `findings`."""
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in (Union, types.UnionType):
             return self._optional(value, arguments, key=key)
@@ -75,7 +75,7 @@ class Decoder:
         return self._scalar(value, kind, key=key)
 
     def table(self, value: Value, kind: type[T], *, key: str) -> T | None:
-        """Decode a table into the dataclass `kind`: unknown, missing and faulty keys are noted."""
+        """Decode a table into the dataclass `kind`; unknown, missing and faulty keys become faults."""
         if not isinstance(value, Table):
             self.fault(
                 "wrong-type",
@@ -117,7 +117,7 @@ class Decoder:
         return "known keys: " + ", ".join(sorted(field.name for field in dataclasses.fields(kind)))
 
     def _optional(self, value: Value, arguments: tuple[Any, ...], *, key: str) -> Any:
-        """`X | None`: the word `unknown` (or nothing) is None: a fact we do not have is written, never left out."""
+        """`X | None`: the word `unknown` (or nothing) is None: an unknown fact is written, never left out."""
         if isinstance(value, Text) and (value.kind == "null" or value.raw == "unknown"):
             return None
         kinds = [kind for kind in arguments if kind is not type(None)]

@@ -27,12 +27,12 @@ NO_PACKAGE = "write packages below 'dependencies:', e.g. '- python=3.12'"
 
 
 def digest_of(texts: list[str]) -> str:
-    """Hash the texts; they are joined by NUL, which none of them holds."""
+    """Hash the texts, joined by NUL, which none of them contains."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 def name_from(stem: str) -> str:
-    """Make a name for a recipe that gives none, from its file or folder."""
+    """Make a name for a recipe without one, from its file or folder."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", stem).strip("-.+")[:NAME_LIMIT] or "recipe"
 
 
@@ -47,7 +47,7 @@ def sort_findings(findings: Iterable[Finding], *, file: str) -> tuple[Finding, .
 
 
 class Environment:
-    """A conda environment file; every part notes its faults in `decoder`, and they are raised together."""
+    """A conda environment file; all faults are collected in `decoder`, and raised together."""
 
     def __init__(self, path: Path, *, file: str) -> None:
         self.path = path
@@ -189,7 +189,7 @@ class Environment:
                     pip_line = self._pip(item, at=at, first=pip_line, last=last)
                 else:
                     fix = "write every package directly below 'dependencies:'"
-                    raise refusal("wrong-type", "a list stands inside the list of packages", at=at, fix=fix)
+                    raise refusal("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
                 self._add_fault(error)
         conda, twice = join_conda(specs, ats=ats)
@@ -213,7 +213,7 @@ class Environment:
         return spec
 
     def _pip(self, item: Table, *, at: Place, first: int, last: bool) -> int:
-        """Read `- pip: [...]`, return its line; `last` says that no item follows that could be meant for it."""
+        """Read `- pip: [...]`, return its line; `last` means that no later item could belong to it."""
         for name, value in item.entries:
             if name.raw != "pip":
                 shown_name = shown(name.raw)
@@ -269,7 +269,7 @@ class Environment:
 
 
 def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
-    """The line of every key path; the items of pip's list are `dependencies.pip[N]`, wherever the list stands."""
+    """Return the line of every key path; the items of pip's list are `dependencies.pip[N]`, wherever the list is."""
     if isinstance(value, Table):
         for name, item in value.entries:
             below = (

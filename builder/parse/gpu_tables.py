@@ -1,15 +1,7 @@
-"""Read a table of GPU facts.
+"""Tables of GPU facts: drivers, images, packages and torch releases.
 
 In each row `source` names entries of the table's `sources`, which have their dates, and `unsure` the fields that were
 seen second-hand or inferred. Versions are text, as the publishers write them.
-
-Drivers: the CUDA toolkits and ROCm user spaces that each serves.
-
-Images that bring a torch of their own: what each tag holds.
-
-Packages that exist in several GPU builds, and what takes their place for another vendor.
-
-Releases of torch: their companions, interpreters, builds and the architectures in them.
 """
 
 from __future__ import annotations
@@ -58,7 +50,7 @@ class CudaMajor:
 
 @dataclass(frozen=True, kw_only=True)
 class CudaToolkit:
-    """The driver that came with a CUDA release: from it on nothing of that toolkit is missing."""
+    """The driver that came with a CUDA release: from it on the whole toolkit works."""
 
     source: tuple[str, ...]
     cuda: str
@@ -69,7 +61,7 @@ class CudaToolkit:
 
 @dataclass(frozen=True, kw_only=True)
 class RocmWindow:
-    """The ROCm user spaces (X.Y) that a kernel driver serves; the driver counts 30.x from ROCm 7 on."""
+    """The ROCm user spaces (X.Y) that a kernel driver supports; the driver counts 30.x from ROCm 7 on."""
 
     source: tuple[str, ...]
     kmd: str
@@ -210,9 +202,9 @@ class VendorPackage:
     silent_loss: bool = False  # the wrong build installs and imports, and has no GPU
     tell: str = ""  # how to tell the builds apart
     needs: str = ""  # what must be there before it is installed
-    tools: tuple[str, ...] = ()  # packages that its build takes from the environment, beside torch
+    tools: tuple[str, ...] = ()  # packages that its build takes from the environment, besides torch
     glibc: Mapping[str, str] = field(default_factory=dict)  # vendor -> the least that its wheel needs
-    retired: str = ""  # since when nobody maintains it
+    retired: str = ""  # date of its last maintenance
     instead: str = ""  # what takes its place
     shares: tuple[str, ...] = ()  # packages with the same module, of which one only may be installed
     pins: str = ""  # what it pins of torch
@@ -245,9 +237,9 @@ class TorchPin:
 
 @dataclass(frozen=True, kw_only=True)
 class Counterpart:
-    """The package that takes another's place for a vendor, its module having the same name.
+    """The package that replaces another for a vendor; its module has the same name.
 
-    `extra` is left out with it. Without `versions` and `renumbered` every version of the one is one of the other.
+    `extra` is left out with it. Without `versions` and `renumbered` both packages have the same versions.
     """
 
     source: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""The files of a lock: our small index, and beside it those in the formats that other tools read.
+"""The files of a lock: a small index, and next to it files in the formats that other tools read.
 
 `NAME.lock.yml` is the index; `NAME.lock/SITE/pixi.lock` (rattler's format) has the conda packages and
-`NAME.lock/SITE/pylock.toml` (PEP 751) those of pip. The index holds the sha256 of both.
+`NAME.lock/SITE/pylock.toml` (PEP 751) those of pip. The index has the sha256 of both.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class Index:
 
 
 def index_path(env: Path) -> Path:
-    """The index of an environment file: beside it, named after it."""
+    """Return the index of an environment file, next to it."""
     return env.with_name(f"{env.stem}.lock.yml")
 
 
 def site_folder(index: Path, site: str) -> Path:
-    """The folder of a site's files."""
+    """Return the folder of a site's files."""
     return index.with_name(index.name.removesuffix(".yml")) / site
 
 
 def read_index(path: Path) -> Index | None:
-    """Read the index, None where there is none; raises ConfigError with every fault of it."""
+    """Read the index, None if there is none; raises ConfigError with every fault of it."""
     if not is_there(path):
         return None
     tree = parse_yaml(read_text(path, what="lock"), file=str(path))
@@ -87,7 +87,7 @@ def read_index(path: Path) -> Index | None:
 
 
 def read_lock(path: Path, site: str) -> Lock | None:
-    """Read the lock of a site from an index, None where there is none; raises ConfigError when it was altered."""
+    """Read the lock of a site from an index, None if there is none; raises ConfigError if it was altered."""
     index = read_index(path)
     entry = index.sites.get(site) if index else None
     if index is None or entry is None:
@@ -113,7 +113,7 @@ def read_lock(path: Path, site: str) -> Lock | None:
 
 
 def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str:
-    """The text of a file that the index has the digest of."""
+    """Read a file whose digest is in the index."""
     if not digest:
         return ""
     text = read_text(path, what="lock", at=Place(file=str(index)), limit=limit)
@@ -146,7 +146,7 @@ def index_text(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]
 
 
 def _plain(entry: Mapping[str, object]) -> dict[str, object]:
-    """Without what is empty; tuples as lists, mappings in order."""
+    """Return plain data without empty values; tuples as lists, mappings sorted."""
     kept = {name: value for name, value in entry.items() if value not in ("", (), [], {}, 0, None)}
     return {name: _sorted(value) for name, value in kept.items()}
 
@@ -158,7 +158,7 @@ def _sorted(value: object) -> object:
 
 
 def read_conda(text: str, *, file: Path) -> tuple[CondaPackage, ...]:
-    """The packages of a rattler lock (versions 6 and 7) with one environment and one platform, sorted by name."""
+    """Return the packages of a rattler lock (versions 6 and 7) of one environment and platform, sorted by name."""
     tree = parse_yaml(text, file=str(file), nodes=NODES)
     packages = tree.get("packages") if isinstance(tree, Table) else None
     if not isinstance(packages, Listing):

@@ -78,7 +78,7 @@ def check_channel(channel: str, *, at: Place) -> None:
 
 
 def _refuse_foreign(text: str, *, at: Place) -> None:
-    """Refuse what is no conda dependency at all, and say what it looks like."""
+    """Refuse what is not a conda dependency, with a guess of what it is."""
     if not text:
         raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the line")
     quoted = f"'{shown(text)}'"
@@ -192,7 +192,7 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
 
 
 def check_python(spec: CondaSpec, *, at: Place) -> None:
-    """Raise ConfigError for a Python whose version is none that Python has, before another would take its place."""
+    """Raise ConfigError for a version that Python does not have, before another replaces it."""
     if spec.name in FREE_THREADED or (spec.name == "python" and re.search(r"cp[0-9]+t$", spec.build)):
         message = f"'{shown(spec.text)}' is the free-threaded Python, which no site is built with"
         raise refusal("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
@@ -232,7 +232,7 @@ def _fields(bracket: str, *, whole: str, at: Place) -> dict[str, str]:
                 edit=edit_at(at, key, nearest(key, known=FIELDS)),
             )
         if key in found:
-            raise refusal("conda-field", f"'{key}' stands twice in '{shown(whole)}'", at=at, fix="keep one of them")
+            raise refusal("conda-field", f"'{key}' occurs twice in '{shown(whole)}'", at=at, fix="keep one of them")
         found[key] = value
         position = match.end()
     return found
@@ -268,7 +268,7 @@ def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Place) ->
 
 
 def join_conda(specs: list[CondaSpec], *, ats: list[Place]) -> tuple[tuple[CondaSpec, ...], ConfigError | None]:
-    """Make package names unique: a repeat that adds nothing is dropped, two different wishes are a fault."""
+    """Make package names unique: a repeat that adds nothing is dropped, two different constraints are a fault."""
     kept: dict[str, CondaSpec] = {}
     faults: list[Finding] = []
     for spec, at in zip(specs, ats, strict=True):

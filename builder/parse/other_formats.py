@@ -1,4 +1,4 @@
-"""Files that are given by mistake: said by name, with what is read in their place."""
+"""Files that are given by mistake: reported by name, with the file to use instead."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EXPLICIT = ("a list of conda packages for one platform", "run `conda env export 
 
 
 def refuse_other_formats(path: Path, *, file: str) -> None:
-    """Raise ConfigError when the name or the first bytes of a file show that it is no recipe."""
+    """Raise ConfigError if the name or the first bytes of a file show that it is not a recipe."""
     found = NAMES.get(path.name.lower())
     if found is None and path.name.lower().endswith(".conda-lock.yml"):
         found = NAMES["conda-lock.yml"]
@@ -86,7 +86,7 @@ def _by_content(path: Path) -> tuple[str, str] | None:
 
 
 def refuse_other_tables(tree: Table, *, file: str) -> None:
-    """Raise ConfigError when the keys of a YAML file are those of something else."""
+    """Raise ConfigError if the keys of a YAML file are those of another format."""
     keys = {name.raw for name, _ in tree.entries}
     for wanted, (what, fix) in TABLES.items():
         if keys.issuperset(wanted) and "dependencies" not in keys:

@@ -1,7 +1,8 @@
-"""Which of a recipe's own files go into an image: not those that hold keys and passwords, and not what it leaves out.
+"""Which of a recipe's own files go into an image: not those with keys and passwords, and not those it excludes.
 
-`.recipeignore` beside the recipe has one pattern a line, as .gitignore has: `*.log`, `data/`, `/notes.txt`, `!a.log`.
-A `!` line also brings back what is left out by itself; longer lines than any name has are passed over. https://git-scm.com/docs/gitignore#_pattern_format
+`.recipeignore` next to the recipe has one pattern a line, as .gitignore: `*.log`, `data/`, `/notes.txt`, `!a.log`.
+A `!` line also includes what is excluded by default; lines longer than any name are ignored.
+https://git-scm.com/docs/gitignore#_pattern_format
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from builder.model.text import shown
 IGNORE = ".recipeignore"
 LARGEST = 64 * 1024  # bytes of that file
 LONGEST = 1000  # characters of a pattern: a name has 255
-MANY = 100_000  # files and folders that are looked at for a warning
+MANY = 100_000  # files and folders that are checked for a warning
 # Where programs keep keys, passwords and tokens; of a `.git` the addresses of its remotes.
 SECRET = (
     ".netrc", "_netrc", ".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".git", ".git-credentials",
@@ -31,7 +32,7 @@ PRIVATE = b"PRIVATE KEY-----"
 
 
 class IgnoreRules:
-    """What is left out of the folders of a recipe; `folder` is the recipe's."""
+    """What is excluded from the folders of a recipe; `folder` is the recipe's."""
 
     def __init__(self, folder: Path) -> None:
         text = ""
@@ -43,7 +44,7 @@ class IgnoreRules:
         self.own = tuple(line for line in lines if 0 < len(line) <= LONGEST and not line.startswith("#"))
 
     def reason(self, path: Path, *, top: Path) -> str:
-        """Why a file or folder below `top` is left out: `secret`, `asked`, or "" where it is not."""
+        """Return why a file or folder below `top` is excluded: `secret`, `asked`, or "" if it is not."""
         name = path.relative_to(top).as_posix() if path != top else path.name
         is_folder = path.is_dir() and not path.is_symlink()
         found = "secret" if _matches(SECRET, name, is_folder) or _is_key(path) else ""
@@ -64,7 +65,7 @@ def _matches(patterns: tuple[str, ...], name: str, is_folder: bool) -> bool:
 def _matches_pattern(pattern: str, name: str, is_folder: bool) -> bool:
     if pattern.endswith("/"):
         return is_folder and _matches_pattern(pattern.rstrip("/"), name, is_folder)
-    # One with a slash at its begin stands for the copied folder itself.
+    # One with a slash at its beginning is relative to the copied folder.
     words, parts = pattern.strip("/").split("/"), name.split("/")
     if "**" not in words:
         fits = len(parts) == len(words) if pattern.startswith("/") else len(parts) >= len(words)
@@ -82,7 +83,7 @@ def _matches_pattern(pattern: str, name: str, is_folder: bool) -> bool:
 
 
 def _is_key(path: Path) -> bool:
-    """Whether a file is a private key, by what it says."""
+    """Whether a file is a private key, by its content."""
     if not path.name.endswith(KEYS) or path.is_symlink() or not path.is_file():
         return False
     try:
@@ -93,12 +94,12 @@ def _is_key(path: Path) -> bool:
 
 
 def is_kernel_path(path: Path) -> bool:
-    """Whether a path leads to what the kernel shows of this machine: `/proc/self/environ` has passwords of the user."""
+    """Whether a path leads to kernel files of this machine: `/proc/self/environ` has the user's passwords."""
     return any(path.resolve().is_relative_to(top) for top in MACHINE)
 
 
 def source_fault(source: str, *, folder: Path) -> str:
-    """What is wrong with copying a file or folder that a recipe names itself, "" for nothing."""
+    """Return what is wrong with copying a file or folder that a recipe names, "" for nothing."""
     left, home = IgnoreRules(folder), folder.resolve()
     for path in (home / source, (home / source).resolve()):
         own = [part for part in (path, *path.parents) if part.name and part != home and part not in home.parents]
@@ -109,21 +110,21 @@ def source_fault(source: str, *, folder: Path) -> str:
 
 
 def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Iterator[Finding]:
-    """Warn of what lies outside the recipe's folder, and of what is left out of the folders that are copied."""
+    """Warn of files outside the recipe's folder, and of files that are excluded from copied folders."""
     left, home = IgnoreRules(folder), folder.resolve()
     for source in files:
         at = Place(file=file, key=f"container.files.{shown(source)}")
         path = (folder / source).resolve()
         if not path.is_relative_to(home):
             message = f"'{shown(source)}' is outside the recipe's folder"
-            fix = "look at what it is: whoever reads the image reads it; or copy it beside the recipe"
+            fix = "check what it is: every user of the image can read it; or copy it to the recipe's folder"
             yield Finding(code="file-outside", message=message, at=at, fix=fix, level="warning")
         names = sorted(_list_left_out(path, left=left)) if path.is_dir() else []
         if names:
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
             message = f"left out of '{shown(source)}', since keys and passwords are kept there: "
             message += f"{', '.join(map(shown, names[:4]))}{more}"
-            fix = f"nothing, or write '!{shown(names[0])}' into {IGNORE} beside the recipe to have it in the image"
+            fix = f"no action needed; to include it, write '!{shown(names[0])}' into {IGNORE} next to the recipe"
             yield Finding(code="file-secret", message=message, at=at, fix=fix, level="warning")
 
 
@@ -133,7 +134,7 @@ def _list_left_out(top: Path, *, left: IgnoreRules) -> Iterator[str]:
         try:
             inside = sorted(folders.pop().iterdir())
         except OSError:
-            continue  # whoever copies it says so
+            continue  # reported when it is copied
         seen += len(inside)
         for path in inside:
             why = left.reason(path, top=top)

@@ -28,7 +28,7 @@ TORCH_FAMILY = (
 
 
 def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
-    """Parse a pylock file; raises ConfigError where it is none."""
+    """Parse a pylock file; raises ConfigError if it is invalid."""
     try:
         import tomllib
     except ImportError:  # Python 3.10
@@ -43,7 +43,7 @@ def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
 
 
 def read_pylock(text: str, *, file: Path) -> tuple[PipFile, ...]:
-    """The files of a pylock that `recipe lock` wrote, sorted by name; raises ConfigError with the first fault."""
+    """Return the files of a pylock that `recipe lock` wrote, sorted by name; raises ConfigError with a fault."""
     longest = max((keys.count(".") for keys in KEYS.findall(STRING.sub('""', text))), default=0)
     if longest >= PARTS or '"""' in text or "'''" in text:
         raise ConfigError(_fault(file, "the lock is not written as `recipe lock` writes it"))
@@ -81,13 +81,13 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
 
 
 def text_of(entry: Mapping[str, Any], name: str) -> str:
-    """A text of a table, "" for what is none."""
+    """Return a text of a table, "" for anything else."""
     found = entry.get(name)
     return found if isinstance(found, str) else ""
 
 
 def write_pylock(files: Iterable[PipFile], *, python: str) -> str:
-    """Write the pylock of these files: sorted, the same bytes for the same files."""
+    """Return the pylock of these files: sorted, the same bytes for the same files."""
     lines = ['lock-version = "1.0"', 'created-by = "recipe"', f"requires-python = {_text(f'=={python}.*')}"]
     for file in sorted(files, key=lambda item: item.name):
         lines += ["", "[[packages]]", f"name = {_text(file.name)}"]

@@ -1,6 +1,6 @@
-"""Read a recipe: a conda environment file or a pip requirements file, as found in the wild, to its normal form.
+"""Read a recipe: a conda environment file or a pip requirements file, to its normal form.
 
-Every key, option and version is either understood or refused by name; nothing is passed over.
+Every key, option and version is either understood or refused by name; nothing is ignored.
 """
 
 from __future__ import annotations

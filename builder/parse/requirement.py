@@ -106,7 +106,7 @@ def _looks_local(body: str) -> bool:
 
 
 def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Place) -> PipRequirement:
-    """Read a requirement that is a URL or a path; its name is known from `#egg=` or from the file name of a wheel."""
+    """Read a requirement that is a URL or a path; its name is in `#egg=` or in the file name of a wheel."""
     body, _, marker = (part.strip() for part in body.partition(" ; "))
     if marker:
         message = f"'{shown(body)}' has a marker"
@@ -145,7 +145,7 @@ def _name_of(address: str) -> str:
 
 
 def check_path(path: str, *, at: Place) -> None:
-    """Raise ConfigError when a path could not be carried into an image safely."""
+    """Raise ConfigError if a path cannot be copied into an image safely."""
     if not PATH.fullmatch(path):
         message = f"the path '{shown(path)}' holds characters that cannot be carried into an image safely"
         raise refusal("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
@@ -155,7 +155,7 @@ def check_path(path: str, *, at: Place) -> None:
 
 
 def check_exists(path: str, *, folder: Path, at: Place, package: bool = True) -> None:
-    """Raise ConfigError when a requirement names a path of this machine that is not there, or no package to install."""
+    """Raise ConfigError if a requirement names a path that is missing on this machine, or not a package."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) and not path.startswith("file:"):
         return
     local = folder / path.removeprefix("file://").removeprefix("file:")
@@ -167,13 +167,13 @@ def check_exists(path: str, *, folder: Path, at: Place, package: bool = True) ->
         raise refusal("pip-path", message, at=at, fix=fix)
     if package and local.is_dir() and not any((local / name).exists() for name in ("pyproject.toml", "setup.py")):
         message = f"the folder '{shown(path)}' holds no package (no pyproject.toml, no setup.py)"
-        raise refusal("pip-path", message, at=at, fix="name the folder in which it stands")
+        raise refusal("pip-path", message, at=at, fix="name the folder in which it is")
 
 
 def join_requirements(
     requirements: list[PipRequirement], *, file: str, key: str
 ) -> tuple[tuple[PipRequirement, ...], tuple[Finding, ...]]:
-    """Make (name, marker) unique: a repeat that adds nothing is dropped, extras are joined, two wishes are a fault."""
+    """Make (name, marker) unique: repeats are dropped, extras are joined, two different constraints are a fault."""
     kept: dict[tuple[str, str, str], PipRequirement] = {}
     faults: list[Finding] = []
     for requirement in requirements:
@@ -206,7 +206,7 @@ def _with_hashes(text: str, hashes: tuple[str, ...]) -> str:
 
 
 def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file: str) -> Iterator[Finding]:
-    """Yield a finding for each requirement without a hash: once one has a hash, pip refuses all that have none."""
+    """Yield a finding for each requirement without a hash: if one has a hash, pip requires it for all."""
     if not asked and not any(requirement.hashes for requirement in requirements):
         return
     for requirement in requirements:
@@ -218,7 +218,7 @@ def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file:
 
 
 def hide_line(finding: Finding, *, at: Place) -> Finding:
-    """A fault without the words of a file: one outside the recipe's folder may be any that the user can read."""
+    """Return a fault without the text of a file: one outside the recipe's folder may be any file of the user."""
     message = (
         f"a line of '{shown(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"
     )

@@ -49,7 +49,7 @@ class Option:
 
 
 def logical_lines(text: str, *, first: int = 1) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of every line that says something: continued lines joined, comments removed, as pip does."""
+    """Yield (line, text) of every line with content: continued lines joined, comments removed, as pip does."""
     held: list[str] = []
     start = first
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=first):
@@ -131,7 +131,7 @@ def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
     plain = name.lstrip("-")
     written = shown(word.partition("=")[0])
     if not word.startswith("-"):
-        message = f"'{shown(word)}' stands after an option that is already complete"
+        message = f"'{shown(word)}' follows an option that is already complete"
         return refusal("pip-option", message, at=at, fix="write every requirement in a line of its own")
     if name in COMMAND_LINE or plain in COMMAND_LINE:
         message = f"pip takes the option '{written}' on its command line only"
@@ -151,12 +151,12 @@ def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
 
 
 def _check_value(name: str, value: str, *, at: Place) -> None:
-    """Raise ConfigError when the value of an option does not fit it."""
+    """Raise ConfigError if the value of an option is invalid."""
     if name in ("index-url", "extra-index-url") or (name == "find-links" and "://" in value):
         check_url(value, at=at, schemes=("https", "http", "file"))
     elif name in ("requirement", "constraint"):
         if "://" in value:
-            message = f"'{shown(value)}' is read from the network, so nobody can say what it holds"
+            message = f"'{shown(value)}' is read from the network, so its content is unknown"
             raise refusal("pip-remote", message, at=at, fix="download it and name the file")
         check_path(value, at=at)
     elif name == "find-links":
@@ -171,7 +171,7 @@ def _check_value(name: str, value: str, *, at: Place) -> None:
 
 
 def _hashes(text: str, *, at: Place) -> tuple[str, ...]:
-    """Read the options behind a requirement: `--hash=sha256:...` and nothing else."""
+    """Read the options after a requirement: `--hash=sha256:...` and nothing else."""
     found: list[str] = []
     words = _words(text, at=at)
     while words:
@@ -199,7 +199,7 @@ def _from_folder(path: Path, *, folder: Path) -> str:
 
 
 class RequirementsReader:
-    """Gathers the requirements, constraints and options of lines, and of the files that they name."""
+    """Collects the requirements, constraints and options of lines, and of the files that they name."""
 
     def __init__(self, *, file: str, folder: Path) -> None:
         self.file = file
@@ -250,9 +250,9 @@ class RequirementsReader:
             self._add_file(option.value, at=at, base=base, constraint=constraint, inside=inside)
         else:
             if option.name == "find-links":
-                # pip looks beside the file first, then in the folder that it was started in
-                beside = base != self.folder and "://" not in option.value and is_there(base / option.value)
-                if beside:
+                # pip looks in the folder of the file first, then in the current folder
+                here = base != self.folder and "://" not in option.value and is_there(base / option.value)
+                if here:
                     option = replace(option, value=_from_folder(base / option.value, folder=self.folder))
                 check_exists(option.value, folder=self.folder, at=at, package=False)
             self._options.append(option)
@@ -274,7 +274,7 @@ class RequirementsReader:
         self.add_text(text, at=place, base=path.parent, constraint=constraint, inside=(*inside, resolved))
 
     def options(self) -> PipOptions:
-        """Return the options of all lines; of several index URLs the last one holds, as in pip."""
+        """Return the options of all lines; of several index URLs the last one is used, as in pip."""
 
         def values(name: str) -> tuple[str, ...]:
             return tuple(dict.fromkeys(option.value for option in self._options if option.name == name))

@@ -1,4 +1,4 @@
-"""Secrets in a recipe: what is no package, and so was not read by the rules of conda or pip."""
+"""Secrets in the parts of a recipe that are not packages: the parsers of conda and pip do not see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("dependencies", "channels")
 
 
 def check_secrets(tree: Table, *, decoder: Decoder) -> None:
-    """Note every secret of a recipe's file; none is repeated."""
+    """Report every secret of a recipe's file, without repeating it."""
     for name, value in tree.entries:
         if name.raw in PACKAGES:
             continue

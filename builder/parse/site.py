@@ -26,7 +26,7 @@ Layers = tuple[tuple[str, Table], ...]  # the file and what it says itself, the 
 
 
 def site_files(folder: Path | None = None) -> dict[str, Path]:
-    """Name every site file that can be found; a user's own wins over a bundled one of the same name."""
+    """Return every site file that can be found; a user's own replaces a bundled one of the same name."""
     found = {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
     if folder is not None and folder.is_dir():
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
@@ -35,7 +35,7 @@ def site_files(folder: Path | None = None) -> dict[str, Path]:
 
 
 def bundled_hostnames() -> dict[str, tuple[str, ...]]:
-    """The shell patterns of the host names of each bundled site, without reading the rest of its file."""
+    """Return the shell patterns of the host names of each bundled site, without reading the rest of its file."""
     found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for path in sorted(BUNDLED.glob("*.yaml"))}
     return {name: tuple(re.findall(r"[\w*?-]+", match[1])) if match else () for name, match in found.items()}
 
@@ -80,7 +80,7 @@ def _load(path: Path, *, known: dict[str, Path]) -> Site:
 
 
 def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tuple[Layers, bool]:
-    """Read a site file and those it extends; later ones are laid over by earlier ones. False: one could not be read."""
+    """Read a site file and those it extends, which it overrides; return False if one could not be read."""
     layers: list[tuple[str, Table]] = []
     seen: list[Path] = []
     try:
@@ -99,7 +99,7 @@ def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tup
 
 
 def _load_base(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
-    """The file that a site file extends; raises ConfigError."""
+    """Read the file that a site file extends; raises ConfigError."""
     parent = tree.get("extends")
     at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
     if not isinstance(parent, Text) or parent.raw not in known:
@@ -127,7 +127,7 @@ def _read(path: Path, *, faults: list[Finding]) -> Table:
 
 
 def _drop_old_driver(base: Table, own: Table) -> Table:
-    """Drop what follows from a driver where another one is given: it is read from the tables then, or given anew."""
+    """Remove what follows from a driver if another one is given: the tables or the file give it again."""
     gpu, new = base.get("gpu"), own.get("gpu")
     if not isinstance(gpu, Table) or not isinstance(new, Table) or new.get("driver") is None:
         return base
@@ -140,9 +140,9 @@ def _drop_old_driver(base: Table, own: Table) -> Table:
 
 
 def _merge(base: Table, own: Table, *, kind: Any) -> Table:
-    """Lay one table over another, table by table; lists and scalars replace, and so does an empty table.
+    """Override one table by another, table by table; lists and scalars replace, and so does an empty table.
 
-    Nothing (`key:`) over a key that may be left out takes it away: it is then as if no one had said it.
+    Nothing (`key:`) over an optional key removes it.
     """
     entries = {name.raw: (name, value) for name, value in base.entries}
     for name, value in own.entries:
@@ -158,7 +158,7 @@ def _merge(base: Table, own: Table, *, kind: Any) -> Table:
 
 
 def _locate(fault: Finding, layers: Layers) -> Finding:
-    """Point a fault at the file that says so, and at the line of its key there: the nearest key that is written."""
+    """Add to a fault the file that contains it, and the line of its key: the nearest key that is written."""
     at = fault.at or Place()
     key = at.key
     while True:

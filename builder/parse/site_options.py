@@ -1,4 +1,4 @@
-"""Options and variables that a site gives to programs of its machines: none of them may become, or run, a command."""
+"""Options and variables that a site gives to programs of its machines: none may become, or run, a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Options:
     shortened: bool = False  # whether the program takes the beginning of a name for the name (getopt_long)
 
     def refuses(self, name: str) -> bool:
-        """Say whether an option by this name runs a command, or writes or reads what the scripts do not expect."""
+        """Whether an option runs a command, or writes or reads what the scripts do not expect."""
         if not self.shortened or name == "export":
             return name in self.refused
         return any(one.startswith(name) for one in self.refused)
@@ -35,7 +35,7 @@ class Options:
 
 VALUE = r"(?:=[A-Za-z0-9_.,:+=@%/{}-]*)?"
 LONG = re.compile(rf"--([a-z][a-z0-9-]*){VALUE}")
-# srun(1), sbatch(1) of Slurm 25.05: what is run beside or around the job, what writes files, what the scripts set.
+# srun(1), sbatch(1) of Slurm 25.05: what is run next to or around the job, what writes files, what the scripts set.
 SLURM = Options(
     form=LONG,
     letters="EHKOQWXklsuv",
@@ -70,7 +70,7 @@ HYDRA = Options(
 
 
 def option_faults(site: Site) -> Iterator[Finding]:
-    """Give every word that is no option, and every option that runs something else than the scripts do."""
+    """Yield every word that is not an option, and every option that runs something other than the scripts do."""
     launcher = HYDRA if site.launch.launcher == "mpiexec" else SLURM
     for key, options, given in (
         ("launch.options", launcher, site.launch.options),
@@ -110,7 +110,7 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
 
 
 def _refusal(word: str, key: str) -> Finding:
-    message = f"the option '{shown(word)}' is refused: it runs, reads or writes something beside the scripts"
+    message = f"the option '{shown(word)}' is refused: it runs, reads or writes something that the scripts do not"
     return Finding(code="site-option", message=message, at=Place(key=key), fix="leave it out")
 
 
@@ -123,7 +123,7 @@ def _export_faults(value: str, *, key: str) -> Iterator[Finding]:
 
 
 def setting_faults(site: Site) -> Iterator[Finding]:
-    """Give every variable of a site that would run a command on its machines, or change what the scripts run."""
+    """Yield every variable of a site that would run a command on its machines, or change what the scripts run."""
     launch = site.launch
     for table, settings in (
         ("environment", launch.environment),

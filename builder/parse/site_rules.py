@@ -1,6 +1,6 @@
-"""What a site must hold beyond its types: sources and dates, values that stay values, and what goes with what.
+"""What a site requires beyond its types: sources and dates, valid values, consistent sections.
 
-Faults carry the path of their key; the catalog adds the file and the line it stands in.
+Faults have the path of their key; site.py adds the file and the line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}")
 
 
 def site_faults(site: Site, *, tree: Table, stem: str) -> Iterator[Finding]:
-    """Give every fault of a decoded site; `stem` is the name of its file without the suffix."""
+    """Yield every fault of a decoded site; `stem` is the name of its file without the suffix."""
     yield from _source_faults(site)
     yield from text_faults(tree)
     yield from _shape_faults(site, stem=stem)
@@ -56,7 +56,7 @@ def _fault(code: str, message: str, key: str, fix: str) -> Finding:
 
 
 def _source_faults(site: Site) -> Iterator[Finding]:
-    """Every section names at least one source, every source is described and dated."""
+    """Every section has at least one source, every source is described and dated."""
     dates = [(f"sources.{name}.checked", source.checked) for name, source in site.sources.items()]
     if site.gpu and site.gpu.driver_checked is not None:
         dates.append(("gpu.driver_checked", site.gpu.driver_checked))
@@ -139,7 +139,7 @@ def _gpu_faults(site: Site) -> Iterator[Finding]:
 
 
 def _version_faults(site: Site) -> Iterator[Finding]:
-    """What is compared is a version: the tables, the base images and the driver are asked by it."""
+    """What is compared is a version: tables, base images and the driver are selected by it."""
     gpu = site.gpu
     if gpu is not None and gpu.driver is not None and not is_driver(gpu.driver, vendor=gpu.vendor):
         fix = "write it as the node says it, e.g. 535.86.10, or unknown"
@@ -163,7 +163,7 @@ def _version_faults(site: Site) -> Iterator[Finding]:
 
 
 def is_driver(text: str, *, vendor: Vendor) -> bool:
-    """Say whether a text can be the version of a vendor's driver; what counts Intel's is not known."""
+    """Whether a text can be the version of a vendor's driver; the numbering of Intel's is unknown."""
     return vendor not in DRIVERS or DRIVERS[vendor].fullmatch(text) is not None
 
 
@@ -246,7 +246,7 @@ def _launch_faults(site: Site) -> Iterator[Finding]:
 
 
 def _expectation_faults(site: Site) -> Iterator[Finding]:
-    """What the smoke suite measures the site by: numbers that are numbers, paths that are paths."""
+    """What the smoke suite compares with the site: numbers are numbers, paths are paths."""
     launch = site.launch
     for nodes, sizes in launch.bandwidth.items():
         key = f"launch.bandwidth.{nodes}"

@@ -1,4 +1,4 @@
-"""What each text of a site may hold: a pattern for the place where it lies. Keys are texts too."""
+"""What each text of a site may contain: a pattern for its key path. Keys are texts too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFERENCE = re.compile(r"(?:(?:docker|oras|library)://[A-Za-z0-9]|/)[A-Za-z0-9_.
 PORT = re.compile(r"([1-9][0-9]{3,4})(\+job)?|free")
 FORM = re.compile(r"[A-Za-z0-9_.@+<>{}\[\]|:/ -]*")  # of an account, for people
 
-# Where a text lies; "*" is any key of a table. Prose is never in generated code: told to people only.
+# Key paths; "*" is any key of a table. Prose is never in generated code: it is only printed.
 SECTIONS = ("node", "gpu", "network", "scheduler", "runtime", "build", "launch", "base_images")
 PROSE = (
     ("title",),
@@ -76,7 +76,7 @@ OTHERS: Rule = (PLAIN, "letters, digits and _.,:+=@%/-{} only")
 
 
 def text_faults(tree: Table) -> Iterator[Finding]:
-    """No text of a site may become a command: each goes through the pattern of its place."""
+    """No text of a site may become a command: each is checked against the pattern of its key path."""
     for path, key, text in _texts(tree, (), ""):
         rule = _rule(path)
         if rule is None:
@@ -89,7 +89,7 @@ def text_faults(tree: Table) -> Iterator[Finding]:
 
 
 def _rule(path: tuple[str, ...]) -> Rule | None:
-    """Give the pattern for a value's place and what to say when it does not fit; None: prose."""
+    """Return the pattern for a key path and the message for a mismatch; None: prose."""
     prose, rules = _rules_below(path[0])
     if any(_matches_path(path, place) for place in prose):
         return None
@@ -101,13 +101,13 @@ def _rule(path: tuple[str, ...]) -> Rule | None:
 
 @cache
 def _rules_below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
-    """The places of prose, and those with a pattern, in one section: a site has hundreds of texts."""
+    """Return the key paths of prose, and those with a pattern, in one section: a site has hundreds of texts."""
     prose = tuple(place for place in PROSE if place[0] == section)
     return prose, tuple((place, rule) for place, rule in RULES if place[0] == section)
 
 
 def _matches_path(path: tuple[str, ...], place: tuple[str, ...]) -> bool:
-    """Say whether a path is a place; "*" stands for a key of a table, not for what is asked about a key itself."""
+    """Whether a key path matches; "*" is a key of a table, but not of the path itself."""
     return len(path) == len(place) and all(
         word == wanted or (wanted == "*" and word != KEY_ITSELF) for word, wanted in zip(path, place, strict=True)
     )

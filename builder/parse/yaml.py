@@ -78,7 +78,7 @@ Value = Union[Text, Listing, Table]  # noqa: UP007 - a forward reference needs U
 
 
 def describe(value: Value) -> str:
-    """Say what was found in the user's words."""
+    """Describe a value in the user's words."""
     if isinstance(value, Listing):
         return "a list"
     if isinstance(value, Table):
@@ -130,7 +130,7 @@ def read_text(
 
 
 def near_path(path: Path) -> str:
-    """What to do about a path that does not exist: the nearest name in its folder, where there is one."""
+    """Return the fix for a path that does not exist: the nearest name in its folder."""
     try:
         there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
     except (OSError, ValueError):
@@ -142,7 +142,7 @@ def near_path(path: Path) -> str:
 
 
 def _inside(folder: Path) -> str:
-    """What to do about a folder: name the environment file in it."""
+    """Return the fix for a folder: the environment file in it."""
     found = next((name for name in USUAL if (folder / name).is_file()), "")
     return f"give the file in it: {shown(str(folder / found))}" if found else "give the file inside it"
 
@@ -161,8 +161,8 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
         fix = "check that it is the right file"
         raise ConfigError(Finding(code="file-binary", message=message, at=Place(file=name), fix=fix))
     for form, message, fix in (
-        (CONFLICT, "a mark of a merge that git could not finish stands here", "choose one side, and remove the marks"),
-        (HARD_SPACE, "a no-break space stands here, as copied from a web page", "write a space in its place"),
+        (CONFLICT, "a conflict mark of a git merge is here", "choose one side, and remove the marks"),
+        (HARD_SPACE, "a no-break space is here, as copied from a web page", "write a space in its place"),
     ):
         if found := form.search(text):
             at = Place(file=name, line=text.count("\n", 0, found.start()) + 1)
@@ -171,10 +171,10 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
 
 
 def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nodes: int = NODE_LIMIT) -> Value | None:
-    """Parse one YAML document, None when it is empty; raises ConfigError when it is none.
+    """Parse one YAML document, None if it is empty; raises ConfigError if it is invalid.
 
-    Duplicate keys are added to `faults`, so that they are told with the other faults of the file; without it they are
-    raised.
+    Duplicate keys are added to `faults`, so that they are reported with the other faults of the file; without it they
+    are raised.
     """
     try:
         _refuse_bombs(text, file=file, nodes=nodes)
@@ -237,9 +237,9 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
 
 
 def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
-    """Stop before nodes are composed: LibYAML's binding recurses in C, and a hostile depth ends the process there.
+    """Raise before nodes are composed: LibYAML's binding recurses in C, and a hostile depth kills the process there.
 
-    It also compares each directive with all before it, and keeps half a kilobyte of every node.
+    It also compares each directive with all before it, and needs half a kilobyte for every node.
     """
     if text.count("\n%") > DIRECTIVE_LIMIT:
         raise ConfigError(_bomb(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them"))
@@ -307,7 +307,7 @@ class _Converter:
             value = self._value(value_node, depth=depth + 1)
             if key.raw in entries:
                 first = entries[key.raw][0].line
-                message = f"the key '{shown(key.raw)}' stands twice, first in line {first}"
+                message = f"the key '{shown(key.raw)}' occurs twice, first in line {first}"
                 self.duplicates.append(Finding(code="yaml-duplicate", message=message, at=at, fix="keep one of them"))
             else:
                 entries[key.raw] = (key, value)
@@ -315,7 +315,7 @@ class _Converter:
 
 
 def walk(value: Value) -> Iterator[Text]:
-    """Every scalar below a value, in the order of the file."""
+    """Yield every scalar below a value, in the order of the file."""
     if isinstance(value, Text):
         yield value
     elif isinstance(value, Listing):
@@ -327,7 +327,7 @@ def walk(value: Value) -> Iterator[Text]:
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    """Write plain data as YAML, keys in the given order; a string that YAML would read as something else is quoted."""
+    """Write plain data as YAML, keys in the given order; a string that YAML would read as another type is quoted."""
     return yaml.dump(
         dict(document), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=False
     )

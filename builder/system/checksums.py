@@ -1,4 +1,4 @@
-"""SHA-256 of files; how it is made is in sif/digest.py."""
+"""SHA-256 of files; sif/digest.py computes it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["Digest", "sha256_of", "sha256_of_part"]
 
 
 class Digest:
-    """The SHA-256 of an image, made beside other work; a folder has none."""
+    """The SHA-256 of an image, computed in the background; a folder has none."""
 
     def __init__(self, image: Path) -> None:
         self._made: str | None = None
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
         try:
-            # Opened at once: its name is about to change.
+            # Opened now: its name is about to change.
             file = None if image.is_dir() else FileIO(open_regular(image))
         except OSError as error:
             self._error = error
             return
         if file is not None:
-            # A daemon: nobody who stops a build waits for it.
+            # A daemon: a build that is stopped does not wait for it.
             self._thread = threading.Thread(target=self._make, args=(file,), daemon=True)
             self._thread.start()
 
     def result(self) -> str | None:
-        """Wait for it; raises OSError when the image could not be read."""
+        """Wait for the result; raises OSError if the image cannot be read."""
         if self._thread is not None:
             self._thread.join()
         if self._error is not None:

@@ -1,4 +1,4 @@
-"""Files and folders of the program's own: drafts beside their places, whole or not at all, removed afterwards."""
+"""The program's own files and folders: written atomically, removed afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from builder.sif.tree import remove as remove_tree
 
 @contextmanager
 def temporary_path(path: Path) -> Iterator[Path]:
-    """Give a path whose file or folder is gone at the end, whatever happens."""
+    """Yield a path, and remove its file or folder at the end in any case."""
     try:
         yield path
     finally:
@@ -24,7 +24,7 @@ def temporary_path(path: Path) -> Iterator[Path]:
 
 
 def sync(path: Path) -> None:
-    """Have a file or folder on the disk, as far as the file system lets us."""
+    """Flush a file or folder to the disk, as far as the file system supports it."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -34,9 +34,9 @@ def sync(path: Path) -> None:
 
 
 def draft_path(path: Path) -> Path:
-    """Where what takes a place is written first, beside it: the same for one process, and not to be foreseen.
+    """Return the path at which a file is written before it is renamed: constant in one process, unpredictable outside.
 
-    Raises OSError for a path that ends in no name, which is a folder's.
+    Raises OSError for a path without a name, which is a folder's.
     """
     if path.name in ("", ".."):
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
@@ -50,8 +50,8 @@ def _random_suffix(pid: int) -> str:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a text file whole or not at all; raises OSError."""
-    draft = draft_path(path)  # as it is noted for the next build, should this one be killed
+    """Write a text file atomically; raises OSError."""
+    draft = draft_path(path)  # the same as recorded for the next build, in case this one is killed
     remove_tree(draft)
     with temporary_path(draft):
         with os.fdopen(os.open(draft, tree.NEW, 0o666), "w", encoding="utf-8", newline="") as file:

@@ -1,4 +1,4 @@
-"""The names that a build and its jobs give things in the plan folder."""
+"""Names of files and folders in a plan folder."""
 
 from pathlib import Path
 
@@ -16,20 +16,20 @@ README_FILE = "README.md"
 RESULTS = "results"  # results/SHAPE/WORKLOAD.json
 VERDICT_FILE = "verdict.json"  # of a shape, over its workloads
 JOBS = "jobs"  # jobs/JOBID.json
-KITS_FILE = "kits.json"  # beside several plan folders
+KITS_FILE = "kits.json"  # next to several plan folders
 SUBMITTED_FILE = "submitted.json"
 
-# What put_in_place of engine.sh, and before it whoever puts layers together, says of an image that has no name yet.
-WHOLE = "recipe: {image}.part is whole"  # and what is done next
+# Printed by put_in_place of engine.sh, and before it by the program that makes layers, for an image without a name.
+WHOLE = "recipe: {image}.part is whole"  # and the next action
 
-# A build that ended with one of these made, or would have made, an image that is not what was planned.
+# Codes of builds whose image is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")
-DIFFERENT = "not-the-same"  # of a second build that gave other bytes
-AGAIN = "again"  # the folder of a second build as jobs, and what the names of its steps begin with
+DIFFERENT = "not-the-same"  # of a second build with other bytes
+AGAIN = "again"  # the folder of a second build as jobs, and the prefix of its steps
 
 
 def plan_folder(image: Path) -> Path:
-    """The plan folder of an image: beside it, named after it; raises ConfigError for a path without a name."""
+    """Return the plan folder of an image, next to it; raises ConfigError for a path without a name."""
     if image.name in ("", ".."):
         message, fix = f"'{image}' is a folder, and the image is a file", "name a file in it, as in -o NAME.sif"
         raise ConfigError(Finding(code="output-kind", message=message, fix=fix))

@@ -1,6 +1,6 @@
-"""Output of a child process made fit to keep: lines without terminal codes, in a file that cannot grow without end.
+"""Output of a child process for a log: lines without terminal codes, in a file of limited size.
 
-Secrets out of sight: what must not reach a log, a screen or a report.
+Secrets are masked in logs, on the screen and in reports.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def clean(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Cut a line that no one will read to its beginning."""
+    """Cut a line that is too long to read."""
     left_out = len(text) - LINE_LIMIT
     return text if left_out <= 0 else f"{text[:LINE_LIMIT]} ... ({left_out} characters more)"
 
 
 class Lines:
-    """Cut a stream of bytes into lines. Of frames that overwrite one another only the last becomes a line."""
+    """Split a stream of bytes into lines. Of frames that overwrite one another only the last becomes a line."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -101,7 +101,7 @@ class Lines:
 
 
 class StepLog:
-    """The log file of one step, written as the output comes; keeps the last lines in memory as well."""
+    """The log file of one step, written as the output comes; the last lines are kept in memory too."""
 
     def __init__(self, path: Path, *, on_line: Callable[[str], None], mask: Callable[[str], str]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,11 +134,11 @@ class StepLog:
         return tuple(self._recent)
 
     def receive(self, data: bytes) -> None:
-        """Take bytes of the child."""
+        """Add output of the child."""
         self._keep(self._lines.feed(data))
 
     def finish(self) -> None:
-        """Take what the child wrote without a line end."""
+        """Add output without a line end."""
         self._keep(self._lines.close())
 
     def _keep(self, lines: Iterator[Line]) -> None:
@@ -229,7 +229,7 @@ def _of_url(user: str) -> Iterator[str]:
 
 
 def _forms(secret: str, *, shortest: int) -> Iterator[str]:
-    """A secret as it is, and as it stands in an address."""
+    """Return a secret as it is, and as it is quoted in an address."""
     plain = unquote(secret)
     forms = {secret, plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}
     yield from (form for form in forms if len(form) >= shortest)

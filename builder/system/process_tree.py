@@ -19,7 +19,7 @@ def members_of(leader: int | None, *, mark: bytes) -> set[int]:
 
 
 def sessions_of(pids: set[int]) -> set[int]:
-    """The processes with all others of their sessions; our own session is left out."""
+    """Return the processes with all others of their sessions, without our own session."""
     names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - as below
     found = {int(name): stat for name in names if (stat := _stat(name)) is not None}
     sessions = {found[pid][2] for pid in pids if pid in found} - {os.getsid(0)}
@@ -27,7 +27,7 @@ def sessions_of(pids: set[int]) -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and does not only wait to be reaped."""
+    """Whether a process is running, and has not ended without being waited for."""
     return _stat(str(pid)) is not None
 
 
@@ -42,7 +42,7 @@ def _group(leader: int | None) -> set[int]:
 
 
 def _family(leader: int | None, *, mark: bytes) -> set[int]:
-    """The live processes of a session, those that carry the mark in their environment, and all their children."""
+    """Return the live processes of a session, those with the mark in their environment, and all their children."""
     parents: dict[int, int] = {}
     found: set[int] = set()
     own = os.getpid()
@@ -62,7 +62,7 @@ def _family(leader: int | None, *, mark: bytes) -> set[int]:
 
 
 def _stat(pid: str) -> tuple[int, int, int] | None:
-    """Parent, group and session of a process, None when it is gone or only waits to be reaped."""
+    """Return parent, group and session of a process, None if it has ended."""
     try:
         text = _read(f"/proc/{pid}/stat")
     except OSError:
@@ -79,7 +79,7 @@ def _environ(pid: str) -> bytes:
 
 
 def _read(path: str) -> bytes:
-    """A file of /proc; thousands are read at the end of every child, and open() takes three times as long."""
+    """Read a file of /proc; thousands are read at the end of every child, and open() takes three times as long."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = b""
@@ -91,7 +91,7 @@ def _read(path: str) -> bytes:
 
 
 def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
-    """End the processes that carry a mark in their environment, with all of their sessions: SIGTERM, then SIGKILL."""
+    """Stop the processes with a mark in their environment, and all of their sessions: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + grace
         members = sessions_of(members_of(None, mark=mark))

@@ -1,4 +1,4 @@
-"""The image from the plan folder to where the user wants it, whole or not at all."""
+"""Move the image from the plan folder to its output path, atomically."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from builder.system.files import draft_path, remove_tree, sync, temporary_path
 def publish(
     image: Path, output: Path, *, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> None:
-    """Move an image to its place and leave a link to it, so that the plan's scripts still find it; raises OSError.
+    """Move an image to its place and replace it by a link, so that the plan's scripts still find it; raises OSError.
 
-    Within a file system it is renamed, else copied beside its place, synced and renamed. `undisturbed` guards the
-    moment in which the old output gives way to the new one.
+    In one file system it is renamed, else copied to the folder of its place, synced and renamed. `undisturbed` guards
+    the moment in which the new output replaces the old one.
     """
     source = image.resolve(strict=True)
     if output.exists() and source.samefile(output):
@@ -80,7 +80,7 @@ def _take_place(draft: Path, output: Path) -> None:
 
 @contextmanager
 def _release_in_background(old: Path) -> Iterator[None]:
-    """Free the space of a file that is replaced beside other work: of a large one it takes the kernel a while."""
+    """Free the space of a replaced file in the background: for a large one that takes the kernel a while."""
     try:
         file = os.open(old, tree.READ)
     except OSError:
@@ -93,7 +93,7 @@ def _release_in_background(old: Path) -> Iterator[None]:
 
 
 def size_of(image: Path) -> int:
-    """Give the bytes of an image, a file or a folder; raises OSError."""
+    """Return the bytes of an image, a file or a folder; raises OSError."""
     if image.is_dir():
         return sum(entry.stat().st_size for entry in tree.walk(image.resolve()) if entry.kind != tree.FOLDER)
     return image.stat().st_size

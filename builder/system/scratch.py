@@ -1,6 +1,6 @@
-"""The environment of a step: the user's, without what would reach into the image while it is built.
+"""The temporary folder of one build, and the environment of its steps.
 
-The temporary folder of one build, and what a killed build left behind.
+The environment is the user's, without variables that would change the image while it is built.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from builder.system.process_tree import end_marked
 from builder.system.trust import read_below
 
 TMPDIR = "RECIPE_TMPDIR"
-RESULTS = "RECIPE_RESULTS"  # for kits that are run by hand: the tool reads results where the plan folder has them
+RESULTS = "RECIPE_RESULTS"  # for plan folders that are run by hand: recipe reads results in the plan folder
 
 # Site modules set these for running. While an image is built, a bind to a path it does not have ends the build
 # (OLCF documentation, "Containers on Frontier"; LUMI training Q&A).
@@ -36,9 +36,9 @@ REMOVED = tuple(f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") 
 
 
 def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
-    """Give the environment that a step's script runs in."""
+    """Return the environment of a step's script."""
     kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
-    # The programs that came with us where the user's PATH has none of that name; our own Python.
+    # Programs that were installed with recipe come last; our own Python.
     path = os.pathsep.join([kept.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     return {
         **kept,
@@ -46,7 +46,7 @@ def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str
         "PATH": path,
         VARIABLE: kept.get(VARIABLE) or own_uv(),
         "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable,
-        # What the plan folder has a copy of; ours is compiled already.
+        # The plan folder has a copy of it; ours is compiled already.
         "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layers")),
     }
 
@@ -56,7 +56,7 @@ _OURS = re.compile(r"recipe-\d+-.+|\..+\.recipe-\d+(?:-[0-9a-f]{8})?(?:\.old)?")
 
 
 def remove_leftovers(folder: Path) -> tuple[Path, ...]:
-    """Remove what an earlier build in this folder recorded and did not live to remove; returns what it removed.
+    """Remove what an earlier build in this folder recorded and could not remove; return what was removed.
 
     The caller holds the folder's lock: no other build is alive in it.
     """
@@ -66,7 +66,7 @@ def remove_leftovers(folder: Path) -> tuple[Path, ...]:
         recorded = parse_json(read_below(folder, STATE_FILE, limit=LIMIT))
         paths = [path for text in recorded["temporary"] if _is_ours(path := Path(str(text)))]
         if recorded.get("host") == os.uname().nodename:
-            # A build that was killed could not end its step, which would write into this folder under the next one.
+            # A killed build could not stop its step, which would still write into this folder.
             for path in paths:
                 end_marked(f"{TMPDIR}={path}\0".encode())
         removed += [path for path in paths if remove_tree(path)]
@@ -87,22 +87,22 @@ def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -
     state = folder / STATE_FILE
     try:
         content = {"pid": os.getpid(), "host": os.uname().nodename, "temporary": [str(path), *map(str, also)]}
-        write_atomic(state, json.dumps(content, indent=1) + "\n")  # before there is something to remove
+        write_atomic(state, json.dumps(content, indent=1) + "\n")  # before there is anything to remove
         try:
             path.mkdir(0o700)
         except OSError as error:
             raise ToolError(_no_folder(parent, error)) from None
         yield path
     finally:
-        if all([remove_tree(left) for left in (path, *also)]):  # noqa: C419 - every one, not up to the first failure
+        if all([remove_tree(left) for left in (path, *also)]):  # noqa: C419 - all of them, also after a failure
             state.unlink(missing_ok=True)
 
 
 def private_parent(path: Path, *, make: bool = False) -> Path:
-    """A folder for temporary folders, which no other user can exchange under a build; its path without links.
+    """Return a folder for temporary folders that no other user can replace, as a path without links.
 
-    With `make` it is made where it is missing. Raises ToolError where it is missing, foreign or writable for others,
-    and with `make` OSError where it cannot be made.
+    With `make` it is created if it is missing. Raises ToolError if it is missing, another user's or writable for
+    others, and with `make` OSError if it cannot be created.
     """
     try:
         if not make:
@@ -118,7 +118,7 @@ def private_parent(path: Path, *, make: bool = False) -> Path:
 
 
 def check_parent(path: Path) -> None:
-    """Raise ToolError where a build can make no temporary folder in a folder; makes nothing."""
+    """Raise ToolError if a build cannot make a temporary folder in a folder; make nothing."""
     parent = private_parent(path)
     if not os.access(parent, os.W_OK | os.X_OK):
         raise ToolError(_no_folder(parent, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
@@ -126,7 +126,7 @@ def check_parent(path: Path) -> None:
 
 @contextmanager
 def work_folder(prefix: str) -> Iterator[Path]:
-    """A temporary folder of a command, removed at its end; raises ToolError where none can be made safely."""
+    """Make a temporary folder for a command, removed at its end; raises ToolError if that is not safe."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir=private_parent(Path(tempfile.gettempdir()))) as folder:
         yield Path(folder)
 
@@ -138,7 +138,7 @@ def _no_folder(parent: Path, error: OSError) -> Finding:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a recorded path can be nothing but a build's own: its name, its owner, and no link."""
+    """Whether a recorded path is certainly a build's own: its name, its owner, and not a link."""
     try:
         return path.is_absolute() and bool(_OURS.fullmatch(path.name)) and path.lstat().st_uid == os.getuid()
     except OSError:

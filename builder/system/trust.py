@@ -1,8 +1,8 @@
-"""Whose a plan folder is, asked before anything in it is believed, written or run.
+"""The owner of a plan folder, checked before anything in it is trusted, written or run.
 
-A folder, or a file in it, of another user or writable for everybody is refused unless the user has said `--trust`. One
-that a group may write, as the folders of projects on clusters are, is accepted, and that is said once. Links below the
-folder are not followed.
+A folder, or a file in it, that belongs to another user or is writable for everybody is refused without `--trust`. One
+that a group may write, as project folders on clusters are, is accepted with a note. Links below the folder are not
+followed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIX = "look at what is in it, then add --trust; or build in a folder of your own
 
 @dataclass(kw_only=True)
 class TrustSettings:
-    """What the user of this process has said: `--trust` or not, and where what is worth knowing goes."""
+    """The user's choice: `--trust` or not, and the function that prints notes."""
 
     trusted: bool = False
     say: Callable[[str], None] | None = None
@@ -34,15 +34,15 @@ TRUST = TrustSettings()  # of the whole process: there is one user, and one comm
 
 
 def mark_as_own(folder: Path) -> None:
-    """Note a folder that this process made a moment ago: no word is needed about who may write it."""
+    """Record a folder that this process has just made: no note about its group is needed."""
     TRUST.reported.add(folder.resolve())
 
 
 def check_folder(folder: Path) -> None:
-    """Raise ConfigError when a plan folder, or what lies in it, is another user's or leads elsewhere.
+    """Raise ConfigError if a plan folder, or anything in it, is another user's or leads elsewhere.
 
-    Its files and those of its folders are looked at: scripts, records, logs, results; of one that is yet to be made the
-    folders above, in which it can be replaced.
+    Checks its files and those of its folders: scripts, records, logs, results. For a folder that does not exist yet,
+    the folders above are checked, in which it could be replaced.
     """
     folder = folder.resolve()
     for above in folder.parents:
@@ -77,14 +77,14 @@ def _check_entry(path: Path, folder: Path) -> None:
 
 
 def is_published(target: Path, folder: Path) -> bool:
-    """Whether a path is that of the image of a plan folder, or of the one that its smoke test failed in."""
+    """Whether a path is the image of a plan folder, or the one that failed its smoke test."""
     name = folder.name.removesuffix(".plan")
-    beside = [folder.parent / f"{name}{ending}" for ending in ("", ".sif", ".failed", ".sif.failed")]
-    return any(target in (path, path.resolve()) for path in beside)
+    images = [folder.parent / f"{name}{ending}" for ending in ("", ".sif", ".failed", ".sif.failed")]
+    return any(target in (path, path.resolve()) for path in images)
 
 
 def read_below(folder: Path, name: str, *, limit: int) -> bytes:
-    """The bytes of a file below a plan folder, all of which is ours and none of it a link.
+    """Read a file below a plan folder; every part of its path has to be ours and not a link.
 
     Raises ConfigError for what is another user's, ValueError for more than `limit` bytes, and OSError.
     """
@@ -135,7 +135,7 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
 
 
 def link_error(path: Path) -> ConfigError:
-    """The error for a link in a plan folder that none of ours is."""
+    """Return the error for a foreign link in a plan folder."""
     message = f"'{path}' is a link that leads out of the plan folder"
     fix = "remove it, or add --trust after a look"
     return ConfigError(Finding(code="folder-link", message=message, at=Place(file=str(path)), fix=fix))

@@ -253,7 +253,7 @@ def test_faults_are_reported_when_the_extended_site_is_unknown(tmp_path: Path) -
     assert told == [
         (2, "there is no site 'lumi-gg' to extend"),
         (3, "expected a whole number, found the text 'many'"),
-        (4, "the key 'node' stands twice, first in line 3"),
+        (4, "the key 'node' occurs twice, first in line 3"),
         (5, "unknown key 'titel'"),
     ]
 

@@ -13,7 +13,7 @@ WORDS = (
     "nobody", "whoever", "told of", "is told", "are told", "leaves with", "leave with", "anew", "for ever", "kit",
     "kits", "wants to know", "it is said", "half-made", "to be mended", "beside", "stands", "lies",
 )  # fmt: skip
-UNWANTED = re.compile(rf"\b(?:{'|'.join(map(re.escape, WORDS))})\b", re.IGNORECASE)
+UNWANTED = re.compile(rf"\b(?:{'|'.join(map(re.escape, WORDS))})\b(?!\.json)", re.IGNORECASE)
 # Repair some and lower the number; a room that is not here has none.
 LEFT: dict[str, int] = {
     "builder/cli": 27,
@@ -21,19 +21,15 @@ LEFT: dict[str, int] = {
     "builder/data": 1,
     "builder/execute": 9,
     "builder/inspect": 7,
-    "builder/layers": 47,
-    "builder/lock": 5,
     "builder/model": 9,
-    "builder/parse": 23,
     "builder/pipeline": 10,
     "builder/report": 11,
     "builder/resolve": 10,
     "builder/sif": 17,
     "builder/slurm": 33,
     "builder/smoke": 15,
-    "builder/system": 14,
     "docs": 2,
-    "docs/checks": 5,
+    "docs/checks": 2,
 }
 
 

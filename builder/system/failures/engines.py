@@ -49,7 +49,7 @@ ENGINES = (
     cause(
         "prompt",
         r"EOFError: EOF when reading a line",
-        message="a program asked a question, and a build has nobody to answer it",
+        message="a program asked a question, which a build cannot answer",
         fix="give --accept-licenses, and remove what the question is about",
     ),
     cause(

@@ -53,7 +53,7 @@ MACHINE = (
         message="a package wanted to change users inside the build, and this machine gives the build one user id only",
         fix="have `fakeroot` installed on this machine or a range in /etc/subuid, or leave that package out",
     ),
-    # Whoever makes layers says at the end which place it wrote to: an engine's words alone do not tell it.
+    # The program that makes layers prints last where it wrote: the engine's message does not tell.
     cause("quota", *_QUOTA, needs=_CACHE, message="your quota is used up in the cache '{place}'", fix=_MOVE_CACHE),
     cause("quota", *_QUOTA, needs=_OUTPUT, message="your quota is used up in '{place}'", fix=_MOVE_OUTPUT),
     cause("quota", *_QUOTA, message="your quota there is used up", fix=_SPACE),
