@@ -81,7 +81,7 @@ def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
     if sif.overlays:
         raise LayeringError(f"'{image}' holds overlays of its own", fix=FIX)
     if store.known_digest(image) is None:
-        with ThreadPoolExecutor(1) as pool:  # a new one is list_squashfs while its digest is made
+        with ThreadPoolExecutor(1) as pool:  # a new one is listed while its digest is computed
             later = pool.submit(store.digest, image)
             listing = list_squashfs(image, offset=system.offset)
             digest = later.result()
@@ -93,7 +93,7 @@ def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
     listing = listing or list_squashfs(image, offset=system.offset)
     facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset, store=store)
     facts = replace(facts, inspect=_inspect(image, sif))
-    if facts.glibc or not _libc(facts, listing[2]):  # a glibc that does not say its version was perhaps not whole
+    if facts.glibc or not _libc(facts, listing[2]):  # a glibc without a version may be incomplete
         store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
     return facts
 

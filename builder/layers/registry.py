@@ -33,7 +33,7 @@ Logins = Callable[[str], "Login | None"]  # called with a host, and only after i
 TOKEN = "<token>"  # https://docs.docker.com/reference/cli/docker/login/#credential-helper-protocol
 SECONDS = 20.0  # to wait for one answer to begin or to go on
 LONGEST = 60.0  # seconds for everything that is asked about one image
-ANSWER = 4 * 1024 * 1024  # bytes: what a registry takes for a manifest, and what is read of any answer
+ANSWER = 4 * 1024 * 1024  # bytes: the limit of registries for a manifest, and ours for any response
 REDIRECTS = 5
 MANIFESTS = ", ".join(
     (
@@ -96,7 +96,7 @@ class _Registry:
         self.logins = logins
         bundle = environment.get("SSL_CERT_FILE") or environment.get("REQUESTS_CA_BUNDLE") or None
         tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))
-        # This machine is asked directly: no proxy sees what is for it alone.
+        # Requests to this machine use no proxy.
         proxies = [urllib.request.ProxyHandler({})] if self._is_own() else []
         self.opener = urllib.request.build_opener(tls, NoRedirect, *proxies)
         self.scheme = "https"

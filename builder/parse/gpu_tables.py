@@ -167,7 +167,7 @@ class SiteImage:
     family: str
     rocm: str
     where: str
-    torch: str = ""  # "": none in it, or as the variant says
+    torch: str = ""  # "": none, or given by the variant
     python: str | None = None
     ubuntu: str | None = None
     recommended: bool = False
@@ -195,7 +195,7 @@ class VendorPackage:
 
     source: tuple[str, ...]
     name: str
-    pypi: tuple[Vendor, ...]  # whose devices the file on PyPI serves; empty: it is no wheel, the build decides
+    pypi: tuple[Vendor, ...]  # vendor of the PyPI file; empty: not a wheel, the build decides
     nvidia: str | None = None
     amd: str | None = None
     intel: str | None = None

@@ -74,7 +74,7 @@ def _by_content(path: Path) -> tuple[str, str] | None:
         with path.open("rb") as stream:
             head = stream.read(4096)
     except OSError:
-        return None  # read_text says why
+        return None  # read_text reports it
     for magic, found in MAGIC.items():
         if head.startswith(magic):
             return found

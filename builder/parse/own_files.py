@@ -70,7 +70,7 @@ def _matches_pattern(pattern: str, name: str, is_folder: bool) -> bool:
     if "**" not in words:
         fits = len(parts) == len(words) if pattern.startswith("/") else len(parts) >= len(words)
         return fits and all(map(fnmatchcase, parts[-len(words) :], words))
-    # How many parts of the name the words may have taken so far: no two ways to the same number are tried.
+    # How many parts of the name the words may match so far: no two ways to the same number are tried.
     taken = {0} if pattern.startswith("/") else set(range(len(parts)))
     for word in words:
         if word == "**":

@@ -22,7 +22,7 @@ _HOSTS = re.compile(r"^hostnames: \[(.*)\]$", re.MULTILINE)
 EXTENDS_LIMIT = 8
 FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
 
-Layers = tuple[tuple[str, Table], ...]  # the file and what it says itself, the extending one first
+Layers = tuple[tuple[str, Table], ...]  # each file with its own table, the extending one first
 
 
 def site_files(folder: Path | None = None) -> dict[str, Path]:

@@ -97,7 +97,7 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
     for index, word in enumerate(given):
         at = key if key.endswith("gpu_flag") else f"{key}[{index}]"
         if not PLAIN.fullmatch(word) or (len(word) == 2 and word[0] == "-" and word[1] in options.letters):
-            continue  # what is not plain, `site_texts` has said
+            continue  # `site_texts` has reported other texts
         found = options.form.fullmatch(word)
         if found is None:
             message = f"'{shown(word)}' is no option by itself"
@@ -149,7 +149,7 @@ def setting_faults(site: Site) -> Iterator[Finding]:
 
 def _name_faults(name: str, *, key: str) -> Iterator[Finding]:
     if not VARIABLE.fullmatch(name):
-        return  # `site_texts` has said it
+        return  # `site_texts` has reported it
     owner = reserved_on_host(name)
     if owner is not None:
         message = f"'{shown(name)}' cannot be a variable of a site: {owner.why}"

@@ -174,7 +174,7 @@ class StepLog:
 
 
 _SECRET_NAME = re.compile(r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|KEY|AUTH_CONFIG", re.IGNORECASE)
-# Names that speak of a secret and hold none: an identifier, or where the secret is kept.
+# Names like those of secrets that are none: an identifier, or the place of the secret.
 _HARMLESS_NAME = re.compile(r"(_ID|_FILE|_PATH|_DIR|_SOCK|_TYPE|_BACKEND|_PROVIDER)$", re.IGNORECASE)
 _PROXY_NAME = re.compile(r"_proxy$", re.IGNORECASE)
 # Before the host, which begins behind the last @ where a password holds one; a port is no password.

@@ -237,7 +237,7 @@ class Child:
         members = self._members()
         if members and self._popen is not None:
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._popen.pid, number)  # at once: what is being forked right now gets it too
+                os.killpg(self._popen.pid, number)  # the whole group: a process that is being forked gets it too
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 if pid > 0 and not self._in_group(pid):

@@ -30,7 +30,7 @@ class TrustSettings:
     reported: set[Path] = field(default_factory=set)
 
 
-TRUST = TrustSettings()  # of the whole process: there is one user, and one command line
+TRUST = TrustSettings()  # one for the process: there is one user, and one command line
 
 
 def mark_as_own(folder: Path) -> None:

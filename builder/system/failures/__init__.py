@@ -13,5 +13,5 @@ from builder.system.failures.resources import MACHINE
 
 SURE, SAID_BY_US = OWN[:-1], OWN[-1:]
 
-# What our own scripts say in general terms comes last: an engine may have said why.
+# General messages of our own scripts come last: an engine may have printed the reason.
 CAUSES: tuple[Cause, ...] = SURE + MACHINE + ENGINES + PACKAGES + SAID_BY_US
