@@ -26,11 +26,13 @@ from .squashfs import (
     OPTIONS,
     PLAIN,
     Entry,
+    Extent,
     Node,
     Squashfs,
     SquashfsError,
     Superblock,
     Table,
+    extent_of,
 )
 
 NAMES = 256  # of one part of a listing
@@ -255,12 +257,8 @@ def _moved(source: Source, entry: Entry, *, number: int) -> bytes:
     kind, mode, owner, group, time, _ = HEAD.unpack_from(data, at)
     words = (mode, source.owners[owner], source.owners[group], time, number)
     at += HEAD.size
-    if kind == FILE:
-        start, fragment, offset, size = struct.unpack_from("<4I", data, at)
-        return _file(source, words, (start, size, 0, 1, fragment, offset), data=data, at=at + 16)
-    if kind == FILE + LONG:
-        *fields, _ = struct.unpack_from("<3Q4I", data, at)
-        return _file(source, words, fields, data=data, at=at + 40)
+    if kind in (FILE, FILE + LONG):
+        return _file(source, words, extent_of(kind, data, at), data=data)
     if kind in (LINK, LINK + LONG):
         size = 8 + struct.unpack_from("<2I", data, at)[1]
         return HEAD.pack(LINK, *words) + data[at : at + size]
@@ -268,8 +266,8 @@ def _moved(source: Source, entry: Entry, *, number: int) -> bytes:
     return HEAD.pack(short, *words) + data[at : at + SIZES[short] - HEAD.size]
 
 
-def _file(source: Source, words: Sequence[int], fields: Sequence[int], *, data: bytes, at: int) -> bytes:
-    start, size, sparse, links, fragment, offset = fields
+def _file(source: Source, words: Sequence[int], extent: Extent, *, data: bytes) -> bytes:
+    start, size, sparse, links, fragment, offset, at = extent
     block = source.squashfs.head.block_size
     count = -(-size // block) if fragment == NO_FRAGMENT else size // block
     start += source.begin if count else 0

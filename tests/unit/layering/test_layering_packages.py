@@ -14,7 +14,6 @@ from builder.layers.bytecode import kept, save, used
 from builder.layers.wheel_files import PREFIX, environment_files, owners, tidy
 from builder.layers.wheels import Pin, Resolver, option_words, parse_pins, platform_of, resolve, settings
 from builder.sif.errors import LayeringError
-from builder.sif.listing import mode_of, row_of
 from builder.sif.pack import Piece, below, unfold
 
 LOCK = """\
@@ -151,23 +150,6 @@ def test_links_of_the_base_are_followed() -> None:
     assert facts.real("/loop/x").startswith("/")
     above = facts.over({"/lib": 0o755}, {"/opt": "/srv"}, set())
     assert (above.real("/lib/x"), above.real("/opt/x")) == ("/lib/x", "/srv/x")
-
-
-def test_lines_of_unsquashfs() -> None:
-    row = row_of("lrwxrwxrwx 0/0                 9 2026-11-21 04:06 squashfs-root/a b -> c d")
-    assert row is not None
-    assert (row.kind, row.path, row.target) == ("l", "/a b", "c d")
-    row = row_of("drwxrwxrwt 0/0                 3 2026-11-21 04:06 squashfs-root")
-    assert row is not None
-    assert (row.path, row.permissions) == ("/", 0o1777)
-    row = row_of("-rw-r--r-- 0/12              2264 2026-11-21 04:06 squashfs-root/a b/x -> y")
-    assert row is not None
-    assert (row.size, row.owner, row.path) == (2264, "0/12", "/a b/x -> y")
-    row = row_of("crw-r--r-- 0/0             0,  0 2026-11-21 04:06 squashfs-root/gone")
-    assert row is not None
-    assert row.hides
-    assert row_of("Parallel unsquashfs: Using 2 processors") is None
-    assert (mode_of("rwxrwxrwt"), mode_of("rwx------"), mode_of("rwsr-xr-x")) == (0o1777, 0o700, 0o4755)
 
 
 # --- staging ----------------------------------------------------------------------------------------------------------
