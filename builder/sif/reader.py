@@ -86,19 +86,36 @@ class Reader:
 
     def find(self, path: str) -> File | None:
         """The file of this path, links not followed; None where there is none."""
-        squashfs, root = self.squashfs, self.squashfs.head.root
-        names = [name.encode("utf-8", "surrogateescape") for name in path.split("/") if name]
-        kind, block, offset = FOLDER, root >> 16, root & 0xFFFF
         try:
-            for name in names:
-                entries = squashfs.names(squashfs.folder(block, offset)) if kind == FOLDER else iter(())
-                entry = next((entry for entry in entries if entry.name == name), None)
-                if entry is None:
-                    return None
-                kind, block, offset = entry.kind, entry.block, entry.offset
-            return self._file("/" + "/".join(name for name in path.split("/") if name), block, offset)
+            found = self._lookup(path)
+            return None if found is None else self._file(f"/{'/'.join(_parts(path))}", found.block, found.offset)
         except DAMAGED as error:
             raise SquashfsError(f"a table is damaged: {error}") from None
+
+    def names(self, path: str) -> set[str]:
+        """What a folder holds; nothing where there is no folder, as behind a link."""
+        squashfs = self.squashfs
+        try:
+            found = self._lookup(path)
+            if found is None or found.kind != FOLDER:
+                return set()
+            return {_text(entry) for entry in squashfs.names(squashfs.folder(found.block, found.offset))}
+        except DAMAGED as error:
+            raise SquashfsError(f"a table is damaged: {error}") from None
+
+    def _lookup(self, path: str) -> Entry | None:
+        squashfs, root = self.squashfs, self.squashfs.head.root
+        found = Entry(name=b"", kind=FOLDER, block=root >> 16, offset=root & 0xFFFF, number=0)
+        for part in _parts(path):
+            if found.kind != FOLDER:
+                return None
+            name = part.encode("utf-8", "surrogateescape")
+            entries = squashfs.names(squashfs.folder(found.block, found.offset))
+            below = next((entry for entry in entries if entry.name == name), None)
+            if below is None:
+                return None
+            found = below
+        return found
 
     def _walk(self) -> Iterator[File]:
         squashfs, root = self.squashfs, self.squashfs.head.root
@@ -252,6 +269,10 @@ class Reader:
             if len(value) != size:
                 raise SquashfsError("the extended attributes are damaged")
             yield PREFIXES.get(kind & 0xFF, "unknown.") + name.decode("utf-8", "surrogateescape"), value
+
+
+def _parts(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
 
 
 def _text(entry: Entry) -> str:

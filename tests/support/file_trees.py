@@ -9,12 +9,15 @@ import re
 import stat
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from builder.sif.merge import join
 from builder.sif.reader import Reader
-from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET
+from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, Squashfs
+
+PAGE = 4096
 
 TYPES = {
     FOLDER: stat.S_IFDIR, FILE: stat.S_IFREG, LINK: stat.S_IFLNK, BLOCK_DEVICE: stat.S_IFBLK, DEVICE: stat.S_IFCHR,
@@ -44,10 +47,15 @@ Tree = dict[str, Row]
 
 def on_disk(root: Path) -> Tree:
     """A folder as the system shows it, also one on which a file system is mounted."""
-    return {f"/{path.relative_to(root)}" if path != root else "/": _row(path) for path in (root, *_below(root))}
+    found: Tree = {}
+    for path in (root, *paths_below(root)):
+        with suppress(FileNotFoundError):  # overlayfs lists names that a lower folder hides, and finds no file there
+            found[f"/{path.relative_to(root)}" if path != root else "/"] = _row(path)
+    return found
 
 
-def _below(root: Path) -> list[Path]:
+def paths_below(root: Path) -> list[Path]:
+    """Every path below a folder; the targets of links may be longer than a path can be."""
     return [Path(folder, name) for folder, folders, names in os.walk(root) for name in (*folders, *names)]
 
 
@@ -139,24 +147,30 @@ def without(tree: Tree, *names: str) -> Tree:
     return {path: row._replace(**{name: nothing[name] for name in names}) for path, row in tree.items()}
 
 
-def laid(below: Tree, above: Tree) -> Tree:
-    """One tree over another, as overlayfs shows them: a device 0/0 deletes a name, folders are joined."""
-    gone = {path for path, row in above.items() if stat.S_ISCHR(row.mode) and row.device == (0, 0)}
-    hidden = {path for path, row in above.items() if not stat.S_ISDIR(row.mode)}
-    hidden |= {path for path in above if path in below and not stat.S_ISDIR(below[path].mode)}
-    kept = {path: row for path, row in below.items() if not _under(path, hidden)}
-    return {**kept, **{path: row for path, row in above.items() if path not in gone}}
-
-
-def _under(path: str, hidden: set[str]) -> bool:
-    parts = path.split("/")
-    return any("/".join(parts[:depth]) in hidden for depth in range(2, len(parts) + 1))
-
-
 def pack(tree: Path, target: Path, *options: str) -> Path:
     """A squashfs of a folder."""
     words = ["mksquashfs", tree, target, "-noappend", "-quiet", "-no-progress", *options]
     subprocess.run(words, check=True, capture_output=True)
+    return target
+
+
+def merged(target: Path, parts: Sequence[Path]) -> Path:
+    """Several squashfs as one, as an image has it: each part begins a page."""
+    with ExitStack() as stack, target.open("w+b") as file:
+        first, *more = [Squashfs(stack.enter_context(part.open("rb"))) for part in parts]
+        begins, end = [], -(-parts[0].stat().st_size // PAGE) * PAGE
+        for part in parts[1:]:
+            begins.append(end)
+            end = -(-(end + part.stat().st_size) // PAGE) * PAGE
+        whole = join(first, list(zip(more, begins, strict=True)), end=end, time=7)
+        for part, begin in zip(parts, (0, *begins), strict=True):
+            file.seek(begin)
+            file.write(part.read_bytes())
+        for begin, content in ((end, whole.tables), (0, whole.superblock)):
+            file.seek(begin)
+            file.write(content)
+        file.flush()
+        file.truncate(-(-(end + len(whole.tables)) // PAGE) * PAGE)
     return target
 
 
@@ -179,7 +193,9 @@ def plant(root: Path, names: Sequence[str], seed: int, *, devices: bool = False)
             path.parent.mkdir(parents=True, exist_ok=True)
             if not os.path.lexists(path):
                 _plant(path, dice.choice(kinds), dice, root=root)
-    for path in (root, *_below(root)):
+    for path in (root, *paths_below(root)):
+        if devices:
+            os.lchown(path, dice.choice([0, 12, 70000]), dice.choice([0, 34]))
         second = dice.randrange(2**31)
         os.utime(path, (second, second), follow_symlinks=False)
     return root
@@ -205,6 +221,6 @@ def _plant(path: Path, kind: str, dice: random.Random, *, root: Path) -> None:
         number = os.makedev(0, 0) if kind == "gone" else os.makedev(dice.randrange(1, 4000), dice.randrange(70000))
         os.mknod(path, (stat.S_IFCHR if kind == "gone" else stat.S_IFBLK) | 0o600, number)
     else:
-        files = sorted(one for one in _below(root) if stat.S_ISREG(one.lstat().st_mode))
+        files = sorted(one for one in paths_below(root) if stat.S_ISREG(one.lstat().st_mode))
         if files:
             os.link(dice.choice(files), path)
