@@ -41,7 +41,7 @@ from builder.inspect.statements import Statement, StatementReader
 from builder.model.contents import Contents, ImageKind, Part, Signature
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.text import is_there, shown
-from builder.sif.archive import ArchiveError, Bounds, Plain, Stream, is_archive, members, small_files
+from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, members, read_small_files
 from builder.sif.bounded import open_file
 from builder.sif.squashfs import COMPRESSIONS, SquashfsError
 from builder.system.publish import size_of
@@ -99,8 +99,8 @@ def check_image(image: Path) -> None:
             return
         if is_archive(image):
             fix = "convert it first: `recipe convert SITE ARCHIVE`"
-            raise _fault("image-foreign", f"'{shown(image.name)}' is an archive, and no image", image, fix=fix)
-    raise _fault("image-foreign", f"'{shown(image.name)}' is {_looks(image)}, and no image", image, fix=RUNNABLE)
+            raise _fault("image-foreign", f"'{shown(image.name)}' is an archive, and not an image", image, fix=fix)
+    raise _fault("image-foreign", f"'{shown(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE)
 
 
 def check_archive(archive: Path) -> None:
@@ -147,7 +147,7 @@ def _scan(image: Path, *, size: int) -> ScannedImage:
         return scan
     if is_archive(image):
         return _archive(image)
-    raise _fault("image-foreign", f"'{shown(image.name)}' is no image that can be read here", image)
+    raise _fault("image-foreign", f"'{shown(image.name)}' is not an image that can be read here", image)
 
 
 def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
@@ -177,7 +177,7 @@ def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
             scan.parts.append(Part(name=name, kind=word_of(item), size=item.size))
             scan.unknown.append(f"{name}: what is in a partition of kind '{word_of(item)}' cannot be read")
     if any(item.label == LAYERS for item in sif.objects):
-        # They lie in a partition, whose size is that of all of them.
+        # They are parts of a partition, whose size is that of all of them.
         scan.parts += [Part(name=shown(one.title), kind="layer", size=one.size) for one in layers_of(image, sif)[:MANY]]
     if not systems:
         scan.unknown.append("the SIF has no partition with a root file system (an OCI-SIF has blobs instead)")
@@ -221,11 +221,11 @@ def _folder(image: Path) -> ScannedImage:
 
 
 def _archive(image: Path) -> ScannedImage:
-    """Two ways through the archive: what describes the image may lie behind its layers."""
+    """The archive is read twice: its description may follow its layers."""
     scan = ScannedImage(kind="docker-archive")
     try:
         with open_file(image) as file:
-            about = small_files(Plain(file, Bounds()))
+            about = read_small_files(FileStream(file, Bounds()))
             first = _first(about.get("manifest.json"))
             config = databases.table(about.get(str(first.get("Config", "")), b""))
             inner = config.get("config")
@@ -234,10 +234,10 @@ def _archive(image: Path) -> ScannedImage:
             names = first.get("Layers")
             layers = [str(name) for name in names[:MANY]] if isinstance(names, list) else []
             if layers:
-                _layers(scan, Plain(file, Bounds()), layers)
+                _layers(scan, FileStream(file, Bounds()), layers)
             else:  # a root file system by itself
                 scan.parts.append(Part(name="rootfs", kind="layer", size=image.stat().st_size))
-                scan.trees.append(_layer(scan, Plain(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
+                scan.trees.append(_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
     except ArchiveError as error:
         scan.unknown.append(f"the archive cannot be read to its end: {shown(str(error))}")
     return scan
@@ -286,7 +286,7 @@ def _contents(contents: Contents, scan: ScannedImage, files: Mapping[str, Statem
     base = (files[databases.RECORD].base if databases.RECORD in files else "") or _base(labels)
     return replace(
         contents, labels=labels, base=base, distribution=distribution,
-        packages=databases.without_twins(package for one in statements for package in one.packages),
+        packages=databases.remove_duplicates(package for one in statements for package in one.packages),
         torch=tuple(builds),
         unknown=(*scan.unknown, *(one.unknown for one in statements if one.unknown)),
     )  # fmt: skip

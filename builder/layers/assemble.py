@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from ..sif.digest import BLOCK
 from ..sif.errors import AlteredError, say
-from ..sif.merge import Joined, alike, join
+from ..sif.merge import MergedTables, check_packing, merge
 from ..sif.sif import (
     ALIGNMENT,
     DATA_JSON,
@@ -180,7 +180,7 @@ class Whole:
 
     begins: Sequence[int]  # of the layers
     end: int  # of the layers, where the tables begin
-    joined: Joined
+    joined: MergedTables
 
     @property
     def size(self) -> int:
@@ -280,9 +280,9 @@ def _whole(
     with ExitStack() as stack:
         files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
         more = [(Squashfs(file), place) for file, place in zip(files, begins, strict=True)]
-        alike(first, more)
+        check_packing(first, more)
         copied = stack.enter_context(ThreadPoolExecutor(1)).submit(beside, begins)
-        joined = join(first, more, end=begin, time=time)
+        joined = merge(first, more, end=begin, time=time)
         copied.result()
     return Whole(begins=begins, end=begin, joined=joined)
 

@@ -84,7 +84,7 @@ class Builder:
         if self.facts.machine != self.spec.machine:
             message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
             raise LayeringError(message, fix="use a base image for the site's processors")
-        self.packer = self.packer.like(root_of(self.base))
+        self.packer = self.packer.with_options_of(root_of(self.base))
 
     def gather(self) -> None:
         """Layers of all that comes from somewhere else; raises LayeringError and OSError."""

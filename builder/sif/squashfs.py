@@ -29,7 +29,7 @@ LIMIT = 1 << 26  # bytes of a table, packed or not: of more than a million files
 BLOCK_SIZES = range(1 << 12, (1 << 20) + 1)  # bytes of a block of a file, unpacked
 NONE = 0xFFFFFFFFFFFFFFFF  # there is no such table
 NO_FRAGMENT = 0xFFFFFFFF
-EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options lie behind the superblock
+EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options follow the superblock
 GZIP, LZMA, LZO, XZ, LZ4, ZSTD = range(1, 7)
 COMPRESSIONS = {GZIP: "gzip", LZMA: "lzma", LZO: "lzo", XZ: "xz", LZ4: "lz4", ZSTD: "zstd"}
 FOLDER, FILE, LINK, BLOCK_DEVICE, DEVICE, FIFO, SOCKET = range(1, 8)
@@ -79,7 +79,7 @@ def read_superblock(file: BinaryIO, *, offset: int) -> Superblock:
         SUPERBLOCK.unpack(head)
     )
     if magic != MAGIC or (major, minor) != (4, 0):
-        raise SquashfsError("it is no squashfs of version 4.0")
+        raise SquashfsError("it is not a squashfs of version 4.0")
     sound = SUPERBLOCK.size <= tables[2] <= tables[3] <= tables[4] <= tables[0] <= size
     if block not in BLOCK_SIZES or block != 1 << log or not sound:
         raise SquashfsError("its superblock is damaged")
@@ -259,7 +259,7 @@ class Squashfs:
             rest = struct.unpack("<4I2H", self.inodes.read(block, offset + HEAD.size, 20))
             _, size, start, parent, _, place = rest
         else:
-            raise SquashfsError("a folder is none")
+            raise SquashfsError("an inode is not a folder's")
         return Node(
             mode=mode, owner=owner, group=group, time=time, number=number, parent=parent, size=size - 3, block=start,
             offset=place,

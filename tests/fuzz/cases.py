@@ -39,7 +39,7 @@ from builder.report.collect import read_results
 from builder.resolve.resolve import resolve
 from builder.sif.bounded import parse_json
 from builder.sif.errors import LayeringError
-from builder.sif.merge import join
+from builder.sif.merge import merge
 from builder.sif.normalise import labels_of, newest_of_base
 from builder.sif.reader import Reader
 from builder.sif.squashfs import Squashfs, SquashfsError
@@ -339,8 +339,8 @@ def image(draw: random.Random, folder: Path) -> None:
             reader.attributes(found)
             if found.size < 1 << 20:
                 reader.read(found, limit=1 << 20)
-        join(Squashfs(io.BytesIO(raw)), [(Squashfs(io.BytesIO(_squashfs())), 1 << 20)], end=1 << 21, time=1)
-        join(None, [(Squashfs(io.BytesIO(raw)), 1 << 20)], end=1 << 21, time=1)
+        merge(Squashfs(io.BytesIO(raw)), [(Squashfs(io.BytesIO(_squashfs())), 1 << 20)], end=1 << 21, time=1)
+        merge(None, [(Squashfs(io.BytesIO(raw)), 1 << 20)], end=1 << 21, time=1)
         return
     path = folder / "image.sif"
     told = as_json(altered({"partition": 1, "layers": [{"title": "a", "offset": 0, "size": 9}]}, draw))

@@ -13,8 +13,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from builder.sif.merge import join
+from builder.sif.merge import merge
 from builder.sif.reader import Reader
+from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, empty_sif, write_header
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, Squashfs
 
 PAGE = 4096
@@ -162,7 +163,7 @@ def merged(target: Path, parts: Sequence[Path]) -> Path:
         for part in parts[1:]:
             begins.append(end)
             end = -(-(end + part.stat().st_size) // PAGE) * PAGE
-        whole = join(first, list(zip(more, begins, strict=True)), end=end, time=7)
+        whole = merge(first, list(zip(more, begins, strict=True)), end=end, time=7)
         for part, begin in zip(parts, (0, *begins), strict=True):
             file.seek(begin)
             file.write(part.read_bytes())
@@ -172,6 +173,17 @@ def merged(target: Path, parts: Sequence[Path]) -> Path:
         file.flush()
         file.truncate(-(-(end + len(whole.tables)) // PAGE) * PAGE)
     return target
+
+
+def image_of(path: Path, root: Path) -> Path:
+    """A SIF with one root file system."""
+    sif = empty_sif("x86_64")
+    item = add_object(sif, size=root.stat().st_size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
+    with path.open("wb") as file:
+        file.seek(item.offset)
+        file.write(root.read_bytes())
+        write_header(file, sif, time=7)
+    return path
 
 
 def plant(root: Path, names: Sequence[str], seed: int, *, devices: bool = False) -> Path:

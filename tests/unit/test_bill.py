@@ -15,7 +15,7 @@ from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
 from builder.execute.image_scan import Inside, _write
-from builder.inspect.attestations import provenance, write_papers
+from builder.inspect.attestations import provenance, write_attestations
 from builder.inspect.sbom import purl, sbom
 from builder.model.contents import Package
 from builder.model.recipe import Recipe
@@ -114,7 +114,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
         started="2026-01-01T00:00:00Z", versions={"apptainer": "apptainer version 1.4.5"},
     )  # fmt: skip
     bill = sbom(CONTENTS, name="x", tool="recipe 1")
-    assert write_papers(plan, report, sbom=bill) == ""
+    assert write_attestations(plan, report, sbom=bill) == ""
     assert (tmp_path / "x.sif.cdx.json").read_text() == bill
     text = (tmp_path / "x.sif.provenance.json").read_text()
     statement = json.loads(text)
@@ -130,7 +130,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
 
 def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
     report = Report(target="x", status="smoke-failed", image=str(tmp_path / "x.sif.failed"), steps=())
-    assert write_papers(None, report, sbom="{}") == ""  # type: ignore[arg-type]
+    assert write_attestations(None, report, sbom="{}") == ""  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

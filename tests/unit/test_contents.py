@@ -122,7 +122,7 @@ def test_what_conda_installed_is_listed_once() -> None:
     inside = Package(kind="pip", name="ruamel-yaml", version="1", place="/opt/env/lib/python3.12/site-packages")
     elsewhere = Package(kind="pip", name="ruamel-yaml", version="1", place="/usr/lib/python3/dist-packages")
     other = Package(kind="pip", name="ruamel-yaml", version="2", place=inside.place)
-    assert set(read.without_twins([conda, inside, inside, elsewhere, other])) == {conda, elsewhere, other}
+    assert set(read.remove_duplicates([conda, inside, inside, elsewhere, other])) == {conda, elsewhere, other}
 
 
 def rpm_header(fields: dict[int, str | int]) -> bytes:

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.file_trees import by_us, merged, on_disk, pack, paths_below, plant
+from support.file_trees import by_us, image_of, merged, on_disk, pack, paths_below, plant
 
 from builder.layers.container import whiteouts
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, empty_sif, read_sif, write_header
 
 ADMIN = 21  # CAP_SYS_ADMIN of linux/capability.h
 # The kernel has no lzma, and reads less than 4 GiB of it anyway.
@@ -122,7 +121,7 @@ def test_what_overlayfs_removed_and_replaced_is_so_in_an_image(shared: Path) -> 
     (base / "replaced" / "file").write_text("old")
     (base / "kept").write_text("kept")
     lowest = pack(base, shared / "base.sqfs", "-comp", "zstd")
-    image = _sif(shared / "base.sif", lowest)
+    image = image_of(shared / "base.sif", lowest)
     with mounted("tmpfs", "tmpfs", "size=64M") as memory:
         for name in ("upper", "work"):
             (memory / name).mkdir()
@@ -144,15 +143,3 @@ def test_what_overlayfs_removed_and_replaced_is_so_in_an_image(shared: Path) -> 
         found = on_disk(shown)
     assert found == by_us(whole)
     assert found == expected
-
-
-def _sif(path: Path, root: Path) -> Path:
-    """An image of one root file system."""
-    sif = empty_sif("x86_64")
-    item = add_object(sif, size=root.stat().st_size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
-    with path.open("wb") as file:
-        file.seek(item.offset)
-        file.write(root.read_bytes())
-        write_header(file, sif, time=7)
-    assert read_sif(path).system.size == item.size
-    return path
