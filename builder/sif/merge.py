@@ -85,7 +85,7 @@ class Source:
     begin: int  # its position in the merged squashfs
     fragment: int
     owners: Sequence[int]
-    known: dict[tuple[int, int], Entry] = field(default_factory=dict)  # inodes that were copied: hard links stay links
+    known: dict[tuple[int, int], Entry] = field(default_factory=dict)  # copied inodes: hard links stay hard links
 
     def marks(self, entry: Entry) -> bool:
         """Whether it marks a name of a lower layer as deleted."""
@@ -216,14 +216,15 @@ class _Merge:
 
     def _copied(self, source: Source, entry: Entry) -> Entry:
         """Copy an inode that is not a folder's."""
-        done = source.known.get((entry.block, entry.offset))
-        if done is None:
-            place = self.inodes.place()
+        copied = source.known.get((entry.block, entry.offset))
+        if copied is None:
+            block, offset = self.inodes.place()
             number = self.next()
             self.inodes.new += _moved(source, entry, number=number)
-            done = Entry(name=b"", kind=entry.kind, block=place[0], offset=place[1], number=number)
-            source.known[entry.block, entry.offset] = done
-        return Entry(name=entry.name, kind=entry.kind, block=done.block, offset=done.offset, number=done.number)
+            copied = Entry(entry.name, entry.kind, block, offset, number)
+            source.known[entry.block, entry.offset] = copied
+            return copied
+        return copied._replace(name=entry.name)
 
     # --- the whole ---------------------------------------------------------------------------------------------------
 
