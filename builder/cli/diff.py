@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Union
 
@@ -63,7 +62,7 @@ def _row(change: Change) -> tuple[str, str, str, str]:
 def _side(path: Path, sites: tuple[str, ...]) -> Side | Path:
     """An image or a lock read; of a lock whose site is not clear yet its index."""
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
-        return read_contents(path, environment=os.environ)
+        return read_contents(path)
     index = path if path.name.endswith(".lock.yml") else index_path(path)
     if not is_there(index):
         message, fix = f"there is no lock '{index}'", "make it with `recipe lock SITE ENV`, or check the path"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +93,7 @@ def _label(path: Path) -> str:
     from builder.inspect.image import read_contents
 
     try:
-        return read_contents(path, environment=os.environ).labels.get("recipe.site", "")
+        return read_contents(path).labels.get("recipe.site", "")
     except BuilderError:
         return ""
 

@@ -42,7 +42,7 @@ def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: b
     if verify:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
-    contents = read_contents(image, environment=os.environ)
+    contents = read_contents(image)
     if sbom is not None:
         _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +19,9 @@ BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 class Ahead:
     """Looks inside the image of a plan: as soon as its step says that it is whole, else when it is asked for."""
 
-    def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str], digest: str) -> None:
+    def __init__(self, plan: Plan, *, folder: Path, digest: str) -> None:
         self._digest = digest
-        self._plan, self._folder, self._environment = plan, folder, environment
+        self._plan, self._folder = plan, folder
         self._begun: Inside | None = None
         modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image_scan",))
         modules.daemon = True
@@ -47,7 +46,4 @@ class Ahead:
         from builder.execute.image_scan import Inside
 
         plan = self._plan
-        return Inside(
-            image, name=plan.target, tool=plan.tool, environment=self._environment, plan=self._digest, put=put,
-            named=named,
-        )  # fmt: skip
+        return Inside(image, name=plan.target, tool=plan.tool, plan=self._digest, put=put, named=named)

@@ -17,7 +17,7 @@ from builder.execute.report_file import keep_report
 from builder.execute.run import Lead, Run, failed_copy_of
 from builder.execute.runner import Here
 from builder.execute.sign import Signer, find_signer
-from builder.inspect.attestations import papers_of, write_papers
+from builder.inspect.attestations import attestation_paths, write_attestations
 from builder.inspect.origin import origin_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
 from builder.model.plan import Plan, Step
@@ -131,7 +131,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
     programs = able(work)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
-    beside = (work.output, failed_copy_of(work.output), *papers_of(work.output), work.folder / REPORT_FILE)
+    beside = (work.output, failed_copy_of(work.output), *attestation_paths(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_path(path) for path in beside)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
     with cache_of_build(work.plan, environment), scratch_made as scratch:
@@ -280,7 +280,7 @@ def _reported(run: Run, *, started: float) -> Iterator[None]:
 
 def _write(run: Run, seconds: float) -> Report:
     report = run.report(seconds)
-    if fault := write_papers(run.plan, report, sbom=run.sbom):
+    if fault := write_attestations(run.plan, report, sbom=run.sbom):
         run.progress.note(fault)
     keep_report(report, run.folder, note=run.progress.note)
     return report

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 
@@ -33,7 +32,6 @@ class Inside:
         *,
         name: str,
         tool: str,
-        environment: Mapping[str, str],
         plan: str = "",
         put: bool = True,
         named: bool = True,
@@ -44,7 +42,7 @@ class Inside:
         """
         self.text = ""
         self.unknown = ""  # why there is no bill
-        self._image, self._name, self._tool, self._environment = image, name, tool, environment
+        self._image, self._name, self._tool = image, name, tool
         self._put, self._plan = put, plan
         self._file = None if named else _open(image)
         if self._file is not None:
@@ -90,7 +88,7 @@ class Inside:
 
     def _find(self) -> None:
         try:
-            contents = read_contents(self._image, environment=self._environment)
+            contents = read_contents(self._image)
             self.text = sbom(contents, name=self._name, tool=self._tool, plan=self._plan)
         except BuilderError as error:
             self.unknown = error.findings[0].message

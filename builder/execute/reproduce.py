@@ -105,7 +105,7 @@ def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Verified:
     made = second.folder / second.plan.image
     digest = second.look_inside().settle()
     same = digest == sha256_of(image)
-    lines = [] if same else list(compare_images(image, made, environment=second.environment))
+    lines = [] if same else list(compare_images(image, made))
     answer = {"same": not lines, "sha256": digest, "seconds": round(seconds, 3)}
     return _told(run, image, lines, answer=answer)
 

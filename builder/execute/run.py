@@ -79,7 +79,7 @@ class Run:
     _under_way: tuple[Step, float] | None = None
 
     def __post_init__(self) -> None:
-        self._ahead = Ahead(self.plan, folder=self.folder, environment=self.environment, digest=self.origin.plan)
+        self._ahead = Ahead(self.plan, folder=self.folder, digest=self.origin.plan)
         self.results += self.went_before.results
         self.proof = dict(self.went_before.proof)
         self._number = len(self.results)

@@ -1,1 +1,1 @@
-"""What is inside an image, and whether that is what is said of it."""
+"""The contents of images, and whether they match what their records say."""

@@ -1,8 +1,8 @@
-"""How an image came to be, as an in-toto statement with a predicate of SLSA v1. Nothing of the user's machine is in it.
+"""Writes the attestations of an image: its bill of materials, and its provenance as an in-toto statement (SLSA v1).
 
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md and https://slsa.dev/spec/v1.0/provenance
 
-What lies beside a published image: its bill of materials and how it came to be.
+Nothing of the user's machine is in them.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ def _dependencies(plan: Plan, record: Mapping[str, Any]) -> list[dict[str, Any]]
 BILL, PROVENANCE = ".cdx.json", ".provenance.json"
 
 
-def papers_of(image: Path) -> tuple[Path, Path]:
-    """Where they lie."""
+def attestation_paths(image: Path) -> tuple[Path, Path]:
+    """Paths of the bill of materials and the provenance of an image."""
     return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
 
 
-def write_papers(plan: Plan, report: Report, *, sbom: str) -> str:
-    """Write them beside an image that passed; returns what could not be written, "" when all is there."""
+def write_attestations(plan: Plan, report: Report, *, sbom: str) -> str:
+    """Write both files next to an image that passed; returns an error message, "" on success."""
     if report.status != "passed" or not report.image:
         return ""
     image = Path(report.image)
-    bill, origin = papers_of(image)
+    bill, origin = attestation_paths(image)
     try:
         named = None
         if sbom:

@@ -1,18 +1,18 @@
-"""Two file systems of images, file by file: names, kinds, modes, owners, times, links and contents.
+"""Compares two SIF images: header, objects, and their file systems file by file; what a signature adds is left out.
 
-Two SIF images: header, objects and the file systems in them. What a signature adds is not compared.
+Of a file these are compared: kind, mode, owner, time, link, device, extended attributes and content.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import stat
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from builder.inspect.filesystems import LISTING_LIMIT, SECONDS, batches_of, no_unsquashfs
 from builder.inspect.sif_objects import (
     DATA_JSON,
     SIGNATURE,
@@ -26,143 +26,90 @@ from builder.inspect.sif_objects import (
     word_of,
 )
 from builder.sif.bounded import parse_json
-from builder.sif.listing import Row, row_of
-from builder.system.capture import read_output, stream_output
+from builder.sif.reader import File, Reader
+from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, SquashfsError
 from builder.system.checksums import sha256_of_part
-from builder.system.process import which
 
-KINDS = {"-": "file", "d": "folder", "l": "link", "c": "device", "b": "device", "p": "pipe", "s": "socket"}
-HOURS = 4.0  # the longest that one call may read
+KINDS = {
+    FOLDER: "folder", FILE: "file", LINK: "link", BLOCK_DEVICE: "device", DEVICE: "device", FIFO: "pipe",
+    SOCKET: "socket",
+}  # fmt: skip
+SECONDS = 4 * 3600.0  # the longest that the contents of one file system are read
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileSystem:
-    """A squashfs at an offset of a file."""
+    """A squashfs at an offset of a file that stays open."""
 
-    image: Path
-    offset: int
-    environment: Mapping[str, str]
+    def __init__(self, file: BinaryIO, *, offset: int = 0) -> None:
+        self._reader = Reader(file, offset=offset)
+        self._deadline = time.monotonic() + SECONDS
+        self.created = self._reader.squashfs.head.time  # seconds since 1970
 
-    def rows(self) -> dict[str, Row]:
-        """Everything in it by its path; empty where it cannot be listed."""
-        output = read_output(self._words("-lln"), env=self._clean, limit=LISTING_LIMIT, timeout=SECONDS) or b""
-        lines = output.decode("utf-8", errors="surrogateescape").split("\n")
-        return {row.path: row for line in lines if (row := row_of(line))}
+    def files(self) -> dict[str, File]:
+        """Everything in it by its path; raises SquashfsError."""
+        return {file.path: file for file in self._reader.files()}
 
-    def digests(self, rows: Sequence[Row]) -> dict[str, str]:
-        """The digest of every file; of one that cannot be read there is none."""
-        found: dict[str, str] = {}
-        sizes = {row.path.lstrip("/"): row.size for row in rows}
-        for batch in batches_of(sorted(sizes)):
-            splitter = _Splitter(sizes=[sizes[path] for path in batch])
-            words = [*self._words("-no-wildcards", "-cat"), *batch]
-            if stream_output(words, env=self._clean, receive=splitter.take, timeout=HOURS * 3600) and splitter.whole:
-                found |= {f"/{path}": digest for path, digest in zip(batch, splitter.digests, strict=True)}
-        return found
+    def digest(self, file: File) -> str:
+        """The digest of a file's content; raises SquashfsError where it cannot be read."""
+        digest = hashlib.sha256()
+        for part in self._reader.parts(file):
+            digest.update(part)
+            if time.monotonic() > self._deadline:
+                raise SquashfsError("its contents take hours to read")
+        return digest.hexdigest()
 
-    def made(self) -> int:
-        """When it was packed, in seconds since 1970; raises OSError."""
-        with self.image.open("rb") as file:
-            file.seek(self.offset + 8)
-            return int.from_bytes(file.read(4), "little")
-
-    @property
-    def _clean(self) -> dict[str, str]:
-        return {**self.environment, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
-
-    def _words(self, *options: str) -> list[str]:
-        return ["unsquashfs", "-o", str(self.offset), *options, str(self.image)]
-
-
-@dataclass(kw_only=True)
-class _Splitter:
-    """One stream of files of known sizes, as the digest of each."""
-
-    sizes: Sequence[int]
-    digests: list[str] = field(default_factory=list)
-    _left: int = -1
-    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
-    _over: bool = False
-
-    def __post_init__(self) -> None:
-        self._left = self.sizes[0] if self.sizes else -1
-        self._close()
-
-    @property
-    def whole(self) -> bool:
-        """Whether the stream was as long as all files together."""
-        return not self._over and len(self.digests) == len(self.sizes)
-
-    def take(self, data: bytes) -> None:
-        """The next part of the stream."""
-        view = memoryview(data)
-        while view and not self._over:
-            if len(self.digests) == len(self.sizes):
-                self._over = True
-                return
-            part = view[: self._left]
-            self._digest.update(part)
-            self._left -= len(part)
-            view = view[len(part) :]
-            self._close()
-
-    def _close(self) -> None:
-        while self._left == 0:
-            self.digests.append(self._digest.hexdigest())
-            self._digest = hashlib.sha256()
-            self._left = self.sizes[len(self.digests)] if len(self.digests) < len(self.sizes) else -1
+    def attributes(self, file: File) -> Mapping[str, bytes]:
+        """The extended attributes of a file; raises SquashfsError."""
+        return self._reader.attributes(file)
 
 
 def differences(first: FileSystem, second: FileSystem) -> Iterator[str]:
-    """A line for each path that differs; raises ToolError without unsquashfs."""
-    if which("unsquashfs", env=first.environment) is None:
-        raise no_unsquashfs()
-    one, two = first.rows(), second.rows()
-    if not one or not two:
-        yield "its files could not be listed"
+    """A line for each path that differs."""
+    try:
+        one, two = first.files(), second.files()
+    except SquashfsError as error:
+        yield f"its files cannot be listed: {error}"
         return
-    same = [path for path in one if path in two and _readable(one[path]) and _equal_size(one[path], two[path])]
-    old, new = first.digests([one[path] for path in same]), second.digests([two[path] for path in same])
     count = 0
     for path in sorted({*one, *two}):
         if path not in two or path not in one:
             line = f"{path}: only in the {'first' if path in one else 'second'}"
         else:
-            words = [*_attributes(one[path], two[path])]
-            if path in same and (path not in old or path not in new):
-                words.append("its content could not be read")
-            elif path in same and old[path] != new[path]:
-                words.append(f"content of {one[path].size} bytes")
+            words = [*_attributes(one[path], two[path]), *_contents(first, one[path], second, two[path])]
             line = f"{path}: {', '.join(words)}" if words else ""
         if line:
             count += 1
             yield line
-    if first.made() != second.made():
+    if first.created != second.created:
         count += 1
-        yield f"time of packing: {first.made()}, {second.made()}"
+        yield f"time of packing: {first.created}, {second.created}"
     if not count:
-        yield "the same files, packed otherwise: times in seconds, extended attributes, order or compression"
+        yield "the same files, packed otherwise: their order or compression"
 
 
-def _readable(row: Row) -> bool:
-    # A name with a line break cannot be told from two.
-    return row.kind == "-" and row.size > 0
+def _contents(first: FileSystem, one: File, second: FileSystem, two: File) -> Iterator[str]:
+    """Extended attributes, and the contents of files of one size."""
+    if one.kind != two.kind:
+        return
+    try:
+        if first.attributes(one) != second.attributes(two):
+            yield "extended attributes"
+        if one.kind == FILE and one.size == two.size and first.digest(one) != second.digest(two):
+            yield f"content of {one.size} bytes"
+    except SquashfsError:
+        yield "its content could not be read"
 
 
-def _equal_size(one: Row, two: Row) -> bool:
-    return (one.kind, one.size) == (two.kind, two.size)
-
-
-def _attributes(one: Row, two: Row) -> Iterator[str]:
+def _attributes(one: File, two: File) -> Iterator[str]:
     if one.kind != two.kind:
         yield f"{KINDS[one.kind]}, {KINDS[two.kind]}"
         return
-    if one.kind == "-" and one.size != two.size:
+    if one.kind == FILE and one.size != two.size:
         yield f"size {one.size}, {two.size}"
     for name, before, after in (
-        ("mode", one.mode, two.mode),
-        ("owner", one.owner, two.owner),
-        ("time", one.time, two.time),
+        ("mode", _mode(one.mode), _mode(two.mode)),
+        ("owner", f"{one.owner}/{one.group}", f"{two.owner}/{two.group}"),
+        ("time", _date(one.time), _date(two.time)),
         ("target", one.target, two.target),
         ("device", one.device, two.device),
     ):
@@ -170,11 +117,20 @@ def _attributes(one: Row, two: Row) -> Iterator[str]:
             yield f"{name} {before}, {after}"
 
 
+def _mode(mode: int) -> str:
+    """rwxr-xr-x."""
+    return stat.filemode(stat.S_IFREG | mode)[1:]
+
+
+def _date(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
+
+
 SMALL = 16 * 1024 * 1024  # bytes; what is larger is no metadata
 
 
-def compare_images(first: Path, second: Path, *, environment: Mapping[str, str]) -> Iterator[str]:
-    """A line for everything that differs; raises OSError, ToolError without unsquashfs."""
+def compare_images(first: Path, second: Path) -> Iterator[str]:
+    """A line for everything that differs; raises OSError."""
     try:
         one, two = read_sif(first), read_sif(second)
     except SifError as error:
@@ -191,7 +147,7 @@ def compare_images(first: Path, second: Path, *, environment: Mapping[str, str])
         if len(pair) < 2 or not all(pair):
             yield f"{name}: only in the {'first' if pair[0] else 'second'}"
             continue
-        yield from _compare(name, (first, second), (pair[0], pair[1]), environment)
+        yield from _compare(name, (first, second), (pair[0], pair[1]))
 
 
 def _pairs(one: Sif, two: Sif) -> dict[str, list[Object | None]]:
@@ -209,9 +165,7 @@ def _pairs(one: Sif, two: Sif) -> dict[str, list[Object | None]]:
     return found
 
 
-def _compare(
-    name: str, paths: tuple[Path, Path], items: tuple[Any, Any], environment: Mapping[str, str]
-) -> Iterator[str]:
+def _compare(name: str, paths: tuple[Path, Path], items: tuple[Any, Any]) -> Iterator[str]:
     one, two = items
     for word in ("number", "group", "link", "offset"):
         if getattr(one, word) != getattr(two, word):
@@ -223,17 +177,23 @@ def _compare(
     ):
         return
     if one.partition and two.partition and one.partition[0] == two.partition[0] == SQUASHFS:
-        pair = [
-            FileSystem(image=path, offset=item.offset, environment=environment)
-            for path, item in zip(paths, items, strict=True)
-        ]
-        yield from (f"{name}: {line}" for line in differences(*pair))
+        yield from (f"{name}: {line}" for line in _file_systems(paths, items))
         return
     if one.kind == DATA_JSON and max(one.size, two.size) <= SMALL:
         lines = list(_fields(*(part_of(path, item) for path, item in zip(paths, items, strict=True))))
         yield from (f"{name}: {line}" for line in lines or ["written otherwise, of the same content"])
         return
     yield f"{name}: content of {one.size} bytes, {two.size} bytes"
+
+
+def _file_systems(paths: tuple[Path, Path], items: tuple[Any, Any]) -> Iterator[str]:
+    with paths[0].open("rb") as one, paths[1].open("rb") as two:
+        try:
+            pair = [FileSystem(file, offset=item.offset) for file, item in zip((one, two), items, strict=True)]
+        except SquashfsError as error:
+            yield f"its files cannot be listed: {error}"
+            return
+        yield from differences(*pair)
 
 
 def _fields(before: bytes, after: bytes) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is said of an image, beside it and in it, held against what it is. Nothing of the image is run."""
+"""Checks an image against the records in it and next to it. Nothing of the image is run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Verdict = Literal["ok", "BAD", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One thing that is said of an image, and whether it is so."""
+    """One claim about an image, and whether it is true."""
 
     verdict: Verdict
     what: str
 
 
 def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim, ...]:
-    """Check everything that there is; empty where nothing says what the image should be. Raises ConfigError."""
+    """Check every claim; empty where nothing claims anything. Raises ConfigError."""
     try:
         sif = read_sif(image)
         too_large = next((item for item in sif.objects if item.kind == SBOM and item.size > LARGEST), None)
@@ -75,7 +75,7 @@ def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterato
 def _plans(
     inside: str, *, report: Mapping[str, Any] | None, provenance: Mapping[str, Any] | None, folder: Path, image: Path
 ) -> Iterator[Claim]:
-    """The plan that the image says it was made from, against the plans of its report and its papers."""
+    """The plan that the image names, against the plans of its report and its provenance."""
     said = {f"{folder.name}/{REPORT_FILE}": (report or {}).get("plan")}
     with suppress(KeyError, TypeError):
         definition = (provenance or {})["predicate"]["buildDefinition"]
@@ -96,23 +96,23 @@ def _same(what: str, said: Any, found: str) -> Claim:
 
 
 def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
-    """The bill of materials inside and the one beside it."""
-    beside, inside = image.with_name(image.name + BILL), [item for item in sif.objects if item.kind == SBOM]
+    """The bill of materials inside against the file next to the image."""
+    outside, inside = image.with_name(image.name + BILL), [item for item in sif.objects if item.kind == SBOM]
     if not inside:
         return
     try:
-        same = read_file(beside, limit=LARGEST) == part_of(image, inside[0])
+        same = read_file(outside, limit=LARGEST) == part_of(image, inside[0])
     except ValueError:
         same = False
     except FileNotFoundError:
         yield Claim(
-            verdict="unknown", what=f"the bill of materials inside: there is no {beside.name} to compare it with"
+            verdict="unknown", what=f"the bill of materials inside: there is no {outside.name} to compare it with"
         )
         return
     if same:
-        yield Claim(verdict="ok", what=f"{beside.name} is the bill of materials inside")
+        yield Claim(verdict="ok", what=f"{outside.name} is the bill of materials inside")
     else:
-        yield Claim(verdict="BAD", what=f"{beside.name} is not the bill of materials inside")
+        yield Claim(verdict="BAD", what=f"{outside.name} is not the bill of materials inside")
 
 
 def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
@@ -155,7 +155,7 @@ def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A JSON object of a file, None where there is none; one that cannot be read says nothing that holds."""
+    """A JSON object of a file, None without the file, {} where it cannot be read."""
     try:
         found = read_json(path)
     except FileNotFoundError:

@@ -31,7 +31,7 @@ class Origin:
 
 
 def plan_digest(plan: Plan) -> str:
-    """SHA-256 of a plan without its findings, which tell where the recipe lies, and what is made of them."""
+    """SHA-256 of a plan without its findings, which name the recipe's folder, and its README."""
     files = tuple(file for file in plan.files if file.path != README_FILE)
     return hashlib.sha256(to_json(replace(plan, files=files, findings=())).encode()).hexdigest()
 
@@ -39,7 +39,7 @@ def plan_digest(plan: Plan) -> str:
 def sources_of(plan: Plan, *, recipe_folder: Path, folder: Path) -> str:
     """The identity of the base image and the files of this machine that go into an image; "" where there are none.
 
-    A plan `folder` that lies among them is no part of them.
+    A plan `folder` among them is left out.
     """
     paths = {"base": Path(plan.base)} if Path(plan.base).is_absolute() else {}
     paths |= {copy.path: recipe_folder / copy.source for copy in plan.copies if not copy.bundled}

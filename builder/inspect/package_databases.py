@@ -1,4 +1,4 @@
-"""The files in which package managers write down what is installed, as bytes are given. Nothing here trusts them.
+"""Reads the databases of package managers, given as bytes. Nothing here trusts them.
 
 The package database of rpm, where it is one of SQLite (Fedora 33, RHEL 9 and newer).
 """
@@ -145,13 +145,13 @@ def release(content: bytes | bytearray) -> Mapping[str, str]:
 
 
 def label_table(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
-    """Return labels as printable words; what is none is left out."""
+    """Return labels as printable words; invalid ones are left out."""
     entries = value.items() if isinstance(value, dict) else ()
     found = {word(name): text(label) for name, label in entries if isinstance(label, (str, int, float))}
     return dict(sorted(found.items())[:most])
 
 
-def without_twins(packages: Iterable[Package]) -> tuple[Package, ...]:
+def remove_duplicates(packages: Iterable[Package]) -> tuple[Package, ...]:
     """Leave out pip's view of what conda has installed, and every second listing; sorted."""
     unique = set(packages)
     conda = {(normal(item.name), item.version) for item in unique if item.kind == "conda"}
@@ -169,7 +169,7 @@ def _json(content: bytes | bytearray | None) -> dict[str, Any]:
 
 
 def table(content: bytes | bytearray) -> dict[str, Any]:
-    """Return the object of a JSON text, {} for what is none."""
+    """Return the object of a JSON text, {} for anything else."""
     try:
         tree = parse_json(bytes(content))
     except ValueError:

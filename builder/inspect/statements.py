@@ -1,4 +1,4 @@
-"""What one file of an image says of it: kept in place of the file, which may be large."""
+"""What one file of an image says of it; this is kept in place of the file, which may be large."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from builder.inspect import package_databases as read
+from builder.inspect import package_databases as databases
 from builder.inspect.package_databases import rpm_packages
 from builder.model.contents import Package, TorchBuild
 from builder.model.text import shown
@@ -16,7 +16,7 @@ ALL = 100_000  # of an image
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class Statement:
     """All of it; most files say one thing only."""
 
     packages: tuple[Package, ...] = ()
@@ -28,40 +28,40 @@ class Said:
 
 
 @dataclass(kw_only=True)
-class Reader:
+class StatementReader:
     """Reads the files of one image, until they list more packages than any image has."""
 
     left: int = ALL
 
-    def said_of(self, path: str, content: bytes | bytearray) -> Said:
+    def read(self, path: str, content: bytes | bytearray) -> Statement:
         """Read a wanted file."""
-        found = said_of(path, content if self.left > 0 else None)
+        found = read_statement(path, content if self.left > 0 else None)
         self.left -= len(found.packages)
         return found
 
 
-def said_of(path: str, content: bytes | bytearray | None) -> Said:
+def read_statement(path: str, content: bytes | bytearray | None) -> Statement:
     """Read a wanted file; None is one that could not be read."""
-    package = read.conda_package(path, content) or read.pip_package(path, content)
+    package = databases.conda_package(path, content) or databases.pip_package(path, content)
     one = (package,) if package is not None and package.name else ()
     if content is None:
-        return Said(packages=one, unknown=f"{shown(path, limit=200)} could not be read")
+        return Statement(packages=one, unknown=f"{shown(path, limit=200)} could not be read")
     if one:
-        return Said(packages=one)
-    if read.DPKG.fullmatch(path):
-        found = tuple(islice(read.deb_packages(content), MOST + 1))
+        return Statement(packages=one)
+    if databases.DPKG.fullmatch(path):
+        found = tuple(islice(databases.deb_packages(content), MOST + 1))
         more = f"{shown(path, limit=200)} lists more than {MOST} packages" if len(found) > MOST else ""
-        return Said(packages=found[:MOST], unknown=more)
-    if read.RPM.fullmatch(path):
+        return Statement(packages=found[:MOST], unknown=more)
+    if databases.RPM.fullmatch(path):
         rpms = rpm_packages(content) if path.endswith(".sqlite") else None
         unread = f"packages of rpm: {path} is not a database that can be read without rpm"
-        return Said(packages=rpms or (), unknown=unread if rpms is None else "")
-    if path == read.APK:
-        return Said(unknown="packages of apk (Alpine) are not listed")
-    if path == read.LABELS:
-        return Said(labels=read.label_table(read.table(content)))
-    if path == read.RECORD:
-        return Said(base=read.word(read.table(content).get("base")))
-    if path in read.RELEASES:
-        return Said(release=read.release(content))
-    return Said(torch=read.torch_build(path, content) if content else None)
+        return Statement(packages=rpms or (), unknown=unread if rpms is None else "")
+    if path == databases.APK:
+        return Statement(unknown="packages of apk (Alpine) are not listed")
+    if path == databases.LABELS:
+        return Statement(labels=databases.label_table(databases.table(content)))
+    if path == databases.RECORD:
+        return Statement(base=databases.word(databases.table(content).get("base")))
+    if path in databases.RELEASES:
+        return Statement(release=databases.release(content))
+    return Statement(torch=databases.torch_build(path, content) if content else None)

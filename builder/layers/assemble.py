@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from ..sif.digest import BLOCK
 from ..sif.errors import AlteredError, say
-from ..sif.merge import Joined, alike, join
+from ..sif.merge import MergedTables, check_packing, merge
 from ..sif.sif import (
     ALIGNMENT,
     DATA_JSON,
@@ -178,7 +178,7 @@ class MergedLayers:
 
     offsets: Sequence[int]  # of each layer
     end: int  # of the layers: the tables begin here
-    joined: Joined
+    joined: MergedTables
 
     @property
     def size(self) -> int:
@@ -284,9 +284,9 @@ def _merge_layers(
     with ExitStack() as stack:
         files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
         more = [(Squashfs(file), place) for file, place in zip(files, offsets, strict=True)]
-        alike(first, more)
+        check_packing(first, more)
         copied = stack.enter_context(ThreadPoolExecutor(1)).submit(copy_layers, offsets)
-        joined = join(first, more, end=begin, time=time)
+        joined = merge(first, more, end=begin, time=time)
         copied.result()
     return MergedLayers(offsets=offsets, end=begin, joined=joined)
 

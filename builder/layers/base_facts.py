@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from ..sif.bounded import parse_json
 from ..sif.errors import LayeringError
-from ..sif.listing import row_of
-from ..sif.programs import call, needed_program
+from ..sif.reader import Reader
 from ..sif.sif import INSPECT, Sif, SifError, read_sif
-from ..sif.tree import read, walk
+from ..sif.squashfs import FILE, FOLDER, LINK, SquashfsError
 from .cache import Store
 
 LONGEST = 64 * 1024  # characters of a PATH
@@ -24,9 +23,9 @@ USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GLIBC = re.compile(rb"GNU C Library [^\n]*? version (\d+\.\d+)")
 PYTHON = re.compile(r"python(3\.\d+)")
 Listing = tuple[dict[str, int], dict[str, str], set[str]]
-ENVIRONMENT = ".singularity.d/env"
+LABELS, RUNSCRIPT = "/.singularity.d/labels.json", "/.singularity.d/runscript"
+ENVIRONMENT = "/.singularity.d/env"
 LIMIT = 32 << 20  # bytes of one file; a C library has 2 MB
-METADATA = ("*.dist-info/METADATA", "*.egg-info/PKG-INFO")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +90,7 @@ def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
     if isinstance(known, dict) and known.pop("format", None) == FORMAT:
         return BaseFacts(**known)
     listing = listing or list_squashfs(image, offset=system.offset)
-    facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset, store=store)
+    facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset)
     facts = replace(facts, inspect=_inspect(image, sif))
     if facts.glibc or not _libc(facts, listing[2]):  # a glibc without a version may be incomplete
         store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
@@ -107,28 +106,22 @@ def _inspect(image: Path, sif: Sif) -> str:
     return ""
 
 
-def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: int, store: Store) -> BaseFacts:
-    program = needed_program("unsquashfs", fix="install squashfs-tools")
+def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: int) -> BaseFacts:
     folders, links, files = listing
     bare = BaseFacts(sha256=digest, machine=machine, folders=folders, links=links)
     libc = _libc(bare, files)
-    wanted = ["/.singularity.d/labels.json", "/.singularity.d/runscript"]
-    wanted += [path for path in files if path.startswith("/.singularity.d/env/")] + ([libc] if libc else [])
-    with store.work_folder() as work:
-        tree = work / "tree"
-        words: list[str | Path] = [program, "-n", "-no-xattrs", "-d", tree, "-o", str(offset), image]
-        call([*words, *[path.lstrip("/") for path in wanted if path in files]], what=f"reading '{image}'")
-        labels = _labels(tree)
-        script = _text(tree, ".singularity.d/runscript")
-        glibc = GLIBC.search(_bytes(tree, libc)) if libc else None
-        path = _path(tree)
+    scripts = sorted(path for path in files if path.startswith(f"{ENVIRONMENT}/"))
+    contents = _contents(image, [LABELS, RUNSCRIPT, *scripts, *([libc] if libc else [])], offset=offset)
+    glibc = GLIBC.search(contents.get(libc, b""))
+    script = contents.get(RUNSCRIPT, b"").decode(errors="replace")
+    path = _path([contents[name].decode(errors="replace") for name in scripts if name in contents])
     python, minor = _python(bare, files, path)
     return BaseFacts(
         sha256=digest,
         machine=machine,
         folders=folders,
         links=links,
-        labels=labels,
+        labels=_labels(contents.get(LABELS, b"")),
         runscript=bool(script) and "no runscript defined" not in script,
         python=python,
         minor=minor,
@@ -138,21 +131,45 @@ def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: i
 
 def list_squashfs(image: Path, *, offset: int) -> Listing:
     """List a squashfs: folders with modes, links with targets, and files; raises LayeringError."""
-    program = needed_program("unsquashfs", fix="install squashfs-tools")
     folders: dict[str, int] = {}
     links: dict[str, str] = {}
     files: set[str] = set()
-    for line in call([program, "-lln", "-o", str(offset), image], what=f"reading '{image}'").splitlines():
-        row = row_of(line)
-        if row is None:
-            continue
-        if row.kind == "d":
-            folders[row.path] = row.permissions
-        elif row.kind == "l":
-            links[row.path] = row.target
-        else:
-            files.add(row.path)
+    try:
+        with image.open("rb") as source:
+            for found in Reader(source, offset=offset).files():
+                path = found.path if found.path.isascii() else _whole(found.path)
+                if found.kind == FOLDER:
+                    folders[path] = found.mode
+                elif found.kind == LINK:
+                    links[path] = _whole(found.target)
+                else:
+                    files.add(path)
+    except (SquashfsError, OSError) as error:
+        raise _unread(image, error) from None
     return folders, links, files
+
+
+def _whole(path: str) -> str:
+    """A path without half characters, which no JSON can hold."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _unread(image: Path, error: SquashfsError | OSError) -> LayeringError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return LayeringError(f"the file system in '{image}' cannot be read: {reason}", fix=FIX)
+
+
+def _contents(image: Path, paths: Sequence[str], *, offset: int) -> dict[str, bytes]:
+    """The contents of those that are files and not too large; raises LayeringError."""
+    try:
+        with image.open("rb") as source:
+            reader = Reader(source, offset=offset)
+            found = [file for path in paths if (file := reader.find(path)) is not None]
+            return {
+                file.path: reader.read(file, limit=LIMIT) for file in found if file.kind == FILE and file.size <= LIMIT
+            }
+    except (SquashfsError, OSError) as error:
+        raise _unread(image, error) from None
 
 
 def _libc(bare: BaseFacts, files: set[str]) -> str:
@@ -163,31 +180,18 @@ def _libc(bare: BaseFacts, files: set[str]) -> str:
     return ""
 
 
-def _labels(tree: Path) -> dict[str, str]:
+def _labels(content: bytes) -> dict[str, str]:
     try:
-        found = parse_json(_bytes(tree, ".singularity.d/labels.json"))
-    except (OSError, ValueError):
+        found = parse_json(content)
+    except ValueError:
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _bytes(tree: Path, path: str) -> bytes:
-    """Read a file of the image, b"" if it is missing; the links in what was unpacked are not followed."""
-    try:
-        return read(tree, path, limit=LIMIT)
-    except OSError:
-        return b""
-
-
-def _text(tree: Path, path: str) -> str:
-    return _bytes(tree, path).decode(errors="replace")
-
-
-def _path(tree: Path) -> str:
-    """PATH of the image: the last plain value in its scripts, with what they put before it."""
+def _path(scripts: Sequence[str]) -> str:
+    """PATH as the image sets it: the last plain value among its scripts, with what those scripts put before."""
     found = ""
-    for name in sorted(entry.path for entry in walk(tree, ENVIRONMENT)):
-        text = _text(tree, f"{ENVIRONMENT}/{name}")
+    for text in scripts:
         for match in re.finditer(r"^\s*export PATH=[\"']?([^\"'\n]*)", text, re.MULTILINE):
             value = match[1].removeprefix("${PATH:-")
             if value.count("$") * len(found) > LONGEST:  # each line may double the length

@@ -81,7 +81,7 @@ def prepare_base(context: BuildContext) -> None:
     if context.facts.machine != spec.machine:
         message = f"the base image is for {context.facts.machine}, and the site has {spec.machine}"
         raise LayeringError(message, fix="use a base image for the site's processors")
-    context.packer = context.packer.like(root_of(context.base))
+    context.packer = context.packer.with_options_of(root_of(context.base))
 
 
 def add_package_layers(context: BuildContext, client: CondaClient | None) -> None:

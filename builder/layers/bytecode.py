@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from ..sif.pack import Piece, in_order, join
+from ..sif.pack import Piece, sort_pieces, write_pieces
 from ..sif.programs import ask, clean_environment, find_program
 from ..sif.tree import FILE, FOLDER, walk
 
@@ -171,11 +171,11 @@ def compiled_path(path: str, tag: str) -> str:
 
 def save(pieces: Sequence[Piece], target: Path) -> None:
     """Write pieces into one file: a line with their names and sizes, then their content."""
-    rows = in_order(pieces)
+    rows = sort_pieces(pieces)
     with target.open("wb") as file:
         names = [[piece.path, piece.size] for piece in rows]
         file.write(json.dumps(names, separators=(",", ":")).encode() + b"\n")
-        join(rows, file)
+        write_pieces(rows, file)
 
 
 def load(path: Path) -> list[Piece]:

@@ -5,7 +5,8 @@ They run in the image as it is so far, with an overlay folder; the folder become
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from pathlib import Path
 from ..sif import tree
 from ..sif.errors import LayeringError
 from ..sif.pack import escaped
-from ..sif.programs import call, follow, needed_program
-from ..sif.sif import read_sif
+from ..sif.programs import call, follow
+from ..sif.reader import Reader
+from ..sif.sif import SifError, read_sif
+from ..sif.squashfs import SquashfsError
 from . import copies
 from .wheel_server import wheel_server
 
@@ -28,6 +31,7 @@ LEFT = (
 # has ended when the host reads what it wrote.
 ALONE = ("exec", "--fakeroot", "--cleanenv", "--pid", "--no-home", "--no-mount", "tmp,cwd", "--pwd", "/")
 OPAQUE = (".wh..wh..opq", ".wh..opq")
+OPAQUE_ATTRIBUTES = ("user.overlay.opaque", "trusted.overlay.opaque")  # of the kernel, without and with root
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,31 +105,62 @@ def clean_upper(work: Path, upper: str) -> None:
 def find_whiteouts(upper: Path, image: Path) -> list[str]:
     """Return mksquashfs's options for what a step has removed by replacing whole folders; remove their marks.
 
-    Marks of whole folders are extended attributes, or names that a runtime without them would show as files; a device
-    0/0 for each name in the folder below has the same meaning for all of them.
+    Marks of whole folders are extended attributes or names that a runtime without them would show as files; a device
+    0/0 for each name in the folder below says the same to all of them. In a folder that hides what is below, every
+    folder does so: the kernel marks the outer one alone.
     """
-    words: list[str] = []
-    marked, names = dict[str, list[str]](), dict[str, set[str]]()
+    marked, names = set[str](), dict[str, set[str]]()
     for entry in tree.walk(upper):
         folder = entry.path[: -len(entry.name)].rstrip("/")
         if entry.name in OPAQUE and entry.kind != tree.FOLDER:
-            marked.setdefault(folder, []).append(entry.name)
+            marked.add(folder)
             entry.unlink()
-        else:
-            names.setdefault(folder, set()).add(entry.name)
-    for folder in marked:
-        for name in sorted(list_folder(image, folder) - names.get(folder, set())):
+            continue
+        names.setdefault(folder, set()).add(entry.name)
+        if entry.kind == tree.FOLDER:
+            names.setdefault(entry.path, set())
+            if _is_opaque(entry):
+                marked.add(entry.path)
+    marked |= {folder for folder in names if any(above in marked for above in _above(folder))}
+    words: list[str] = []
+    for folder, below in list_folders(image, sorted(marked)).items():
+        for name in sorted(below - names.get(folder, set())):
             words += ["-p", f"{escaped(f'{folder}/{name}'.lstrip('/'))} c 000 0 0 0 0"]
     return words
 
 
-def list_folder(image: Path, folder: str) -> set[str]:
-    """Return what a folder of an image holds in any of its layers."""
-    found: set[str] = set()
-    sif = read_sif(image)
-    program = needed_program("unsquashfs", fix="install squashfs-tools")
-    for item in (sif.system, *sif.overlays):
-        out = call([program, "-l", "-o", str(item.offset), str(image), folder], what=f"reading '{image}'")
-        start = f"squashfs-root/{folder}/"
-        found |= {line[len(start) :].split("/")[0] for line in out.split("\n") if line.startswith(start)}
-    return found - {""}
+def _is_opaque(entry: tree.Entry) -> bool:
+    """Whether the kernel has marked a folder as one that hides what is below."""
+    handle = tree.open_folder(entry.name, entry.at, entry.path)
+    try:
+        for name in OPAQUE_ATTRIBUTES:
+            with suppress(OSError):
+                if os.getxattr(handle, name) == b"y":
+                    return True
+        return False
+    finally:
+        os.close(handle)
+
+
+def _above(folder: str) -> Iterator[str]:
+    while folder:
+        folder = folder.rpartition("/")[0]
+        yield folder
+
+
+def list_folders(image: Path, folders: Sequence[str]) -> dict[str, set[str]]:
+    """Return what folders of an image hold in any of its layers; raises LayeringError."""
+    found: dict[str, set[str]] = {folder: set() for folder in folders}
+    if not folders:
+        return found
+    try:
+        sif = read_sif(image)
+        with image.open("rb") as source:
+            for item in (sif.system, *sif.overlays):
+                reader = Reader(source, offset=item.offset)
+                for folder in folders:
+                    found[folder] |= reader.names(folder)
+    except (SifError, SquashfsError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LayeringError(f"the file system in '{image}' cannot be read: {reason}") from None
+    return found

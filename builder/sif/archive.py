@@ -1,4 +1,4 @@
-"""A tar archive that a stranger may have written, perhaps compressed: one member after the other, within bounds.
+"""Reads a foreign tar archive, compressed or not, one member after the other and within bounds.
 
 Python's own reader takes what a header asks for: a name of 1.5 GiB, a million members in a list. Layout: POSIX.1-2017,
 pax; GNU tar's manual, "Basic Tar Format", read 2026-11-22. Everything here raises ArchiveError and OSError alone.
@@ -24,10 +24,11 @@ ZEROS = bytes(BLOCK)
 CHUNK = 1 << 18  # bytes that are unpacked at once
 MEMBERS = 1_000_000  # of all archives of an image together
 SMALL, SMALL_ALL, SMALLEST = 1 << 20, 1 << 24, 256  # bytes of a file that describes an image, of all, of keeping one
-DEEP = 2  # folders in which such a file lies: blobs/sha256
+DEEP = 2  # folders above such a file: blobs/sha256
 NAMES = 1 << 20  # bytes of a member's extended header
 RECORDS = 1000  # in such a header
 DICTIONARY = 128 * 1024 * 1024  # bytes of xz's memory; its highest level takes 65 MiB
+UNKNOWN = 1 << 80  # bytes of a stream whose length is not known
 ROOM, TIMES = 96 * 1024 * 1024, 8  # unpacked: so many bytes, and so often what was read; images have two to five
 PAX, LONG_NAME, SPARSE = (b"x", b"X"), b"L", b"S"
 EXTENDED = (*PAX, LONG_NAME, b"g", b"K")  # these say something of what follows
@@ -41,20 +42,20 @@ class ArchiveError(BoundsError):
 
 @dataclass(kw_only=True)
 class Bounds:
-    """What has been read of one image, and what of that was unpacked."""
+    """Counts what was read and unpacked of one image."""
 
     members: int = 0
     packed: int = 0
     unpacked: int = 0
 
     def member(self) -> None:
-        """One member more."""
+        """Count one member."""
         self.members += 1
         if self.members > MEMBERS:
             raise ArchiveError(f"it holds more than {MEMBERS} members")
 
     def unpack(self, size: int) -> None:
-        """So many bytes more."""
+        """Count unpacked bytes."""
         self.unpacked += size
         if self.unpacked > ROOM + TIMES * self.packed:
             raise ArchiveError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
@@ -77,16 +78,17 @@ class Member(NamedTuple):
 class Stream:
     """Bytes that come one after the other."""
 
-    def __init__(self, bounds: Bounds) -> None:
-        self.bounds = bounds
+    def __init__(self, bounds: Bounds, *, left: int = UNKNOWN) -> None:
+        """`left` is the number of bytes to its end."""
+        self.bounds, self.left = bounds, left
         self._ahead = b""
 
     def some(self, most: int) -> bytes:
-        """One to `most` bytes, none at the end."""
+        """One to `most` bytes; empty at the end."""
         raise NotImplementedError
 
     def peek(self, size: int) -> bytes:
-        """The next bytes, which stay there."""
+        """The next bytes, without consuming them."""
         found = bytes(self.read(size))
         self.back(found)
         return found
@@ -96,7 +98,7 @@ class Stream:
         self._ahead = found + self._ahead
 
     def read(self, size: int) -> bytes | bytearray:
-        """So many bytes, fewer at the end."""
+        """Read this many bytes, fewer at the end."""
         found, self._ahead = self._ahead[:size], self._ahead[size:]
         if len(found) == size:
             return found
@@ -109,7 +111,15 @@ class Stream:
         return longer
 
     def skip(self, size: int) -> None:
-        """Pass over so many bytes; raises ArchiveError where there are fewer."""
+        """Skip so many bytes; raises ArchiveError where there are fewer."""
+        ahead = min(size, len(self._ahead))
+        self._ahead, size = self._ahead[ahead:], size - ahead
+        if size > self.left:
+            raise ArchiveError("it is cut short")
+        self.left -= size
+        self._skip(size)
+
+    def _skip(self, size: int) -> None:
         while size > 0:
             found = len(self.read(min(CHUNK, size)))
             if not found:
@@ -117,12 +127,12 @@ class Stream:
             size -= found
 
 
-class Plain(Stream):
+class FileStream(Stream):
     """A file."""
 
     def __init__(self, file: BinaryIO, bounds: Bounds) -> None:
-        super().__init__(bounds)
-        self.file, self.left = file, os.fstat(file.fileno()).st_size
+        super().__init__(bounds, left=os.fstat(file.fileno()).st_size)
+        self.file = file
         file.seek(0)
 
     def some(self, most: int) -> bytes:
@@ -132,13 +142,7 @@ class Plain(Stream):
         self.bounds.packed += len(found)
         return found
 
-    def skip(self, size: int) -> None:
-        """Nothing is read of what is passed over."""
-        ahead = min(size, len(self._ahead))
-        self._ahead, size = self._ahead[ahead:], size - ahead
-        if size > self.left:
-            raise ArchiveError("it is cut short")
-        self.left -= size
+    def _skip(self, size: int) -> None:
         self.file.seek(size, os.SEEK_CUR)
 
 
@@ -146,8 +150,8 @@ class Part(Stream):
     """The next `size` bytes of another stream."""
 
     def __init__(self, whole: Stream, size: int) -> None:
-        super().__init__(whole.bounds)
-        self.whole, self.left = whole, size
+        super().__init__(whole.bounds, left=size)
+        self.whole = whole
 
     def some(self, most: int) -> bytes:
         """Read, to the end of the part."""
@@ -155,13 +159,7 @@ class Part(Stream):
         self.left -= len(found)
         return found
 
-    def skip(self, size: int) -> None:
-        """The other stream may pass over it without reading."""
-        ahead = min(size, len(self._ahead))
-        self._ahead, size = self._ahead[ahead:], size - ahead
-        if size > self.left:
-            raise ArchiveError("it is cut short")
-        self.left -= size
+    def _skip(self, size: int) -> None:
         self.whole.skip(size)
 
 
@@ -195,8 +193,8 @@ UNPACKERS: dict[bytes, Callable[[], Any]] = {
 ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-class Unpacked(Stream):
-    """What a compressed stream holds; streams that lie behind each other are one."""
+class DecompressedStream(Stream):
+    """What a compressed stream holds; streams that follow each other are one."""
 
     def __init__(self, packed: Stream, make: Callable[[], Any]) -> None:
         super().__init__(packed.bounds)
@@ -229,24 +227,24 @@ class Unpacked(Stream):
 
 
 def unpacked(stream: Stream) -> Stream:
-    """The stream, unpacked where it is compressed; raises ArchiveError."""
+    """The stream, decompressed if necessary; raises ArchiveError."""
     head = stream.peek(6)
     if head.startswith(ZSTD):
         raise ArchiveError("it is compressed with zstd, which is not read here")
     make = next((make for magic, make in UNPACKERS.items() if head.startswith(magic)), None)
-    return stream if make is None else Unpacked(stream, make)
+    return stream if make is None else DecompressedStream(stream, make)
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file begins as an archive does; raises OSError."""
+    """Whether a file begins as an archive; raises OSError."""
     try:
         with open_file(path) as file:
-            return next(members(Plain(file, Bounds())), None) is not None
+            return next(members(FileStream(file, Bounds())), None) is not None
     except ArchiveError:
         return False
 
 
-def small_files(archive: Stream) -> dict[str, bytes]:
+def read_small_files(archive: Stream) -> dict[str, bytes]:
     """The small files at the top of an archive, which describe the image: the manifest names one of them."""
     found: dict[str, bytes] = {}
     room = SMALL_ALL
@@ -257,19 +255,19 @@ def small_files(archive: Stream) -> dict[str, bytes]:
     return found
 
 
-def described(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_image_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first image of what `docker save` wrote, and its configuration; raises ValueError, LookupError, OSError."""
     with open_file(path) as file:
-        found = small_files(Plain(file, Bounds()))
+        found = read_small_files(FileStream(file, Bounds()))
     first = parse_json(found["manifest.json"])[0]
     config = parse_json(found[str(first["Config"])])
     if not isinstance(first, dict) or not isinstance(config, dict):
-        raise ArchiveError("its manifest is none")
+        raise ArchiveError("its manifest is not valid")
     return first, config
 
 
 def members(stream: Stream) -> Iterator[tuple[Member, Stream]]:
-    """The members of an archive, each with its content, which can be read until the next one is asked for."""
+    """The members of an archive, each with its content, which can be read until the next one is requested."""
     stream, more = unpacked(stream), _Extended()
     while len(head := stream.read(BLOCK)) == BLOCK and head != ZEROS:
         stream.bounds.member()
@@ -291,7 +289,7 @@ def members(stream: Stream) -> Iterator[tuple[Member, Stream]]:
 
 @dataclass(kw_only=True)
 class _Extended:
-    """What the headers before a member's own say of it."""
+    """What the extended headers say of the member that follows."""
 
     name: str = ""
     size: int | None = None
@@ -350,7 +348,7 @@ def _member(head: bytes) -> Member:
 
 
 def _number(field: bytes) -> int:
-    """A number of a header: octal digits, or bytes where the first says so; one below zero is none."""
+    """A number of a header: octal digits, or bytes where the first says so; a negative one counts as zero."""
     if field[0] & 0x80:
         return int.from_bytes(field[1:], "big") if field[0] == 0x80 else 0
     try:
@@ -376,7 +374,7 @@ def _records(content: bytes) -> dict[bytes, bytes]:
         length = int(content[at:end]) if end > at and content[at:end].isdigit() else 0
         count += 1
         if length <= end - at or at + length > len(content) or count > RECORDS:
-            raise ArchiveError("it is damaged: an extended header is none")
+            raise ArchiveError("it is damaged: an extended header is not valid")
         key, _, value = content[end + 1 : at + length - 1].partition(b"=")
         found[key] = value
         at += length

@@ -1,4 +1,4 @@
-"""Files and JSON that a stranger may have written, read within bounds: size, count, depth and numbers.
+"""Reads foreign files and JSON within bounds: size, count, depth and numbers.
 
 Whatever is wrong is a ValueError in words, or an OSError of the system; nothing else is raised here.
 """

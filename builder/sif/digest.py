@@ -1,4 +1,4 @@
-"""SHA-256 of a file: the only place that makes it. A pipe, which would keep who reads it waiting, is an error."""
+"""SHA-256 of files. Anything but a regular file is an error: a pipe would block its reader."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sha256_of_part(path: Path, offset: int, size: int) -> str:
 
 
 def sha256_of_open(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
-    """The same of an open file, from where it stands; the first change may lengthen it."""
+    """The same of an open file from its current position; the first change may lengthen it."""
     digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0
     while count := file.readinto(block):
         for offset, data in changes:

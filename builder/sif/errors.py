@@ -1,4 +1,4 @@
-"""What can go wrong in words: one sentence and what to do; the program prints it and ends with status 1."""
+"""Errors in one sentence with a fix; the program prints them and exits with 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_WORK = "recipe: this was written to"
 
 
 class LayeringError(Exception):
-    """A build that cannot go on; `fix` is the next action; `told` where a program has said above what is wrong."""
+    """A build that cannot go on; `fix` is the next action; `told` if a program has already printed the reason."""
 
     def __init__(self, message: str, *, fix: str = "", told: bool = False) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def in_words(error: OSError) -> LayeringError:
-    """An error of the system as a sentence; a full disk is named as such, as the engines name it."""
+    """An error of the system as a sentence; a full disk in the words of the engines."""
     where = f" '{error.filename}'" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return LayeringError(f"{os.strerror(error.errno)}{where}", told=False)
@@ -44,7 +44,7 @@ def in_words(error: OSError) -> LayeringError:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Have an error of the system name what was written, where the system does not."""
+    """Add the written path to an error of the system that names none."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Several squashfs become one: their blocks stay as they are, only the tables that say what lies where are new.
+"""Merges several squashfs into one: data blocks stay as they are, only the tables are new.
 
-A runtime mounts one file system instead of one for each layer, and it needs to know nothing of layers. The tables of
-the first squashfs stay too, packed as they are, with the new ones behind them: the work does not grow with it.
+A runtime mounts one file system instead of one for each layer, and needs to know nothing of layers. The tables of the
+first squashfs stay, too, with the new ones appended: the work does not grow with its size.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from .squashfs import (
     NONE,
     OPTIONS,
     PLAIN,
+    WHITEOUT,
     Entry,
+    Extent,
     Node,
     Squashfs,
     SquashfsError,
     Superblock,
     Table,
+    extent_of,
 )
 
 NAMES = 256  # of one part of a listing
@@ -41,15 +44,15 @@ SIZES = dict(zip(range(4, 8), (24, 24, 20, 20), strict=True))  # of inodes: devi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Joined:
-    """What makes one of several: written at the beginning, and behind the last."""
+class MergedTables:
+    """The superblock at the beginning of the merged squashfs, and the tables at its end."""
 
     superblock: bytes
     tables: bytes
 
 
 class Stream:
-    """A table that grows, in blocks that are not packed; it begins with all that the first squashfs has."""
+    """A table that grows, in blocks that are not packed; it begins with that of the first squashfs."""
 
     def __init__(self, table: Table | None) -> None:
         self.before, self.new = b"", bytearray()
@@ -59,7 +62,7 @@ class Stream:
             self.before, self.new = table.raw[:last], bytearray(table.block(last)[0])
 
     def place(self) -> tuple[int, int]:
-        """Where the next byte comes to lie: its block, and the place in it."""
+        """The position of the next byte: its block, and the offset in it."""
         block, offset = divmod(len(self.new), BLOCK)
         return len(self.before) + block * (BLOCK + 2), offset
 
@@ -76,47 +79,46 @@ def blocks(content: bytes) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One squashfs, and what is added to what its inodes say."""
+    """One squashfs, and what is added to the positions in its inodes."""
 
     squashfs: Squashfs
-    begin: int  # where it lies in the whole
+    begin: int  # its position in the merged squashfs
     fragment: int
     owners: Sequence[int]
-    known: dict[tuple[int, int], Entry] = field(default_factory=dict)  # inodes that were copied: hard links stay links
+    known: dict[tuple[int, int], Entry] = field(default_factory=dict)  # copied inodes: hard links stay hard links
 
     def marks(self, entry: Entry) -> bool:
-        """Whether it says that a name is gone: a device 0/0."""
+        """Whether it marks a name of a lower layer as deleted."""
         if entry.kind != DEVICE:
             return False
-        return self.squashfs.inodes.read(entry.block, entry.offset + HEAD.size + 4, 4) == bytes(4)
+        return self.squashfs.inodes.read(entry.block, entry.offset + HEAD.size + 4, 4) == WHITEOUT
 
 
-def join(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]], *, end: int, time: int) -> Joined:
-    """What has to be written for `more`, each with the place where it lies in the whole, lowest first.
+def merge(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]], *, end: int, time: int) -> MergedTables:
+    """The tables for `first` and `more`, each with its position in the merged squashfs, the lowest first.
 
-    `first` lies at the beginning and under all of them. Without it the whole is meant to be laid over something, and
-    marks of names that are gone stay. `end` is where the tables are going to be. Raises SquashfsError where the parts
-    cannot be one.
+    `first` is at the beginning and below all others. Without it the result is itself a layer, and its whiteouts stay.
+    `end` is the position of the new tables. Raises SquashfsError where the parts cannot be merged.
     """
-    head = alike(first, more)
+    head = check_packing(first, more)
     try:
-        return _Join(first, more, time=time).written(end, head=head)
+        return _Merge(first, more, time=time).written(end, head=head)
     except (struct.error, LookupError, ValueError, OverflowError, RecursionError) as error:
         raise SquashfsError(f"a table is damaged: {error}") from None
 
 
-def alike(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]]) -> Superblock:
-    """What all of them have in common; raises SquashfsError where they cannot be one."""
+def check_packing(first: Squashfs | None, more: Sequence[tuple[Squashfs, int]]) -> Superblock:
+    """The superblock whose packing all share; raises SquashfsError where they cannot be merged."""
     head = first.head if first else more[0][0].head
     for squashfs, _ in more:
         if (squashfs.head.compression, squashfs.head.block_size) != (head.compression, head.block_size):
-            raise SquashfsError("they are not packed alike")
+            raise SquashfsError("they differ in compression or block size")
         if squashfs.head.attribute_table != NONE:
             raise SquashfsError("a layer has extended attributes")
     return head
 
 
-class _Join:
+class _Merge:
     def __init__(self, first: Squashfs | None, more: Sequence[tuple[Squashfs, int]], *, time: int) -> None:
         self.time = time
         self.inodes, self.folders = Stream(first.inodes if first else None), Stream(first.folders if first else None)
@@ -140,13 +142,13 @@ class _Join:
     # --- the tree ----------------------------------------------------------------------------------------------------
 
     def folder(self, parts: Sequence[tuple[Source, Node]], *, parent: int | None) -> Entry:
-        """One folder of several that lie over each other; the uppermost one says what it is like."""
+        """One folder of several above each other; mode, owner and time are those of the uppermost."""
         lowest, node = parts[0]
         number = node.number if lowest is self.first else self.next()
         rows = [self._row(name, stack, parent=number) for name, stack in sorted(self._names(parts).items())]
         top, like = parts[-1]
         begin, size, index = self._listing(rows)
-        # What lies over the root is nowhere: a number that no file has.
+        # The parent of the root: a number that no file has.
         above = self.count + 1 if parent is None else parent
         words = (like.mode, top.owners[like.owner], top.owners[like.group], like.time, number)
         links = 2 + sum(row.kind == FOLDER for row in rows)
@@ -166,7 +168,7 @@ class _Join:
         return self.count
 
     def _names(self, parts: Sequence[tuple[Source, Node]]) -> Mapping[bytes, list[tuple[Source, Entry]]]:
-        """What is in the folder, each name with what lies under it as far as that is seen."""
+        """The names in the folder, each with its entries from the lowest visible one up."""
         found: dict[bytes, list[tuple[Source, Entry]]] = {}
         for source, node in parts:
             for entry in source.squashfs.names(node):
@@ -180,7 +182,7 @@ class _Join:
                         below.append((source, entry))
                         continue
                     if below[-1][0].marks(below[-1][1]):
-                        raise SquashfsError("a folder lies over a name that is gone")
+                        raise SquashfsError("a folder is above a whiteout of its name")
                 found[entry.name] = [(source, entry)]
         return found
 
@@ -213,19 +215,20 @@ class _Join:
         return begin, len(self.folders.new) - start, index
 
     def _copied(self, source: Source, entry: Entry) -> Entry:
-        """The inode of what is no folder, as it has to be in the whole."""
-        done = source.known.get((entry.block, entry.offset))
-        if done is None:
-            place = self.inodes.place()
+        """Copy an inode that is not a folder's."""
+        copied = source.known.get((entry.block, entry.offset))
+        if copied is None:
+            block, offset = self.inodes.place()
             number = self.next()
             self.inodes.new += _moved(source, entry, number=number)
-            done = Entry(name=b"", kind=entry.kind, block=place[0], offset=place[1], number=number)
-            source.known[entry.block, entry.offset] = done
-        return Entry(name=entry.name, kind=entry.kind, block=done.block, offset=done.offset, number=done.number)
+            copied = Entry(entry.name, entry.kind, block, offset, number)
+            source.known[entry.block, entry.offset] = copied
+            return copied
+        return copied._replace(name=entry.name)
 
     # --- the whole ---------------------------------------------------------------------------------------------------
 
-    def written(self, end: int, *, head: Superblock) -> Joined:
+    def written(self, end: int, *, head: Superblock) -> MergedTables:
         """Everything, one table behind the other without a gap: the kernel holds them to that."""
         root = self.folder([(source, source.squashfs.root) for source in self.sources], parent=None)
         tables = bytearray(self.inodes.whole())
@@ -242,7 +245,7 @@ class _Join:
             owner_table=owner_table, attribute_table=attribute_table, inode_table=end, folder_table=folder_table,
             fragment_table=fragment_table,
         )  # fmt: skip
-        return Joined(superblock=superblock.packed(), tables=bytes(tables))
+        return MergedTables(superblock=superblock.packed(), tables=bytes(tables))
 
 
 def _fits(row: Entry, head: Entry) -> bool:
@@ -255,12 +258,8 @@ def _moved(source: Source, entry: Entry, *, number: int) -> bytes:
     kind, mode, owner, group, time, _ = HEAD.unpack_from(data, at)
     words = (mode, source.owners[owner], source.owners[group], time, number)
     at += HEAD.size
-    if kind == FILE:
-        start, fragment, offset, size = struct.unpack_from("<4I", data, at)
-        return _file(source, words, (start, size, 0, 1, fragment, offset), data=data, at=at + 16)
-    if kind == FILE + LONG:
-        *fields, _ = struct.unpack_from("<3Q4I", data, at)
-        return _file(source, words, fields, data=data, at=at + 40)
+    if kind in (FILE, FILE + LONG):
+        return _file(source, words, extent_of(kind, data, at), data=data)
     if kind in (LINK, LINK + LONG):
         size = 8 + struct.unpack_from("<2I", data, at)[1]
         return HEAD.pack(LINK, *words) + data[at : at + size]
@@ -268,8 +267,8 @@ def _moved(source: Source, entry: Entry, *, number: int) -> bytes:
     return HEAD.pack(short, *words) + data[at : at + SIZES[short] - HEAD.size]
 
 
-def _file(source: Source, words: Sequence[int], fields: Sequence[int], *, data: bytes, at: int) -> bytes:
-    start, size, sparse, links, fragment, offset = fields
+def _file(source: Source, words: Sequence[int], extent: Extent, *, data: bytes) -> bytes:
+    start, size, sparse, links, fragment, offset, at = extent
     block = source.squashfs.head.block_size
     count = -(-size // block) if fragment == NO_FRAGMENT else size // block
     start += source.begin if count else 0
@@ -283,7 +282,7 @@ def _file(source: Source, words: Sequence[int], fields: Sequence[int], *, data: 
 
 
 def _append_list(tables: bytearray, content: bytes, *, end: int) -> int:
-    """Blocks, and behind them where each of them begins; returns where that is."""
+    """Append blocks and the list of their positions; returns the position of the list."""
     begin = end + len(tables)
     tables += blocks(content)
     place = end + len(tables)
@@ -293,7 +292,7 @@ def _append_list(tables: bytearray, content: bytes, *, end: int) -> int:
 
 
 def _append_attributes(tables: bytearray, first: Squashfs, *, end: int) -> int:
-    """The extended attributes of the first squashfs, moved; returns where they are, NONE where there are none."""
+    """Append the extended attributes of the first squashfs; returns their position, NONE without any."""
     table = first.head.attribute_table
     if table == NONE:
         return NONE

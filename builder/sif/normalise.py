@@ -1,4 +1,4 @@
-"""An image that an engine made, without what differs from build to build: one time, no random id, no date.
+"""Normalises an image that an engine made: one time, no random id, no date of the build.
 
 What an engine leaves to chance in a SIF, seen on Apptainer 1.4.5: an id and times in the header, the date of the build
 in a label (in a file of the root file system and in the object that `inspect` reads), the id of the image that Docker
@@ -26,7 +26,7 @@ OLDEST = (4, 4)  # mksquashfs: the first that heeds SOURCE_DATE_EPOCH
 
 
 def time_for(base: str, *, environment: Mapping[str, str]) -> int | None:
-    """The time that files of a build get, None where they cannot get one; the same for every build on the same base.
+    """The time for the files of a build, None where it cannot be set; the same for every build on the same base.
 
     No file of the base may be older than a .pyc that was made from it says: what is in the base has its own times,
     what is newer than the base gets the base's.
@@ -51,18 +51,18 @@ def time_for(base: str, *, environment: Mapping[str, str]) -> int | None:
 
 
 def newest_of_base(archive: Path) -> int | None:
-    """The newest time of a file in the base's layers of what `docker save` wrote; None where they cannot be told."""
-    from .archive import Bounds, Plain, described, members  # an image without an archive starts sooner
+    """The newest time of a file in the base's layers of what `docker save` wrote; None where they are not known."""
+    from .archive import Bounds, FileStream, members, read_image_config  # an image without an archive starts sooner
 
     try:
-        manifest, config = described(archive)
+        manifest, config = read_image_config(archive)
         history = config.get("history", [])
         last = max(row for row, step in enumerate(history) if step.get("created_by", "").endswith(FIRST))
         count = sum(not step.get("empty_layer") for step in history[:last])
         names = set(manifest["Layers"][:count])
         newest = 0
         with open_file(archive) as file:
-            for member, content in members(Plain(file, Bounds())):
+            for member, content in members(FileStream(file, Bounds())):
                 if member.regular and member.name in names:
                     names.discard(member.name)
                     newest = max([newest, *(inner.time for inner, _ in members(content))])
@@ -72,11 +72,11 @@ def newest_of_base(archive: Path) -> int | None:
 
 
 def labels_of(archive: Path, *, time: int) -> bytes:
-    """What labels.json of an image holds that is converted: the labels that Docker was given, and our date."""
-    from .archive import described
+    """labels.json of a converted image: the labels of the Docker image, and our date."""
+    from .archive import read_image_config
 
     try:
-        found = dict(described(archive)[1]["config"].get("Labels") or {})
+        found = dict(read_image_config(archive)[1]["config"].get("Labels") or {})
     except (OSError, LookupError, ValueError, TypeError, AttributeError) as error:
         raise LayeringError(f"'{archive}' is not what `docker save` writes: {error}") from None
     labels = {**found, "org.label-schema.schema-version": "1.0", DATE: date_of(time)}
@@ -84,21 +84,21 @@ def labels_of(archive: Path, *, time: int) -> bytes:
 
 
 def date_of(time: int) -> str:
-    """A time as labels have it."""
+    """A time as labels write it."""
     return clock.strftime("%Y-%m-%dT%H:%M:%SZ", clock.gmtime(time))
 
 
 def settle(path: Path, *, time: int) -> None:
-    """Rewrite the header and what holds a date or an id; raises LayeringError and OSError.
+    """Rewrite the header and the objects that hold a date or an id; raises LayeringError and OSError.
 
     The root file system stays where it is but for the rare case that the shorter or longer objects before it end on
-    another page: then the image is written anew.
+    another page: then the image is rewritten.
     """
     try:
         sif = read_sif(path)
         changed = {item.number: _settled(path, item, time=time) for item in _json_objects(sif)}
     except SifError as error:
-        raise LayeringError(f"'{path}' cannot be settled: {error}") from None
+        raise LayeringError(f"'{path}' cannot be normalised: {error}") from None
     before = [(item.offset, item.size) for item in sif.objects]
     _lay_out(sif, changed)
     if all(item.offset == offset for item, (offset, _) in zip(sif.objects, before, strict=True) if item.partition):
@@ -135,7 +135,7 @@ def _settled(path: Path, item: Object, *, time: int) -> bytes:
 
 
 def _lay_out(sif: Sif, changed: Mapping[int, bytes]) -> None:
-    """Give every object its place: one after the other, partitions at the beginning of a page."""
+    """Set the offset of every object: one after the other, partitions at the beginning of a page."""
     end = sif.data
     for item in sif.objects:
         start = -(-end // ALIGNMENT) * ALIGNMENT if item.partition else end
@@ -145,7 +145,7 @@ def _lay_out(sif: Sif, changed: Mapping[int, bytes]) -> None:
 
 
 def _small(path: Path, sif: Sif, places: Sequence[tuple[int, int]], changed: Mapping[int, bytes]) -> list[bytes | None]:
-    """The contents of all that is no partition, as they are to be."""
+    """The new contents of all objects, None for partitions."""
     found: list[bytes | None] = []
     with path.open("rb") as file:
         for item, (offset, size) in zip(sif.objects, places, strict=True):
@@ -158,7 +158,7 @@ def _small(path: Path, sif: Sif, places: Sequence[tuple[int, int]], changed: Map
 
 
 def _write(file: BinaryIO, sif: Sif, contents: Sequence[bytes | None], *, time: int) -> None:
-    """Objects, what lies between them, and the header."""
+    """Write the objects, the gaps between them, and the header."""
     end = sif.data
     for item, content in zip(sif.objects, contents, strict=True):
         file.seek(end)

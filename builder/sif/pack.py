@@ -1,6 +1,6 @@
-"""Small files that are never made: they lie one after the other in a few larger ones until they are packed.
+"""Packs folders as squashfs: the same files give the same bytes for every user, time and machine.
 
-A folder becomes a squashfs: the same bytes for the same files, whoever packs them, when and where.
+Small files may be given as pieces of larger ones, and never exist as files of their own.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Piece:
 
 
 def below(folder: str, pieces: Sequence[Piece]) -> list[Piece]:
-    """The same with their paths below a folder."""
+    """The same pieces with their paths below a folder."""
     return [replace(piece, path=f"{folder.strip('/')}/{piece.path}") for piece in pieces]
 
 
-def in_order(pieces: Iterable[Piece]) -> list[Piece]:
-    """The same as they lie in their files: those that follow each other are copied in one go."""
+def sort_pieces(pieces: Iterable[Piece]) -> list[Piece]:
+    """Sorted by their source: neighbours are copied in one call."""
     return sorted(pieces, key=lambda piece: (str(piece.source), piece.offset))
 
 
-def join(pieces: Sequence[Piece], target: BinaryIO) -> None:
+def write_pieces(pieces: Sequence[Piece], target: BinaryIO) -> None:
     """Write the contents of pieces one after the other; raises OSError and LayeringError."""
     target.flush()
     to, at = target.tell(), 0
@@ -58,7 +58,7 @@ def join(pieces: Sequence[Piece], target: BinaryIO) -> None:
 
 
 def unfold(pieces: Sequence[Piece], folder: Path) -> None:
-    """Make them files of a folder."""
+    """Write them as files of a folder."""
     for piece in pieces:
         with piece.source.open("rb") as file:
             write(folder, piece.path, os.pread(file.fileno(), piece.size, piece.offset))
@@ -82,14 +82,14 @@ class Packer:
 
     @property
     def inputs(self) -> list[object]:
-        """What of it decides the bytes."""
+        """Everything that decides the packed bytes."""
         return [self.version, f"zstd-{LEVEL}-{self.block}" if self.zstd else f"gzip-{self.block}", self.time]
 
-    def like(self, head: Superblock) -> Packer:
-        """The one for layers of an image, so that they can become a part of it: its compression, its blocks.
+    def with_options_of(self, head: Superblock) -> Packer:
+        """The packer for layers of an image: with its compression and block size, so that they can be merged into it.
 
-        What a runtime has to mount anyway it can mount. gzip takes five times as long, and is kept for the runtimes
-        of which nobody knows whether they mount anything else.
+        A runtime that mounts the base image can mount its compression. gzip takes five times as long, and is kept for
+        runtimes that may mount nothing else.
         """
         if head.compression == ZSTD and knows_zstd(self.program):
             return replace(self, zstd=True, block=head.block_size)
@@ -109,8 +109,8 @@ class Packer:
     ) -> None:
         """Pack a folder: owned by root, one time, no extended attributes; raises LayeringError.
 
-        `keep_times` is the time of the whole where the files keep theirs. `pieces` lie in it as files that anybody may
-        read, and take the place of files at the same paths.
+        `keep_times` is the time of the whole where the files keep theirs. `pieces` become files that everyone may
+        read, and replace files at the same paths.
         """
         argv = [
             self.program,
@@ -131,7 +131,7 @@ class Packer:
         if self.zstd:
             argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
         if not keep_modes:
-            # What an installer leaves depends on the umask of whoever unpacked the wheel first.
+            # The modes of installed files depend on the umask under which the wheel was first unpacked.
             argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
         if pieces:
             argv += self._with(pieces, trees[0], target.with_suffix(".pieces"))
@@ -159,13 +159,13 @@ class Packer:
             unfold(list(own.values()), tree)
             return []
         lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
-        rows, offset = in_order(own.values()), 0
+        rows, offset = sort_pieces(own.values()), 0
         for piece in rows:
             lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
             offset += piece.size
         with file.open("wb") as out:
             out.write(os.fsencode("".join(lines) + DATA))
-            join(rows, out)
+            write_pieces(rows, out)
         return ["-pf", str(file)]
 
     @cached_property

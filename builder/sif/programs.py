@@ -1,4 +1,4 @@
-"""Other programs: started here and nowhere else."""
+"""Starts other programs: the only import of subprocess here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def needed_program(name: str, *, fix: str) -> str:
 
 
 def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without what changes the outcome of a program behind our back."""
+    """The environment without variables that change what a program produces."""
     dropped = ("SOURCE_DATE_EPOCH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "UV_COMPILE_BYTECODE")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, "LC_ALL": "C.UTF-8", **(more or {})}
@@ -38,9 +38,9 @@ def clean_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def ask(
     argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, text: str = "", seconds: float | None = None
 ) -> tuple[int, str, str]:
-    """Run a program that reads `text` to its end; its exit code and what it said; raises LayeringError.
+    """Run a program with `text` as its input; returns its exit code, output and errors; raises LayeringError.
 
-    For questions to which a bad exit code is an answer; whatever else is believed comes from `call`.
+    For calls whose exit code may be bad; all others use `call`.
     """
     try:
         done = subprocess.run(
@@ -82,7 +82,7 @@ def follow(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) 
 
 
 def said_by(argv: Sequence[str | Path]) -> str:
-    """What a program says of itself: some end with 1 after it. Raises LayeringError where it was killed."""
+    """What a program prints of itself, whatever its exit code; raises LayeringError where it was killed."""
     code, out, err = ask(argv)
     if code < 0:  # perhaps in the middle of a line
         raise LayeringError(f"'{argv[0]}' was killed by signal {-code} when it was asked what it is", fix="build again")
@@ -90,6 +90,6 @@ def said_by(argv: Sequence[str | Path]) -> str:
 
 
 def version_of(program: str, *options: str) -> tuple[int, ...]:
-    """The first number with a dot that a program says of itself; () where it says none."""
+    """The version that a program prints of itself; () without one."""
     found = re.search(r"(\d+(?:\.\d+)+)", said_by([program, *(options or ("--version",))]))
     return tuple(int(part) for part in found[1].split(".")) if found else ()

@@ -4,7 +4,7 @@ Layout and constants: github.com/apptainer/sif/v2, pkg/sif (sif.go, descriptor.g
 held against `apptainer sif add` by the tests. An engine's own command stores the time and a random id, which two
 builds of the same image must not differ by.
 
-Where in an image its layers lie.
+`layers_of` gives the positions of an image's layers.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ GROUP = 0xF0000001  # group 1, as the engines write it
 ALIGNMENT = 4096
 OBJECTS = 48  # that an image has room for
 INSPECT = "inspect-metadata.json"  # what `apptainer inspect` reads, where it is there
-LAYERS = "recipe-layers.json"  # where in a partition the layers lie that it is made of
+LAYERS = "recipe-layers.json"  # positions of the layers in a merged partition
 LARGEST = 16 * 1024 * 1024  # bytes of an object that is read whole; the bill of an image of 2000 packages has 2
 COPIED = 1 << 28  # bytes of one call, a quarter of a second: sendfile(2) takes no more than 2 GiB
 ARCHITECTURES = {b"02\0": "x86_64", b"04\0": "aarch64"}
 
 
 class SifError(Exception):
-    """A file that is no SIF, or not one that a layer can be added to."""
+    """A file that is not a SIF, or to which no layer can be added."""
 
 
 @dataclass(kw_only=True)
@@ -90,7 +90,7 @@ class Sif:
 
     @property
     def system(self) -> Object:
-        """The root file system; raises SifError where there is none of squashfs."""
+        """The root file system; raises SifError without one of squashfs."""
         for item in self.objects:
             if item.partition and item.partition[:2] == (SQUASHFS, SYSTEM):
                 return item
@@ -125,7 +125,7 @@ def read_header(path: Path) -> dict[str, str]:
     with path.open("rb") as file:
         head = file.read(HEADER.size)
     if len(head) < HEADER.size:
-        raise SifError("it is no SIF image")
+        raise SifError("it is not a SIF image")
     fields = HEADER.unpack(head)
     words = [field.rstrip(b"\0").decode("ascii", "replace").strip() for field in (fields[0], *fields[2:4])]
     return dict(zip(FIELDS, (*words, fields[4].hex(), *map(str, fields[5:])), strict=True))
@@ -151,7 +151,7 @@ def parse_sif(file: BinaryIO, *, size: int) -> Sif:
     file.seek(0)
     head = file.read(HEADER.size)
     if len(head) < HEADER.size or head[32:42] != MAGIC:
-        raise SifError("it is no SIF image")
+        raise SifError("it is not a SIF image")
     launch, _, version, arch, _, _, modified, free, total, start, reserved, data, data_size = HEADER.unpack(head)
     if version[:2] != b"01":
         raise SifError(f"it is a SIF image of version {version[:2]!r}, and this program knows 01")
@@ -299,39 +299,39 @@ def _cloned(source: BinaryIO, target: BinaryIO) -> bool:
     return True
 
 
-TOLD = 1 << 20  # bytes of what an image says of its layers
+LAYERS_LIMIT = 1 << 20  # bytes of the list of layers
 MOST = 500  # layers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
-    """A layer in an image: a squashfs that lies there whole, from `offset` on."""
+class LayerEntry:
+    """A layer in an image: all bytes of its squashfs from `offset` on."""
 
     title: str
     offset: int
     size: int
 
 
-def layers_of(path: Path, sif: Sif) -> list[Placed]:
+def layers_of(path: Path, sif: Sif) -> list[LayerEntry]:
     """The layers of an image, lowest first: parts of a partition, or partitions; raises OSError.
 
-    What the image says of itself may be anything: a layer that does not lie in the partition behind the one before
-    it is left out.
+    The list in the image may be anything: a layer that is not in the partition or not behind the one before is left
+    out.
     """
     for item in sif.objects:
-        if item.label == LAYERS and item.kind == DATA_JSON and item.size <= TOLD:
+        if item.label == LAYERS and item.kind == DATA_JSON and item.size <= LAYERS_LIMIT:
             with suppress(ValueError, KeyError, TypeError, AttributeError, StopIteration):
                 document = parse_json(part_of(path, item))
                 partition = next(one for one in sif.objects if one.partition and one.number == document["partition"])
                 return list(_rows(document["layers"], partition))
             return []
-    return [Placed(title="", offset=item.offset, size=item.size) for item in sif.overlays]
+    return [LayerEntry(title="", offset=item.offset, size=item.size) for item in sif.overlays]
 
 
-def _rows(rows: Any, partition: Object) -> Iterator[Placed]:
+def _rows(rows: Any, partition: Object) -> Iterator[LayerEntry]:
     end = 0
     for row in rows[:MOST]:
         title, begin, size = str(row["title"]), int(row["offset"]), int(row["size"])
         if end <= begin <= begin + size <= partition.size:
             end = begin + size
-            yield Placed(title=title, offset=partition.offset + begin, size=size)
+            yield LayerEntry(title=title, offset=partition.offset + begin, size=size)

@@ -1,9 +1,9 @@
 """The tables of a squashfs 4.0: read from a file, without mounting it and without another program.
 
 Layout and constants: the Linux kernel's fs/squashfs/squashfs_fs.h and Documentation/filesystems/squashfs.rst, read
-2026-11-22. Data blocks and fragments are never touched here.
+2026-11-22. Names, inodes and contents are read by reader.py on top of these tables.
 
-zstd for tables of a squashfs, by the library that mksquashfs is linked with: Python has its own only from 3.14.
+Python unpacks gzip, xz and lzma itself; zstd, lz4 and lzo are unpacked by the libraries that mksquashfs is linked with.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ NAME = struct.Struct("<HhHH")  # place in that block, number less that number, t
 FRAGMENT = struct.Struct("<Q2I")
 BLOCK = 8192  # bytes of a block of a table, unpacked
 PLAIN = 0x8000  # in a block's length: it is not packed
-LIMIT = 1 << 27  # bytes of a table: of about four million files
+LIMIT = 1 << 26  # bytes of a table, packed or not: of more than a million files
+BLOCK_SIZES = range(1 << 12, (1 << 20) + 1)  # bytes of a block of a file, unpacked
 NONE = 0xFFFFFFFFFFFFFFFF  # there is no such table
 NO_FRAGMENT = 0xFFFFFFFF
-EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options lie behind the superblock
-GZIP, XZ, ZSTD = 1, 4, 6
+EXPORTABLE, OPTIONS = 0x80, 0x400  # flags: there is a table for NFS; the packer's options follow the superblock
+GZIP, LZMA, LZO, XZ, LZ4, ZSTD = range(1, 7)
+COMPRESSIONS = {GZIP: "gzip", LZMA: "lzma", LZO: "lzo", XZ: "xz", LZ4: "lz4", ZSTD: "zstd"}
 FOLDER, FILE, LINK, BLOCK_DEVICE, DEVICE, FIFO, SOCKET = range(1, 8)
 LONG = 7  # added to a type whose inode has more fields
+WHITEOUT = bytes(4)  # the number of a device 0/0, with which overlayfs marks a name of a lower layer as deleted
 
 
 class SquashfsError(Exception):
@@ -76,8 +79,9 @@ def read_superblock(file: BinaryIO, *, offset: int) -> Superblock:
         SUPERBLOCK.unpack(head)
     )
     if magic != MAGIC or (major, minor) != (4, 0):
-        raise SquashfsError("it is no squashfs of version 4.0")
-    if block != 1 << log or not SUPERBLOCK.size <= tables[2] <= tables[3] <= tables[4] <= tables[0] <= size:
+        raise SquashfsError("it is not a squashfs of version 4.0")
+    sound = SUPERBLOCK.size <= tables[2] <= tables[3] <= tables[4] <= tables[0] <= size
+    if block not in BLOCK_SIZES or block != 1 << log or not sound:
         raise SquashfsError("its superblock is damaged")
     return Superblock(
         inodes=inodes, time=time, block_size=block, fragments=fragments, compression=kind, log=log, flags=flags,
@@ -104,6 +108,8 @@ class Table:
             at += 2 + (struct.unpack_from("<H", self.raw, at)[0] & ~PLAIN or BLOCK)
         if at != len(self.raw):
             raise SquashfsError("a table is cut short")
+        if len(self.places) * BLOCK > LIMIT:
+            raise SquashfsError("a table is too long")
 
     def block(self, place: int) -> tuple[bytes, int]:
         """The block that begins there, unpacked, and where the next one begins."""
@@ -111,35 +117,41 @@ class Table:
         end = place + 2 + (word & ~PLAIN or BLOCK)
         found = self.known.get(place)
         if found is None:
-            packed = self.raw[place + 2 : end]
-            found = self.known[place] = packed if word & PLAIN else self.unpack(packed)
+            found = self.known[place] = self._unpacked(place, end, word)
         return found, end
+
+    def _unpacked(self, place: int, end: int, word: int) -> bytes:
+        packed = self.raw[place + 2 : end]
+        return packed if word & PLAIN else self.unpack(packed)
 
     def read(self, place: int, offset: int, size: int) -> bytes:
         """Bytes from a place in a block on, over the ends of blocks."""
-        found = b""
-        while len(found) < size:
-            block, place = self.block(place)
+        block, place = self.block(place)
+        if offset + size <= len(block):
+            return block[offset : offset + size]
+        found = bytearray()
+        while True:
             found += block[offset : offset + size - len(found)]
-            offset = max(0, offset - len(block))
-            if place >= len(self.raw) and len(found) < size:
+            if len(found) == size:
+                return bytes(found)
+            if place >= len(self.raw):
                 raise SquashfsError("a table ends too early")
-        return found
+            offset = max(0, offset - len(block))
+            block, place = self.block(place)
 
     @cached_property
     def whole(self) -> tuple[bytes, dict[int, int]]:
         """All of it, unpacked, and where in it each block begins."""
-        parts, begins, size = [], {}, 0
-        for place in self.places:
-            block, _ = self.block(place)
-            begins[place] = size
-            parts.append(block)
-            size += len(block)
-        return b"".join(parts), begins
+        found, begins = bytearray(), {}
+        for place, end in zip(self.places, [*self.places[1:], len(self.raw)], strict=True):
+            (word,) = struct.unpack_from("<H", self.raw, place)
+            begins[place] = len(found)
+            found += self.known.get(place) or self._unpacked(place, end, word)
+        return bytes(found), begins
 
 
 class Entry(NamedTuple):
-    """A name in a folder: its type, where its inode is, and the inode's number; made by the ten thousands."""
+    """A name in a folder: its type, the position of its inode, and the inode's number; made by the ten thousands."""
 
     name: bytes
     kind: int
@@ -148,9 +160,21 @@ class Entry(NamedTuple):
     number: int
 
 
+class Extent(NamedTuple):
+    """Where the content of a file is: its blocks, whose sizes begin at `sizes`, and the fragment that holds its end."""
+
+    start: int
+    size: int
+    sparse: int
+    links: int
+    fragment: int
+    offset: int
+    sizes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What a folder's inode says."""
+    """The inode of a folder."""
 
     mode: int
     owner: int
@@ -175,7 +199,7 @@ class Squashfs:
     def bytes_between(self, start: int, end: int) -> bytes:
         """A part of it as it is."""
         if not 0 <= start <= end <= self.head.size:
-            raise SquashfsError("a table lies outside of it")
+            raise SquashfsError("a table is outside of it")
         if end - start > LIMIT:
             raise SquashfsError("a table is too long")
         self.file.seek(self.offset + start)
@@ -200,12 +224,12 @@ class Squashfs:
     @cached_property
     def fragments(self) -> bytes:
         """What is known of each fragment, unpacked: 16 bytes."""
-        return self._listed(self.head.fragment_table, 16 * self.head.fragments)
+        return self.listed(self.head.fragment_table, 16 * self.head.fragments)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
         """Users and groups; inodes name them by their place here."""
-        found = self._listed(self.head.owner_table, 4 * self.head.owners)
+        found = self.listed(self.head.owner_table, 4 * self.head.owners)
         return struct.unpack(f"<{self.head.owners}I", found)
 
     def index(self, place: int, size: int) -> tuple[int, ...]:
@@ -213,7 +237,8 @@ class Squashfs:
         count = -(-size // BLOCK)
         return struct.unpack(f"<{count}Q", self.bytes_between(place, place + 8 * count))
 
-    def _listed(self, place: int, size: int) -> bytes:
+    def listed(self, place: int, size: int) -> bytes:
+        """A table of `size` bytes whose blocks are listed at a place."""
         parts = []
         for begin in self.index(place, size):
             (word,) = struct.unpack("<H", self.bytes_between(begin, begin + 2))
@@ -234,7 +259,7 @@ class Squashfs:
             rest = struct.unpack("<4I2H", self.inodes.read(block, offset + HEAD.size, 20))
             _, size, start, parent, _, place = rest
         else:
-            raise SquashfsError("a folder is none")
+            raise SquashfsError("an inode is not a folder's")
         return Node(
             mode=mode, owner=owner, group=group, time=time, number=number, parent=parent, size=size - 3, block=start,
             offset=place,
@@ -261,52 +286,99 @@ class Squashfs:
                 )
 
 
-def unpacker(compression: int) -> Callable[[bytes], bytes]:
-    """What unpacks a block of a table; raises SquashfsError where nothing here can."""
+def extent_of(kind: int, data: bytes, at: int) -> Extent:
+    """The fields of a file's inode that follow its head; raises struct.error."""
+    if kind == FILE:
+        start, fragment, offset, size = struct.unpack_from("<4I", data, at)
+        return Extent(start, size, 0, 1, fragment, offset, at + 16)
+    start, size, sparse, links, fragment, offset, _ = struct.unpack_from("<3Q4I", data, at)
+    return Extent(start, size, sparse, links, fragment, offset, at + 40)
+
+
+def unpacker(compression: int, *, limit: int = BLOCK) -> Callable[[bytes], bytes]:
+    """What unpacks a block to at most `limit` bytes; raises SquashfsError where nothing here can."""
     if compression == GZIP:
-        return _checked(lambda packed: zlib.decompressobj().decompress(packed, BLOCK + 1), zlib.error)
-    if compression == XZ:
-        return _checked(lambda packed: _xz().decompress(packed, BLOCK + 1), lzma.LZMAError)
+        return _checked(lambda packed: zlib.decompressobj().decompress(packed, limit + 1), zlib.error, limit=limit)
+    if compression in (XZ, LZMA):
+        form = lzma.FORMAT_XZ if compression == XZ else lzma.FORMAT_ALONE
+        return _checked(lambda packed: _xz(form).decompress(packed, limit + 1), lzma.LZMAError, limit=limit)
     if compression == ZSTD:
-        return load()
-    raise SquashfsError(f"nothing here unpacks compression {compression}")
+        return _zstd(limit)
+    if compression == LZ4:
+        return _lz4(limit)
+    if compression == LZO:
+        return _lzo(limit)
+    raise SquashfsError(f"its compression has the number {compression}, which is not known here")
 
 
-def _checked(unpack: Callable[[bytes], bytes], error: type[Exception]) -> Callable[[bytes], bytes]:
+def _checked(unpack: Callable[[bytes], bytes], error: type[Exception], *, limit: int) -> Callable[[bytes], bytes]:
     def checked(packed: bytes) -> bytes:
         try:
             found = unpack(packed)
-        except error as reason:
-            raise SquashfsError(f"a table is damaged: {reason}") from None
-        if len(found) > BLOCK:
-            raise SquashfsError("a table is damaged: a block of it is too long")
+        except (error, EOFError, MemoryError) as reason:
+            raise SquashfsError(f"it is damaged: {reason}") from None
+        if len(found) > limit:
+            raise SquashfsError("it is damaged: a block of it is too long")
         return found
 
     return checked
 
 
-def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=LIMIT)
+def _xz(form: int) -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(form, memlimit=LIMIT)
 
 
-LIBRARY = "libzstd.so.1"
-
-
-def load() -> Callable[[bytes], bytes]:
-    """What unpacks a block; raises SquashfsError where the library is missing. Source: zstd.h of zstd 1.5."""
-    try:
-        library = ctypes.CDLL(LIBRARY)
-        unpack, failed = library.ZSTD_decompress, library.ZSTD_isError
-    except (OSError, AttributeError):
-        raise SquashfsError(f"there is no {LIBRARY} on this machine") from None
+def _zstd(limit: int) -> Callable[[bytes], bytes]:
+    """Source: zstd.h of zstd 1.5; Python has its own only from 3.14."""
+    library = _library("libzstd.so.1", "zstd")
+    unpack, failed = library.ZSTD_decompress, library.ZSTD_isError
     unpack.restype, unpack.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t] * 2
     failed.restype, failed.argtypes = ctypes.c_uint, [ctypes.c_size_t]
-    room = ctypes.create_string_buffer(BLOCK)
+    room = ctypes.create_string_buffer(limit)
 
     def block(packed: bytes) -> bytes:
-        size = unpack(room, BLOCK, packed, len(packed))
+        size = unpack(room, limit, packed, len(packed))
         if failed(size):
-            raise SquashfsError("a table is damaged: zstd cannot unpack it")
+            raise SquashfsError("it is damaged: zstd cannot unpack it")
         return ctypes.string_at(room, size)
 
     return block
+
+
+def _lz4(limit: int) -> Callable[[bytes], bytes]:
+    """Source: lz4.h of LZ4 1.9."""
+    unpack = _library("liblz4.so.1", "lz4").LZ4_decompress_safe
+    unpack.restype, unpack.argtypes = ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
+    room = ctypes.create_string_buffer(limit)
+
+    def block(packed: bytes) -> bytes:
+        size = unpack(packed, room, len(packed), limit)
+        if size < 0:
+            raise SquashfsError("it is damaged: lz4 cannot unpack it")
+        return ctypes.string_at(room, size)
+
+    return block
+
+
+def _lzo(limit: int) -> Callable[[bytes], bytes]:
+    """Source: lzo1x.h of LZO 2.10."""
+    unpack = _library("liblzo2.so.2", "lzo").lzo1x_decompress_safe
+    number = ctypes.POINTER(ctypes.c_size_t)
+    unpack.restype = ctypes.c_int
+    unpack.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, number, ctypes.c_void_p]
+    room = ctypes.create_string_buffer(limit)
+
+    def block(packed: bytes) -> bytes:
+        size = ctypes.c_size_t(limit)
+        if unpack(packed, len(packed), room, ctypes.byref(size), None):
+            raise SquashfsError("it is damaged: lzo cannot unpack it")
+        return ctypes.string_at(room, size.value)
+
+    return block
+
+
+def _library(name: str, compression: str) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        raise SquashfsError(f"it is packed with {compression}, and there is no {name} on this machine") from None

@@ -1,8 +1,8 @@
-"""Work below folders whose content comes from somebody else: no link in them is ever followed.
+"""Works below folders with foreign content: no link in them is ever followed.
 
 A container step, a base image, a package or a recipe's folder may hold links to any place of this machine. Here every
 name is opened from the folder that it is in, never by its whole path, and never through a link; that holds also while
-somebody swaps a folder for a link. `root` is a folder whose own path is ours; `path` names what is below it.
+another process swaps a folder for a link. `root` is a folder whose own path is ours; `path` names what is below it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ FOLDER, LINK, FILE, OTHER = stat.S_IFDIR, stat.S_IFLNK, stat.S_IFREG, 0
 
 
 class TreeError(OSError):
-    """A path or a link below a tree that leads somewhere else, or is not of the kind that it should be."""
+    """A path or a link below a tree that leads out of it, or is of another kind than expected."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """One name found by a walk; `at` is its folder, open while the walk stands there."""
+    """One name found by a walk; `at` is its folder, open until the walk moves on."""
 
     name: str
     kind: int
     above: Entry | None
     at: int = -1
-    enter: bool = True  # whether the walk goes into this folder
+    enter: bool = True  # whether the walk enters this folder
 
     @property
     def path(self) -> str:
@@ -128,7 +128,7 @@ def open_folder(name: str, at: int, path: str, *, open_up: bool = False) -> int:
 def _open_up(name: str, at: int) -> None:
     """Give the owner all rights to a folder that cannot even be opened."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
-    try:  # what the descriptor stands for, whatever has its name by now
+    try:  # of the descriptor itself, even if its name is another folder's by now
         os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IRWXU)
     finally:
         os.close(handle)
@@ -152,7 +152,7 @@ def open_file(name: str, at: int, path: str) -> int:
 
 
 def seen(root: Path, path: str) -> os.stat_result | None:
-    """What the system knows of what lies there, of a link itself; None where nothing does but through a link."""
+    """The status of a path, of a link itself; None where nothing is there without following a link."""
     above, _, name = "/".join(parts_of(path)).rpartition("/")
     with suppress(FileNotFoundError, TreeError), folder(root, above) as at:
         return os.stat(name or ".", dir_fd=at, follow_symlinks=False)
@@ -169,7 +169,7 @@ def read(root: Path, path: str, *, limit: int) -> bytes:
 def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
     """A descriptor of a file for reading and writing, as it is or made; raises TreeError for what leads elsewhere.
 
-    A file with another name may be somebody's in another place.
+    A file with a second name may belong to another place.
     """
     above, _, name = "/".join(parts_of(path)).rpartition("/")
     with folder(root, above) as at:
@@ -222,7 +222,7 @@ def link(root: Path, path: str, target: str) -> None:
 
 
 def move(root: Path, path: str, to_root: Path, to: str) -> None:
-    """Rename what lies in one tree to a place in another, in place of a file or a link; raises OSError."""
+    """Move a path of one tree to a path of another, where it replaces a file or a link; raises OSError."""
     above, _, name = "/".join(parts_of(path)).rpartition("/")
     to_above, _, to_name = "/".join(parts_of(to)).rpartition("/")
     with folder(root, above) as at, folder(to_root, to_above, make=0o777) as to_at:
@@ -233,7 +233,7 @@ def move(root: Path, path: str, to_root: Path, to: str) -> None:
 
 
 def walk(root: Path, path: str = "") -> Iterator[Entry]:
-    """Everything below a folder, a folder before what is in it; nothing where there is none, as behind a link.
+    """Everything below a folder, a folder before what is in it; nothing where there is no folder, as behind a link.
 
     Other file systems that are mounted there are passed over. Raises OSError.
     """
@@ -244,7 +244,7 @@ def walk(root: Path, path: str = "") -> Iterator[Entry]:
 
 
 def is_folder(root: Path, path: str) -> bool:
-    """Whether a folder lies there, and no link on the way."""
+    """Whether the path is a folder, with no link on the way."""
     noted = seen(root, path)
     return noted is not None and stat.S_ISDIR(noted.st_mode)
 
@@ -322,7 +322,7 @@ def remove(path: Path, *, below: Path | None = None) -> bool:
     """Remove a file, a link or a folder with all that is in it, whatever its modes; False when something is left.
 
     Nothing is removed where a file system is mounted inside. With `below` the path is one below that folder, which is
-    not left through a link: what lies behind one counts as gone.
+    not left through a link: what is behind one counts as gone.
     """
     root, inside = (path.parent, "") if below is None else (below, str(path.parent))
     try:

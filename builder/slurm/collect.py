@@ -30,7 +30,7 @@ from builder.execute.reproduce import (
     with_answer,
 )
 from builder.execute.run import Lead, Run
-from builder.inspect.attestations import write_papers
+from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, origin_in
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import LIMIT, Plan, Step, from_json
@@ -283,7 +283,7 @@ def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Repor
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
         # The papers of an image that was there already are those of its own build.
-        if ledger.kind != "smoke" and (fault := write_papers(run.plan, report, sbom=run.sbom)):
+        if ledger.kind != "smoke" and (fault := write_attestations(run.plan, report, sbom=run.sbom)):
             run.progress.note(fault)
     else:
         report = with_answer(known, run)

@@ -1,90 +1,93 @@
-"""What is learnt of a base image is remembered only where the program that reads it has ended well."""
+"""What is learnt of a base image is remembered only where all of it could be read."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from support import bombs
+from support.file_trees import image_of, pack
 
 from builder.layers.base_facts import read_base_facts
 from builder.layers.cache import Store
 from builder.sif.errors import LayeringError
+from builder.sif.sif import read_sif
 
 LIBC = "lib/x86_64-linux-gnu/libc.so.6"
-LISTING = f"""drwxr-xr-x 0/0 30 2026-01-01 00:00 squashfs-root
-drwxr-xr-x 0/0 30 2026-01-01 00:00 squashfs-root/lib
--rwxr-xr-x 0/0 900 2026-01-01 00:00 squashfs-root/{LIBC}
-"""
 VERSION = "GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36."
-# -lln lists; else what is named is written below the word behind -d.
-STAND_IN = """#!/bin/sh
-case " $* " in *" -lln "*) cat "{folder}/listing"; {list_ends} ;; esac
-while [ "$1" != -d ]; do shift; done
-mkdir -p "$2/{above}" && printf '%s' '{content}' >"$2/{libc}"
-{ends}
-"""
 
 
 class Bed:
-    """A base image, a cache and a stand-in for the program that reads images."""
+    """A cache, and base images whose C library holds a text."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.store = folder, Store(folder / "cache")
-        self.image = bombs.sif(folder / "base.sif", [])
-        (folder / "bin").mkdir()
-        (folder / "listing").write_text(LISTING)
+        self.folder, self.store, self.tree = folder, Store(folder / "cache"), folder / "tree"
+        (self.tree / ".singularity.d/env").mkdir(parents=True)
 
-    def reads(self, content: str, *, ends: str = "exit 0", list_ends: str = "exit 0") -> None:
-        text = STAND_IN.format(
-            folder=self.folder, list_ends=list_ends, above=str(Path(LIBC).parent), content=content, libc=LIBC, ends=ends
-        )
-        (self.folder / "bin" / "unsquashfs").write_text(text)
-        (self.folder / "bin" / "unsquashfs").chmod(0o755)
+    def image(self, libc: str = "") -> Path:
+        if libc:
+            (self.tree / LIBC).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree / LIBC).write_text(libc)
+        packed = pack(self.tree, self.folder / "base.sqfs", "-comp", "gzip", "-all-root", "-nopad")
+        return image_of(self.folder / "base.sif", packed)
 
     def known(self) -> list[Path]:
         return [*(self.store.folder / "facts").iterdir()]
 
 
 @pytest.fixture
-def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+def bed(tmp_path: Path) -> Bed:
     return Bed(tmp_path)
 
 
-def test_what_was_read_whole_is_remembered(bed: Bed) -> None:
-    bed.reads(VERSION)
-    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
+def test_what_was_read_whole_is_remembered(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = bed.image(VERSION)
+    assert read_base_facts(image, store=bed.store).glibc == "2.36"
     assert len(bed.known()) == 1
-    bed.reads("", ends="exit 1")  # nothing is read out of it again
-    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
+    monkeypatch.setattr("builder.layers.base_facts._contents", None)  # nothing is read out of it again
+    assert read_base_facts(image, store=bed.store).glibc == "2.36"
 
 
-@pytest.mark.parametrize("ends", ["exit 1", "exit 2", "exit 255", "kill -KILL $$", "kill -TERM $$"])
-@pytest.mark.parametrize("step", ["list_ends", "ends"])
-@pytest.mark.parametrize("content", [VERSION, VERSION[:20]], ids=["whole", "cut"])
-def test_fault_02_what_a_program_read_that_ended_badly_is_not_believed(
-    bed: Bed, ends: str, step: str, content: str
-) -> None:
-    """As on a full disk (exit code 1 and 2), or when it is killed."""
-    bed.reads(content, **{step: ends})
-    with pytest.raises(LayeringError, match="failed with exit code"):
-        read_base_facts(bed.image, store=bed.store)
+def test_no_program_is_needed_to_know_a_base(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, text in (
+        ("usr/bin/python3.11", "program"),
+        (".singularity.d/env/10-path.sh", "export PATH=/opt/bin:/usr/bin\n"),
+        (".singularity.d/runscript", "#!/bin/sh\nexec true\n"),
+        (".singularity.d/labels.json", '{"a": "b"}'),
+    ):
+        (bed.tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (bed.tree / path).write_text(text)
+    (bed.tree / "usr/bin/python3").symlink_to("python3.11")
+    (bed.tree / "bin").symlink_to("usr/bin")
+    (bed.tree / "secret").mkdir(mode=0o700)
+    image = bed.image(VERSION)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    facts = read_base_facts(image, store=bed.store)
+    assert (facts.python, facts.minor, facts.glibc) == ("/usr/bin/python3.11", "3.11", "2.36")
+    assert (facts.labels, facts.runscript) == ({"a": "b"}, True)
+    assert (facts.links["/bin"], facts.folders["/secret"]) == ("usr/bin", 0o700)
+
+
+@pytest.mark.parametrize("part", ["tables", "content"])
+def test_fault_02_a_damaged_base_is_not_remembered(bed: Bed, part: str) -> None:
+    image = bed.image(VERSION * 9999)
+    system = read_sif(image).system
+    sound = image.read_bytes()
+    at = system.offset + (100 if part == "content" else system.size - 200)
+    image.write_bytes(sound[:at] + b"\xff" * 40 + sound[at + 40 :])
+    with pytest.raises(LayeringError, match="cannot be read"):
+        read_base_facts(image, store=bed.store)
     assert bed.known() == []
-    bed.reads(VERSION)
-    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
+    image.write_bytes(sound)
+    assert read_base_facts(image, store=bed.store).glibc == "2.36"
 
 
 def test_fault_02_a_glibc_that_says_no_version_is_looked_at_again(bed: Bed) -> None:
-    bed.reads(VERSION[:20])
-    assert read_base_facts(bed.image, store=bed.store).glibc == ""
-    assert bed.known() == []
-    bed.reads(VERSION)
-    assert read_base_facts(bed.image, store=bed.store).glibc == "2.36"
+    for _ in range(2):
+        assert read_base_facts(bed.image(VERSION[:20]), store=bed.store).glibc == ""
+        assert bed.known() == []
+    assert read_base_facts(bed.image(VERSION), store=bed.store).glibc == "2.36"
 
 
 def test_an_image_without_glibc_is_known_as_one(bed: Bed) -> None:
-    (bed.folder / "listing").write_text(LISTING.splitlines(keepends=True)[0])
-    bed.reads("")
-    assert read_base_facts(bed.image, store=bed.store).glibc == ""
+    assert read_base_facts(bed.image(), store=bed.store).glibc == ""
     assert len(bed.known()) == 1

@@ -7,21 +7,20 @@ import os
 import random
 import stat
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from recipe_program import run
+from support.file_trees import merged
 
 from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry, sha256_of
-from builder.sif.merge import join
 from builder.sif.sif import LAYERS, layers_of, part_of, read_sif
 from builder.sif.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 
 pytestmark = pytest.mark.engines
 
-PAGE = 4096
 MANY = 3000  # names in one folder: more than a short inode can tell
 Tree = dict[str, tuple[object, ...]]
 
@@ -94,26 +93,6 @@ def laid(below: Tree, above: Tree, gone: Sequence[str] = ()) -> Tree:
     return {**kept, **above}
 
 
-def joined(target: Path, parts: Sequence[Path]) -> Path:
-    """The whole, written as an image has it: each part begins a page."""
-    with ExitStack() as stack, target.open("w+b") as file:
-        first, *more = [Squashfs(stack.enter_context(part.open("rb"))) for part in parts]
-        begins, end = [], -(-parts[0].stat().st_size // PAGE) * PAGE
-        for part in parts[1:]:
-            begins.append(end)
-            end = -(-(end + part.stat().st_size) // PAGE) * PAGE
-        whole = join(first, list(zip(more, begins, strict=True)), end=end, time=7)
-        for part, begin in zip(parts, (0, *begins), strict=True):
-            file.seek(begin)
-            file.write(part.read_bytes())
-        for begin, content in ((end, whole.tables), (0, whole.superblock)):
-            file.seek(begin)
-            file.write(content)
-        file.flush()
-        file.truncate(-(-(end + len(whole.tables)) // PAGE) * PAGE)
-    return target
-
-
 def unpacked(image: Path, folder: Path) -> Path:
     run(["unsquashfs", "-no-progress", "-quiet", "-d", folder, image]).expect(0)
     return folder
@@ -144,16 +123,16 @@ def test_the_whole_is_what_one_over_the_other_shows(seed: int, options: tuple[st
             os.setxattr(tree, "user.note", b"kept")
         parts.append(pack(tree, tmp_path / f"{number}.sqfs", *options, *words, *(["-no-xattrs"] if number else [])))
         expected = laid(expected, read(tree), [path for path in marked if (tree / path).parent.is_dir()])
-    whole = joined(tmp_path / "whole.sqfs", parts)
+    whole = merged(tmp_path / "whole.sqfs", parts)
     assert shown(read(unpacked(whole, tmp_path / "found"))) == shown(expected)
-    again = joined(tmp_path / "again.sqfs", parts)
+    again = merged(tmp_path / "again.sqfs", parts)
     assert again.read_bytes() == whole.read_bytes()
     # What was joined can be joined again.
     more = tmp_path / "more"
     (more / "d3").mkdir(parents=True)
     (more / "d3" / "new").write_text("new")
     parts = [whole, pack(more, tmp_path / "more.sqfs", *options, "-no-xattrs")]
-    found = read(unpacked(joined(tmp_path / "twice.sqfs", parts), tmp_path / "twice"))
+    found = read(unpacked(merged(tmp_path / "twice.sqfs", parts), tmp_path / "twice"))
     assert shown(found) == shown(laid(expected, read(more)))
 
 
@@ -164,7 +143,7 @@ def test_every_name_of_a_long_listing_is_found(tmp_path: Path) -> None:
         for name in names:
             (tree / "long" / f"a-name-that-is-rather-long-{name:05}").write_text(str(name))
     parts = [pack(tree, tree.with_suffix(".sqfs"), "-comp", "zstd", "-no-xattrs") for tree in (one, two)]
-    whole = joined(tmp_path / "whole.sqfs", parts)
+    whole = merged(tmp_path / "whole.sqfs", parts)
     mounted = tmp_path / "mounted"
     mounted.mkdir()
     run(["squashfuse", whole, mounted]).expect(0)
@@ -196,7 +175,7 @@ def test_damage_is_noticed_or_harmless_and_never_a_traceback(tmp_path: Path) -> 
             parts.append(tmp_path / f"bad-{path.name}")
             parts[-1].write_bytes(content[: dice.choice([len(content), len(content), dice.randrange(len(content))])])
         try:
-            joined(tmp_path / f"{number}.out", parts)
+            merged(tmp_path / f"{number}.out", parts)
         except SquashfsError:
             refused += 1
     assert refused > 100

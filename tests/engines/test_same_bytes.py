@@ -189,7 +189,7 @@ def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
     for side in ("one", "two"):
         root = tmp_path / side
         (root / "folder").mkdir(parents=True)
-        for name in ("same", "content", "mode", "time", "size", "odd \x1b[2J name"):
+        for name in ("same", "attribute", "content", "mode", "time", "size", "odd \x1b[2J name"):
             (root / name).write_text("text")
             os.utime(root / name, (10**9, 10**9))
         (root / "link").symlink_to(side)
@@ -199,14 +199,18 @@ def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
         path.write_text(text)
         os.utime(path, (10**9, 10**9))
     (two / "mode").chmod(0o755)
-    os.utime(two / "time", (10**9, 10**9 + 3600))
+    os.setxattr(two / "attribute", "user.note", b"two")
+    os.utime(two / "time", (10**9, 10**9 + 3601))
     for side in ("one", "two"):
         fixed = ["-mkfs-time", "0", "-all-root", "-quiet", "-no-progress"]
         run(["mksquashfs", tmp_path / side, tmp_path / f"{side}.sqfs", *fixed]).expect(0)
-    pair = [FileSystem(image=tmp_path / f"{side}.sqfs", offset=0, environment=os.environ) for side in ("one", "two")]
-    # Folders and links were made in this or in the next minute.
-    lines = [line.partition(", time")[0] for line in differences(*pair) if not line.startswith(("/: time", "/folder"))]
+    with (tmp_path / "one.sqfs").open("rb") as first, (tmp_path / "two.sqfs").open("rb") as second:
+        pair = [FileSystem(file) for file in (first, second)]
+        # Folders and links were made in this or in the next second.
+        found = [line for line in differences(*pair) if not line.startswith(("/: time", "/folder"))]
+    lines = [line.partition(", time")[0] for line in found]
     assert lines == [
+        "/attribute: extended attributes",
         "/content: content of 4 bytes",
         "/link: target one, two",
         "/mode: mode rw-r--r--, rwxr-xr-x",
@@ -214,7 +218,7 @@ def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
         "/only-one: only in the first",
         "/only-two: only in the second",
         "/size: size 4, 6",
-        "/time: time 2001-09-09 01:46, 2001-09-09 02:46",
+        "/time: time 2001-09-09 01:46:40, 2001-09-09 02:46:41",
     ]
 
 

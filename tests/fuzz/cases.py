@@ -39,8 +39,9 @@ from builder.report.collect import read_results
 from builder.resolve.resolve import resolve
 from builder.sif.bounded import parse_json
 from builder.sif.errors import LayeringError
-from builder.sif.merge import join
+from builder.sif.merge import merge
 from builder.sif.normalise import labels_of, newest_of_base
+from builder.sif.reader import Reader
 from builder.sif.squashfs import Squashfs, SquashfsError
 from builder.slurm.job_record import read_record
 from builder.slurm.state import read_ledger
@@ -313,7 +314,7 @@ def archive(draw: random.Random, folder: Path) -> None:
     newest_of_base(path)
     with suppress(LayeringError):
         labels_of(path, time=1_700_000_000)
-    _plain(shown(read_contents(path, environment={"PATH": "/nonexistent"}), True).replace("\n", ""))
+    _plain(shown(read_contents(path), True).replace("\n", ""))
 
 
 def _fast_gzip(content: bytes) -> bytes:
@@ -333,8 +334,13 @@ def image(draw: random.Random, folder: Path) -> None:
     """A SIF or a squashfs."""
     if draw.random() < 0.5:
         raw = broken(_squashfs(), draw)
-        join(Squashfs(io.BytesIO(raw)), [(Squashfs(io.BytesIO(_squashfs())), 1 << 20)], end=1 << 21, time=1)
-        join(None, [(Squashfs(io.BytesIO(raw)), 1 << 20)], end=1 << 21, time=1)
+        reader = Reader(io.BytesIO(raw))
+        for found in reader.files():
+            reader.attributes(found)
+            if found.size < 1 << 20:
+                reader.read(found, limit=1 << 20)
+        merge(Squashfs(io.BytesIO(raw)), [(Squashfs(io.BytesIO(_squashfs())), 1 << 20)], end=1 << 21, time=1)
+        merge(None, [(Squashfs(io.BytesIO(raw)), 1 << 20)], end=1 << 21, time=1)
         return
     path = folder / "image.sif"
     told = as_json(altered({"partition": 1, "layers": [{"title": "a", "offset": 0, "size": 9}]}, draw))
@@ -354,10 +360,9 @@ def image(draw: random.Random, folder: Path) -> None:
             file.write(broken(head, draw)[: len(head)])
     for suffix, tree in ((".provenance.json", {"subject": [{"digest": {"sha256": "0" * 64}}]}), (".cdx.json", {})):
         Path(f"{path}{suffix}").write_bytes(as_json(altered(tree, draw)))
-    environment = {"PATH": "/nonexistent"}
-    for claim in check_claims(path, environment=environment):
+    for claim in check_claims(path, environment={"PATH": "/nonexistent"}):
         _plain(claim.what)
-    read_contents(path, environment=environment)
+    read_contents(path)
 
 
 def text(draw: random.Random, folder: Path) -> None:

@@ -15,7 +15,7 @@ from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
 from builder.execute.image_scan import Inside, _write
-from builder.inspect.attestations import provenance, write_papers
+from builder.inspect.attestations import provenance, write_attestations
 from builder.inspect.sbom import purl, sbom
 from builder.model.contents import Package
 from builder.model.recipe import Recipe
@@ -63,7 +63,7 @@ def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding
     image.write_bytes(sif((0x4001, b"", b"Bootstrap: x\n" * 200_000)))
     size = image.stat().st_size
     image.write_bytes(image.read_bytes() + bytes(padding))
-    inside = Inside(image, name="x", tool="recipe 1", environment={})
+    inside = Inside(image, name="x", tool="recipe 1")
     digest = inside.settle()
     assert inside.text
     assert digest == hashlib.sha256(image.read_bytes()).hexdigest()
@@ -71,7 +71,7 @@ def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding
     assert image.read_bytes()[size:].rstrip(b"\0") == inside.text.encode()
     assert objects[-1].size == len(inside.text.encode())
     now = image.stat().st_size
-    again = Inside(image, name="x", tool="recipe 1", environment={})
+    again = Inside(image, name="x", tool="recipe 1")
     assert (again.settle(), image.stat().st_size) == (digest, now)
 
 
@@ -90,14 +90,14 @@ def test_what_follows_the_data_is_never_written_over(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(sif((0x4001, b"", b"x")) + b"something of others")
     before = image.read_bytes()
-    assert Inside(image, name="x", tool="recipe 1", environment={}).settle() == hashlib.sha256(before).hexdigest()
+    assert Inside(image, name="x", tool="recipe 1").settle() == hashlib.sha256(before).hexdigest()
     assert image.read_bytes() == before
 
 
 def test_what_cannot_be_read_does_not_stop_a_build(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(b"no image at all")
-    inside = Inside(image, name="x", tool="recipe 1", environment={})
+    inside = Inside(image, name="x", tool="recipe 1")
     assert inside.settle() == hashlib.sha256(b"no image at all").hexdigest()
     assert (inside.text, "no image" in inside.unknown) == ("", True)
 
@@ -114,7 +114,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
         started="2026-01-01T00:00:00Z", versions={"apptainer": "apptainer version 1.4.5"},
     )  # fmt: skip
     bill = sbom(CONTENTS, name="x", tool="recipe 1")
-    assert write_papers(plan, report, sbom=bill) == ""
+    assert write_attestations(plan, report, sbom=bill) == ""
     assert (tmp_path / "x.sif.cdx.json").read_text() == bill
     text = (tmp_path / "x.sif.provenance.json").read_text()
     statement = json.loads(text)
@@ -130,7 +130,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
 
 def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
     report = Report(target="x", status="smoke-failed", image=str(tmp_path / "x.sif.failed"), steps=())
-    assert write_papers(None, report, sbom="{}") == ""  # type: ignore[arg-type]
+    assert write_attestations(None, report, sbom="{}") == ""  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ def begun(plan: Plan, folder: Path, content: bytes) -> Ahead:
     """Hear that an image is whole, and give it its name."""
     part = folder / f"{plan.image}.part"
     part.write_bytes(content)
-    ahead = Ahead(plan, folder=folder, environment=os.environ, digest="")
+    ahead = Ahead(plan, folder=folder, digest="")
     ahead.hear("another line")
     ahead.hear(WHOLE.format(image=plan.image))
     part.rename(folder / plan.image)

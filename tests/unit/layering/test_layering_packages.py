@@ -16,7 +16,6 @@ from builder.layers.wheel_files import PREFIX, list_sources, normalise, write_en
 from builder.layers.wheels import Pin, Resolver, parse_pins, platform_of, resolve, uv_options
 from builder.model import secrets
 from builder.sif.errors import LayeringError
-from builder.sif.listing import mode_of, row_of
 from builder.sif.pack import Piece, below, unfold
 
 LOCK = """\
@@ -187,23 +186,6 @@ def test_links_of_the_base_are_followed() -> None:
     assert facts.resolve_path("/loop/x").startswith("/")
     above = facts.with_layer({"/lib": 0o755}, {"/opt": "/srv"}, set())
     assert (above.resolve_path("/lib/x"), above.resolve_path("/opt/x")) == ("/lib/x", "/srv/x")
-
-
-def test_lines_of_unsquashfs() -> None:
-    row = row_of("lrwxrwxrwx 0/0                 9 2026-11-21 04:06 squashfs-root/a b -> c d")
-    assert row is not None
-    assert (row.kind, row.path, row.target) == ("l", "/a b", "c d")
-    row = row_of("drwxrwxrwt 0/0                 3 2026-11-21 04:06 squashfs-root")
-    assert row is not None
-    assert (row.path, row.permissions) == ("/", 0o1777)
-    row = row_of("-rw-r--r-- 0/12              2264 2026-11-21 04:06 squashfs-root/a b/x -> y")
-    assert row is not None
-    assert (row.size, row.owner, row.path) == (2264, "0/12", "/a b/x -> y")
-    row = row_of("crw-r--r-- 0/0             0,  0 2026-11-21 04:06 squashfs-root/gone")
-    assert row is not None
-    assert row.hides
-    assert row_of("Parallel unsquashfs: Using 2 processors") is None
-    assert (mode_of("rwxrwxrwt"), mode_of("rwx------"), mode_of("rwsr-xr-x")) == (0o1777, 0o700, 0o4755)
 
 
 # --- staging ----------------------------------------------------------------------------------------------------------
