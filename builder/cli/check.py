@@ -142,7 +142,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
             from builder.compile.compile import compile_plan
 
-            compile_plan(target)
+            compile_plan(target, page=False)
     except UnsupportedError as error:
         return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:
