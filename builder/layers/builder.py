@@ -82,8 +82,10 @@ class Builder:
         )
         self.facts = learn(self.base, store=self.store)
         if self.facts.machine != self.spec.machine:
-            message = f"the base image is for {self.facts.machine}, and the site has {self.spec.machine}"
-            raise LayeringError(message, fix="use a base image for the site's processors")
+            base = self.spec.base
+            message = f"the base image '{base}' is for {self.facts.machine}, and the site has {self.spec.machine}"
+            fix = f"name an image for {self.spec.machine} with --base or container.base, or leave that out"
+            raise LayeringError(message, fix=fix)
         self.packer = self.packer.like(root_of(self.base))
 
     def gather(self) -> None:
