@@ -86,6 +86,10 @@ class Commands(click.Group):
             near = _meant(args)
             fix = f"did you mean `{near}`?" if near else did_you_mean(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
+        if args and not {"-h", "--help"} & set(args) and any(name.startswith("RECIPE_") for name in os.environ):
+            from builder.cli.variables import check_variables
+
+            check_variables(args[0], args[1:], environment=os.environ)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
