@@ -17,6 +17,7 @@ from builder.cli.terminal import Terminal
 from builder.execute.options import Options
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
+from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import make_folder
 from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
@@ -89,6 +90,7 @@ def command(
             if show:
                 terminal.described(build)
             else:
+                check_own_inputs(build, request=request, image=False)
                 write_plan(build.plan, build.folder, recipe_folder=build.home, force=force)
                 written[key] = build
         except BuilderError as error:
