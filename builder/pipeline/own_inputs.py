@@ -45,7 +45,7 @@ def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
 
 
 def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None) -> None:
-    """Raise ConfigError where an output is an input, or the folder of one; what does not exist is none."""
+    """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped."""
     outputs = [path for path in (image, folder) if path is not None]
     for what, path in inputs:
         if not is_there(path):
@@ -53,11 +53,12 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
         output = next((output for output in outputs if _holds(output, path)), None)
         if output is not None:
             message = f"the output '{shown(str(output), limit=400)}' would overwrite {what} '{shown(str(path), limit=400)}'"
+            message += ", which is never replaced"
             fix = "give another output with -o"
             raise ConfigError(Finding(code="output-input", message=message, at=Place(file=str(path)), fix=fix))
 
 
 def _holds(output: Path, path: Path) -> bool:
-    """Whether a path is the output, by any name, or lies in it."""
+    """Whether a path is the output, by any name, or is in it."""
     place, real = output.resolve(), path.resolve()
     return real == place or place in real.parents or (output.is_file() and os.path.samefile(output, path))

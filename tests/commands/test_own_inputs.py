@@ -65,7 +65,7 @@ def test_an_input_is_never_overwritten(
     before = digests(folder)
     assert run([*line.split(), *(["--force"] if force else [])]) == 2
     said = capsys.readouterr().err
-    assert f"would overwrite {what.format(folder)}\n" in said
+    assert f"would overwrite {what.format(folder)}, which is never replaced\n" in said
     assert "  at:  " in said
     assert "  fix: give another output with -o\n" in said
     assert digests(folder) == before
@@ -97,7 +97,7 @@ def test_an_image_is_never_overwritten_by_a_folder(
     assert digests(folder) == before
 
 
-def test_an_image_beside_the_recipe_that_copies_its_folder_is_none(folder: Path) -> None:
+def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> None:
     (folder / "whole.yml").write_text("name: w\ndependencies: [python=3.12]\ncontainer: {files: {./: /opt/w}}\n")
     assert run("plan local whole.yml -o w.plan".split()) == 0
     assert run("plan local whole.yml -o w.plan".split()) == 0

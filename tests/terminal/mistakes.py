@@ -102,6 +102,7 @@ HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
 SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + b"01\0" + b"\0" * 200
 ARM = SIF[:45] + b"04\0" + b"\0" * 200  # an image for another processor
+TAR = b"manifest.json".ljust(257, b"\0") + b"ustar\x0000" + b"\0" * 1000
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
 TICKS = r"`(recipe [^`]+)`"
@@ -309,9 +310,14 @@ STRANGERS = [
     file("131", "  - python=3.12\n  - pip: [pytorch==2.8.0]\n", 3, r"'pytorch==2\.8\.0' is not what the package index calls it", r"write (torch)", where=at("5"), cure=edit("pytorch")),
     file("132", "  - python=3.12\ncontainer:\n  gpu: cuda\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia\])", where=at("6"), cure=line("recipe check --fix local x.yml"), then=(0, 2, 3)),
     Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
-    Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'\\S*env.yml' exists and is no image by its name", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
+    Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'env.yml' would overwrite the recipe 'env.yml', which is never replaced", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
     Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and no image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
     Mistake(number="135", line="recipe check local ''", code=2, what="the word is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
+    Mistake(number="136", line="recipe convert local x.sif --force", code=2, what="'x.sif' would overwrite the archive '\\S*x.sif'", where=r"at: +\S*x\.sif", fix="give another output with (-o)", files={"x.sif": TAR}, cure=add(r"\1 y.sif"), then=(4, 5)),
+    Mistake(number="137", line="recipe plan local env.yml -o .", code=2, what="'.' would overwrite the recipe 'env.yml'", where=r"at: +env\.yml", fix="give another output with (-o)", cure=word(".", "p")),
+    Mistake(number="138", line="RECIPE_CACHE_GIB=forty recipe cache ls", code=2, what="'forty' cannot be the value of RECIPE_CACHE_GIB: it is no number of GiB", where=r"at: +RECIPE_CACHE_GIB", fix="write (RECIPE_CACHE_GIB=40), or unset RECIPE_CACHE_GIB", cure=word("RECIPE_CACHE_GIB=forty")),
+    Mistake(number="138b", line="RECIPE_UV=/none/uv recipe build -n local env.yml", code=2, what="'/none/uv' cannot be the value of RECIPE_UV: there is no such program", where=r"at: +RECIPE_UV", fix="or unset (RECIPE_UV)", cure=leave("RECIPE_UV=/none/uv"), then=NO_ENGINE),
+    Mistake(number="138c", line="RECIPE_OFFLINE=no recipe build -n local env.yml", code=2, what="'no' cannot be the value of RECIPE_OFFLINE: it is not yes", where=r"at: +RECIPE_OFFLINE", fix="or unset (RECIPE_OFFLINE)", cure=leave("RECIPE_OFFLINE=no"), then=NO_ENGINE),
 ]  # fmt: skip
 
 MISTAKES = [*WORDS, *FILES, *WORK, *STRANGERS]
@@ -323,8 +329,8 @@ ELSEWHERE = {
 }
 # All of them but the inputs of other tools (66 to 77), addresses (81 to 83), and base images of another processor
 # (127): those are for where people already are, and for real machines.
-# 1 to 129 were collected by a reader, 130 to 135 by another one.
-REVIEWED = set(range(1, 136)) - {*range(66, 78), *range(81, 84), 127}
+# 1 to 129 were collected by a reader, 130 to 138 by others.
+REVIEWED = set(range(1, 139)) - {*range(66, 78), *range(81, 84), 127}
 
 # What was taken without a word, or was no mistake at all: the line, its exit code and what is said.
 ACCEPTED = [
