@@ -25,8 +25,8 @@ from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
 from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Place
-from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.slurm.client import Slurm
 from builder.slurm.submit import check_free

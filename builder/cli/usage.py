@@ -129,7 +129,9 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
     if name and name in pieces:
         return f"{name} is an argument, not an option: `{line.with_argument(option, name=name)}`"
     if name == "SITE":
-        return "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.without_value(option)}`"
+        return (
+            "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.without_value(option)}`"
+        )
     if option.lower() != option and option.lower() in known:
         return f"did you mean '{option.lower()}'?"
     near = _near(option, known=[name for name in known if name.startswith("--")]) if option.startswith("--") else ""
@@ -151,7 +153,9 @@ def _complete(context: click.Context, *, line: Line) -> str:
     pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
     given = list(line.words)
     plain = not any(word.startswith("-") for word in given)
-    return " ".join([line.path, *([shlex.join(given)] if given and plain else []), *pieces[len(given) if plain else 0 :]])
+    return " ".join(
+        [line.path, *([shlex.join(given)] if given and plain else []), *pieces[len(given) if plain else 0 :]]
+    )
 
 
 def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, line: Line) -> str:

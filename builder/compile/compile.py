@@ -17,9 +17,7 @@ from builder.model.plan import File, Plan, Step
 from builder.model.target import Target
 
 
-def compile_plan(
-    target: Target, *, nodes: int | None = None, devices: int | None = None, page: bool = True
-) -> Plan:
+def compile_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, page: bool = True) -> Plan:
     """Write every file and step of a target; raises UnsupportedError when its backend cannot serve it.
 
     With `nodes` or `devices` (of each node) the suite over that shape of job is one step more. Without `page` its

@@ -52,7 +52,9 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
             continue
         output = next((output for output in outputs if _holds(output, path)), None)
         if output is not None:
-            message = f"the output '{shown(str(output), limit=400)}' would overwrite {what} '{shown(str(path), limit=400)}'"
+            message = (
+                f"the output '{shown(str(output), limit=400)}' would overwrite {what} '{shown(str(path), limit=400)}'"
+            )
             message += ", which is never replaced"
             fix = "give another output with -o"
             raise ConfigError(Finding(code="output-input", message=message, at=Place(file=str(path)), fix=fix))

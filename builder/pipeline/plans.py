@@ -75,9 +75,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
     return found
 
 
-def make_plan(
-    site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None), page: bool = True
-) -> Plan:
+def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None), page: bool = True) -> Plan:
     """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
 
     With a shape the plan has the suite over that shape of job as its last step; `page` as for `compile_plan`.

@@ -88,9 +88,7 @@ def test_an_archive_is_never_overwritten_by_its_image(folder: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("line", ["smoke local base.sif -o base.sif", "run local base.sif -o base.sif -- ls"])
-def test_an_image_is_never_overwritten_by_a_folder(
-    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_is_never_overwritten_by_a_folder(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = digests(folder)
     assert run(line.split()) == 2
     assert "would overwrite the image" in capsys.readouterr().err
@@ -99,5 +97,5 @@ def test_an_image_is_never_overwritten_by_a_folder(
 
 def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> None:
     (folder / "whole.yml").write_text("name: w\ndependencies: [python=3.12]\ncontainer: {files: {./: /opt/w}}\n")
-    assert run("plan local whole.yml -o w.plan".split()) == 0
-    assert run("plan local whole.yml -o w.plan".split()) == 0
+    assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0
+    assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0

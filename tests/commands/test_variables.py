@@ -55,7 +55,9 @@ def test_every_variable_has_wrong_values() -> None:
     assert set(WRONG) == set(VARIABLES)
 
 
-@pytest.mark.parametrize(("name", "value", "command"), [case for case in CASES if case[2] in VARIABLES[case[0]].commands])
+@pytest.mark.parametrize(
+    ("name", "value", "command"), [case for case in CASES if case[2] in VARIABLES[case[0]].commands]
+)
 @pytest.mark.usefixtures("folder")
 def test_a_wrong_value_is_said_by_each_command(
     name: str, value: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

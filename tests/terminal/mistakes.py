@@ -7,6 +7,7 @@ and the cure, which is carried out with the words of the fix itself (`\\1` is th
 from __future__ import annotations
 
 import shlex
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from re import Match
@@ -102,7 +103,7 @@ HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
 SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + b"01\0" + b"\0" * 200
 ARM = SIF[:45] + b"04\0" + b"\0" * 200  # an image for another processor
-TAR = b"manifest.json".ljust(257, b"\0") + b"ustar\x0000" + b"\0" * 1000
+TAR = b"".join(tarfile.TarInfo(name).tobuf() for name in ("manifest.json", "repositories")) + b"\0" * 1024
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
 KNOWN = r"did you mean '([\w-]+)'\?"
 TICKS = r"`(recipe [^`]+)`"
@@ -267,8 +268,8 @@ WORK = [
     Mistake(number="103", line=f"{JOBS} --account project_1 --mem lots", code=2, what="'lots' cannot be the value of --mem", where="at: +--mem", fix=r"write a size such as (64G)", programs={"sbatch": TAKES}, cure=word("lots")),
     Mistake(number="103b", line=f"{JOBS} --account project_1 --time tomorrow", code=2, what="'tomorrow' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("tomorrow")),
     Mistake(number="104", line=f"{JOBS} --account project_1 --time 99:99", code=2, what="'99:99' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("99:99")),
-    Mistake(number="102", line="recipe build lumi-g env.yml --submit --account 'my account'", code=2, what="'my account' cannot be the value of --account", where=r"at: +--account", fix="check the account's name", cure=word("my account", "project_1"), then=(2, 4), score=2, why="only the site knows the name"),
-    Mistake(number="102b", line="recipe build lumi-g env.yml --submit --account 'x; rm -rf /'", code=2, what="'x; rm -rf /' cannot be the value of --account", where=r"at: +--account", fix="check the account's name", cure=word("x; rm -rf /", "project_1"), then=(2, 4), score=2, why="as row 102"),
+    Mistake(number="102", line="recipe build lumi-g env.yml --submit --account 'my account'", code=2, what="'my account' cannot be the value of --account", where=r"at: +--account", fix="write its name alone, as in --account=(project_1)", cure=word("my account", "project_1"), then=(2, 4), score=3),
+    Mistake(number="102b", line="recipe build lumi-g env.yml --submit --account 'x; rm -rf /'", code=2, what="'x; rm -rf /' cannot be the value of --account", where=r"at: +--account", fix="write its name alone, as in --account=(project_1)", cure=word("x; rm -rf /", "project_1"), then=(2, 4)),
     Mistake(number="105", line="recipe build local env.yml --submit", code=3, what="'local' has no batch system", fix="leave (--submit) out", cure=leave("--submit"), then=NO_ENGINE),
     Mistake(number="106", line="recipe build local env.yml --nodes 2", code=2, what="--nodes is for jobs", fix="add --submit, or leave it out", cure=leave("--nodes", "2"), then=NO_ENGINE),
     Mistake(number="107", line="recipe build lumi-g env.yml", code=4, what="this is not a machine of 'lumi-g'", fix=r"log in to 'lumi-g' and build there, or .*`(recipe plan lumi-g env\.yml)`", cure=line()),

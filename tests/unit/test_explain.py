@@ -67,7 +67,7 @@ def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture)
 @pytest.mark.parametrize("code", known_codes())
 def test_prose_is_flush_and_lists_hang(code: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr("builder.cli.output.screen_width", lambda *, err=False: columns)
+    monkeypatch.setattr("builder.cli.output.screen_width", lambda **_: columns)
     monkeypatch.setattr("builder.cli.output.click.echo", lambda text, **_: printed.extend(text.split("\n")))
     assert run(["explain", code]) == 0
     code_lines = [f"    {line}".rstrip() for line in _fenced(page_of(code))]
