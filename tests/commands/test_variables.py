@@ -1,4 +1,4 @@
-"""RECIPE_* variables with wrong values: said with what, where and fix, and exit code 2, by every command that uses them."""
+"""RECIPE_* variables with wrong values: what, where and fix, and exit code 2, of every command that uses them."""
 
 from __future__ import annotations
 
