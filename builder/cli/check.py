@@ -61,6 +61,8 @@ def command(
 ) -> None:
     """Check what each ENV would become on each SITE; without a site, on all of them.
 
+    The findings of a site are in the order of their weight: notes, warnings, errors last, next to the prompt.
+
     Exits with 3 when an ENV cannot run on one of the sites that were named, with 2 when a file is faulty.
     """
     named = read_words(words, without="all")
@@ -142,7 +144,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
             from builder.compile.compile import compile_plan
 
-            compile_plan(target)
+            compile_plan(target, page=False)
     except UnsupportedError as error:
         return CheckResult(site=name, file=file, findings=error.findings)
     except ConfigError:

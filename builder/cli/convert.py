@@ -26,6 +26,7 @@ from builder.execute.progress import choose_progress
 from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Place
 from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.slurm.client import Slurm
 from builder.slurm.submit import check_free
@@ -60,6 +61,7 @@ def command(
         message = f"the archive's path '{path}' holds a colon, which stands before a tag"
         raise ConfigError(Finding(code="archive-path", message=message, at=Place(file=str(path)), fix="rename it"))
     image = output or Path(f"{path.stem}.sif")
+    check_not_inputs([("the archive", path)], image=image, folder=plan_folder(image))
     target = image_target(loaded, image=str(path), context=plain_context(options["account"]))
     plan = convert_plan(target, archive=str(path), archive_gib=path.stat().st_size / GIB)
     folder = plan_folder(image)

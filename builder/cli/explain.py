@@ -17,6 +17,7 @@ from builder.model.finding import ConfigError, Finding
 # A code as it stands in a message: `error[torch-build]:`.
 SHOWN = re.compile(r"(?:(?:error|warning|note)?\[)?(?P<code>[\w-]+)\]?:?", re.IGNORECASE)
 LEVEL = re.compile(r" Level: (error|warning|note)\.$", re.MULTILINE)
+ITEM = re.compile(r"(?:-|\d+\.) ")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
@@ -38,7 +39,7 @@ def command(code: str, shape: str) -> None:
         emit_document(fields)
         return
     for line in lines_of(page):
-        echo(line)
+        echo(line, hang=_hang(line))
 
 
 def _name(word: str) -> str:
@@ -54,12 +55,20 @@ def _name(word: str) -> str:
     raise ConfigError(Finding(code="code-unknown", message=f"there is no page of the code '{word}'", fix=fix))
 
 
+def _hang(line: str) -> int | None:
+    """Where the next lines of one begin: of a paragraph flush, of an item below its text, of code as echo has it."""
+    if line.startswith((" ", "|")):
+        return None
+    marked = ITEM.match(line)
+    return marked.end() if marked else 0
+
+
 def lines_of(page: str) -> Iterator[str]:
     """Yield a page without its marks: a paragraph is a line, which the terminal breaks; code is indented."""
     paragraph: list[str] = []
     fenced = False
     for line in [*page.splitlines(), ""]:
-        if paragraph and (fenced or not line or line.startswith(("```", "#", "|", "- "))):
+        if paragraph and (fenced or not line or line.startswith(("```", "#", "|")) or ITEM.match(line)):
             yield " ".join(paragraph)
             paragraph = []
         if line.startswith("```"):
@@ -69,4 +78,4 @@ def lines_of(page: str) -> Iterator[str]:
         elif not line or line.startswith(("#", "|")):
             yield LINK.sub(r"\1", line.lstrip("# "))
         else:
-            paragraph.append(LINK.sub(r"\1", line))
+            paragraph.append(LINK.sub(r"\1", line.strip()))

@@ -41,6 +41,7 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
         message = f"a site or the {what} is expected, and the word is empty"
         raise ConfigError(Finding(code="usage", message=message, fix="check the variable that should hold it"))
     known = list(site_files(sites_folder()))
+    _refuse_options(words[: 3 if words and _is_site(words[0], known=known) else 2])
     first = words[0] if words else ""
     if words and not _is_site(first, known=known) and _is_there(first, what=what):
         if len(words) == 2 and _is_site(words[1], known=known):
@@ -62,6 +63,14 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
         message = f"'{shown(rest[0])}' is one word too many"
         raise _usage(message, site.name, str(path), more="")
     return OfImage(site=site, path=path, rest=tuple(rest))
+
+
+def _refuse_options(words: Sequence[str]) -> None:
+    """Raise NoSuchOption for an option in the place of the site, the image or the command."""
+    for word in words:
+        if word.startswith("-") and word != "--":
+            long = word.startswith("--")
+            raise click.NoSuchOption(word.partition("=")[0] if long else word[:2], ctx=click.get_current_context())
 
 
 def _is_site(word: str, *, known: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from builder.parse.container import IMAGE_FILE, REFERENCE
 from builder.parse.yaml import near_path
 
 OPTIONS = {
-    "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "check the account's name"),
+    "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "write its name alone, as in --account=project_1"),
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),
 }
 CLIENT = "RECIPE_MICROMAMBA"

@@ -83,9 +83,13 @@ class Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from builder.model.finding import ConfigError, Finding, did_you_mean
 
-            near = MEANT.get(args[0].lower())
+            near = _meant(args)
             fix = f"did you mean `{near}`?" if near else did_you_mean(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
+        if args and not {"-h", "--help"} & set(args) and any(name.startswith("RECIPE_") for name in os.environ):
+            from builder.cli.variables import check_variables
+
+            check_variables(args[0], args[1:], environment=os.environ)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -93,6 +97,18 @@ class Commands(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _meant(words: list[str]) -> str:
+    """The line that is meant by a command of another program; "" where none is known."""
+    import shlex
+
+    first, rest = words[0].lower(), words[1:]
+    if first == "help" and rest and rest[0] in COMMANDS:
+        return f"recipe {rest[0]} --help"
+    near = MEANT.get(first, "")
+    takes = near and first not in ("list", "ls", "info", "help", "version", "clean")
+    return " ".join([near, shlex.join(rest)]) if takes and rest else near
 
 
 def _refuse_nothing(command: click.Command) -> None:
@@ -196,7 +212,7 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
         click.echo(error.format_message(), err=True)
         return 2
-    show_findings([usage_finding(error, arguments=arguments, commands=list(COMMANDS))])
+    show_findings([usage_finding(error, arguments=arguments, root=cli)])
     return 2
 
 

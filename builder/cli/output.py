@@ -54,18 +54,18 @@ class Styled(str):
     """Text with colours of ours; what came from elsewhere was made visible before it got them."""
 
 
-def echo(text: str = "", *, err: bool = False, important: bool = False) -> None:
+def echo(text: str = "", *, err: bool = False, important: bool = False, hang: int | None = None) -> None:
     """Print a text that may hold anything, what a terminal would obey made visible.
 
     With -q what goes to stderr is left out unless it is `important`. On a terminal long lines of prose and tables are
-    broken between words, with a hanging indent.
+    broken between words, with a hanging indent: of `hang` columns, or below the last column of the line.
     """
     if err and not important and is_quiet():
         return
     text = text if isinstance(text, Styled) else visible(text)
     width = screen_width(err=err)
     if width is not None:
-        text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width))
+        text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width, hang=hang))
     click.echo(text, err=err, color=None if use_color(err=err) else False)
 
 
@@ -74,11 +74,11 @@ def emit(text: str, *, end: str = "\n") -> None:
     click.echo(visible(text) + end, nl=False)
 
 
-def fit(line: str, *, width: int) -> list[str]:
+def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
     """A line as lines of at most `width` columns; a longer word has a line of its own, and stays whole."""
     if _length(line) <= width:
         return [line]
-    hang = _hang(line, width=width)
+    hang = _hang(line, width=width) if hang is None else hang
     start = len(line) - len(line.lstrip(" "))
     found, row = [], line[:start]
     empty = True

@@ -17,6 +17,7 @@ from builder.cli.terminal import Terminal
 from builder.execute.options import Options
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
+from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import make_folder
 from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
@@ -89,8 +90,7 @@ def command(
             if show:
                 terminal.described(build)
             else:
-                write_plan(build.plan, build.folder, recipe_folder=build.home, force=force)
-                written[key] = build
+                written[key] = _written(build, request=request)
         except BuilderError as error:
             refused[key] = failure(key, error)
     paths = [build.folder for build in written.values()]
@@ -101,6 +101,13 @@ def command(
     for path in () if quiet else paths:
         emit(str(path))
     terminal.conclude(Ended(outcomes=refused), rows=False)
+
+
+def _written(build: Build, *, request: BuildRequest) -> Build:
+    """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
+    check_own_inputs(build, request=request, image=False)
+    write_plan(build.plan, build.folder, recipe_folder=build.home, force=request.options.force)
+    return build
 
 
 def _as_plan(found: Build | BuilderError, *, output: Path | None) -> Build:

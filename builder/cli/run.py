@@ -26,6 +26,7 @@ from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
 from builder.model.site import Site
 from builder.pipeline.chain import Submission, job_lines, submit_plan
+from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.pipeline.request import SlurmOptions
 from builder.slurm.status import follow_command
@@ -63,6 +64,7 @@ def command(
     slurm = take_slurm_options(options, account=options["account"])
     named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
     loaded, path, words = named.site, named.path, named.rest
+    check_not_inputs([("the image", path)], image=None, folder=output)
     target = image_target(
         loaded, image=str(path), context=plain_context(options["account"]), folder=(path / "bin").is_dir()
     )

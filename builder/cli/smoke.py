@@ -29,6 +29,7 @@ from builder.model.plan import Plan
 from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
 from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.system.scratch import work_folder
 
@@ -77,6 +78,7 @@ def command(
     slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
     named = read_image_words(words, what="image", quiet=quiet)
     loaded, image = named.site, named.path
+    check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))

@@ -1,63 +1,195 @@
-"""What is wrong with a command line as click sees it, and the words to type instead."""
+"""What is wrong with a command line as click sees it, and the line to type instead."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from builder.model.finding import Finding, nearest
+from builder.model.text import shown
 
 # What people type below a command that has others -> what they mean.
 MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls", "check": "verify"}
 EVERYWHERE = ("-v", "--verbose", "-q", "--quiet", "--no-color")  # options of commands, not of the program
+# What is an option elsewhere and an argument here.
+ARGUMENTS = {
+    **dict.fromkeys(("site", "sites", "system", "cluster", "machine", "target", "platform", "s"), "SITE"),
+    **dict.fromkeys(("env", "environment", "file", "recipe", "requirement", "requirements", "f", "e", "r"), "ENV"),
+    **dict.fromkeys(("image", "img", "sif", "i"), "IMAGE"),
+    **dict.fromkeys(("archive", "tar"), "ARCHIVE"),
+}
+NEAR = 0.65  # 'site' and 'submit' are 0.6
 
 
-def usage_finding(error: click.ClickException, *, arguments: Sequence[str], commands: Sequence[str]) -> Finding:
-    """One finding for any fault of the command line."""
-    context = getattr(error, "ctx", None)
-    first = next((word for word in arguments if word in commands), "")
-    path = context.command_path if context else f"recipe {first}".strip()
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The line that was typed: the command with its path, and the words after it."""
+
+    path: str
+    words: tuple[str, ...]
+
+    def without(self, *words: str) -> str:
+        """It again without words."""
+        return self._joined(word for word in self.words if word not in words)
+
+    def without_value(self, option: str) -> str:
+        """It again without an option and its value."""
+        return self._joined(self._split(option)[1])
+
+    def with_argument(self, option: str, *, name: str) -> str:
+        """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
+        given, rest = self._split(option)
+        value = given or name
+        if name == "SITE":
+            return self._joined([value, *rest])
+        end = rest.index("--") if "--" in rest else len(rest)
+        return self._joined([*rest[:end], value, *rest[end:]])
+
+    def _split(self, option: str) -> tuple[str, list[str]]:
+        """The value of an option, "" where it has none, and the words without the two."""
+        rest = list(self.words)
+        for at, word in enumerate(rest):
+            if word == option or word.startswith(f"{option}=") or (len(option) == 2 and word.startswith(option)):
+                del rest[at]
+                value = word.removeprefix(option).removeprefix("=")
+                if not value and rest[at:] and not rest[at].startswith("-"):
+                    value = rest.pop(at)
+                return value, rest
+        return "", rest
+
+    def _joined(self, words: Iterator[str] | Sequence[str]) -> str:
+        return shown(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
+
+
+def usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
+    """One finding for any fault of the command line of the program `root`."""
+    context = getattr(error, "ctx", None) or _context(root, arguments)
+    path = context.command_path
+    line = Line(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
     message = re.sub(r"is not a valid (?:float|integer)( range)?$", "is not a number", message)
     message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
-    instead = _instead(error, context=context, path=path)
+    instead = _instead(error, context=context, line=line)
     joint = " " if instead.endswith("?") else "; "
     fix = joint.join(filter(None, [instead, f"see `{path} --help`"]))
     return Finding(code="usage", message=message, fix=fix)
 
 
-def _instead(error: click.ClickException, *, context: click.Context | None, path: str) -> str:
-    """What to write, "" where only the help can say it."""
+def _context(root: click.Group, arguments: Sequence[str]) -> click.Context:
+    """The command that the words name: click's own parser does not say it."""
+    context = click.Context(root, info_name="recipe")
+    for word in arguments:
+        found = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None
+        if found is None:
+            break
+        context = click.Context(found, info_name=word, parent=context)
+    return context
+
+
+def _instead(error: click.ClickException, *, context: click.Context, line: Line) -> str:
+    """What to write; "" where only the help can say it."""
     if isinstance(error, click.NoSuchOption):
-        if context is not None and isinstance(context.command, click.Group) and error.option_name in EVERYWHERE:
-            return f"write it after the command: `{path} COMMAND {error.option_name}`"
-        near = nearest(error.option_name, known=error.possibilities or ())
-        return f"did you mean '{near}'?" if near else ""
-    if isinstance(error, click.MissingParameter) and context is not None:
-        words = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
-        return f"write `{' '.join([path, *words])}`"
+        return _option(error, context=context, line=line)
+    if isinstance(error, click.MissingParameter):
+        return f"write `{_complete(context, line=line)}`"
+    if isinstance(error, click.BadOptionUsage):
+        return _value_of_option(error, context=context, line=line)
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return _value(error, kind=error.param.type)
-    if isinstance(context.command if context else None, click.Group):
-        assert context is not None
-        known = context.command.list_commands(context)  # type: ignore[attr-defined]  # a group's
+        return _value(error, param=error.param)
+    if found := re.search(r"unexpected extra arguments? \((.*)\)", error.format_message()):
+        return f"write `{line.without(*found[1].split())}`"
+    if isinstance(context.command, click.Group):
+        known = context.command.list_commands(context)
         word = re.search(r"'([^']*)'", error.format_message())
         name = word[1] if word else ""
         near = nearest(name, known=known) or MEANT.get(name, "")
-        return f"did you mean `{path} {near}`?" if near in known else f"its commands: {', '.join(known)}"
+        return f"did you mean `{line.path} {near}`?" if near in known else f"its commands: {', '.join(known)}"
     return ""
 
 
-def _value(error: click.BadParameter, *, kind: click.ParamType[Any]) -> str:
+def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) -> str:
+    """What was meant by an option that is not there: an argument, another option, or nothing."""
+    option = error.option_name
+    if isinstance(context.command, click.Group):
+        if option in EVERYWHERE:
+            return f"write it after the command: `{line.path} COMMAND {option}`"
+        near = _near(option, known=error.possibilities or ())
+        return f"did you mean '{near}'?" if near else ""
+    known = [name for param in context.command.params for name in param.opts if name.startswith("-")]
+    name = ARGUMENTS.get(option.lstrip("-").lower(), "")
+    pieces = " ".join(context.command.collect_usage_pieces(context))
+    name = "ARCHIVE" if name == "IMAGE" and "ARCHIVE" in pieces else name
+    if name and name in pieces:
+        return f"{name} is an argument, not an option: `{line.with_argument(option, name=name)}`"
+    if name == "SITE":
+        return (
+            "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.without_value(option)}`"
+        )
+    if option.lower() != option and option.lower() in known:
+        return f"did you mean '{option.lower()}'?"
+    near = _near(option, known=[name for name in known if name.startswith("--")]) if option.startswith("--") else ""
+    if near:
+        return f"did you mean '{near}'?"
+    typed = next((word for word in line.words if word == option or word.startswith((f"{option}=", option))), option)
+    return f"leave it out: `{line.without(typed)}`"
+
+
+def _near(option: str, *, known: Sequence[str]) -> str:
+    """The option that is meant: two dashes, which all have, make nothing near."""
+    bare = {name.lstrip("-"): name for name in known}
+    found = nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
+    return bare.get(found, "")
+
+
+def _complete(context: click.Context, *, line: Line) -> str:
+    """The line with the arguments that it lacks."""
+    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+    given = list(line.words)
+    plain = not any(word.startswith("-") for word in given)
+    return " ".join(
+        [line.path, *([shlex.join(given)] if given and plain else []), *pieces[len(given) if plain else 0 :]]
+    )
+
+
+def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, line: Line) -> str:
+    """What is written behind an option that came without its value, or with one that it does not take."""
+    param = next((param for param in context.command.params if error.option_name in param.opts), None)
+    if param is None or "does not take" in error.message:
+        return f"write {error.option_name} by itself"
+    kind = param.type
+    if isinstance(kind, click.Choice):
+        return f"write one of these: {_choices(error.option_name, kind)}"
+    if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
+        return f"write `{error.option_name} {kind.min}` or more"
+    metavar = param.make_metavar(context)
+    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+    typed = shlex.join(line.words[:-1]) or " ".join(pieces)  # the option is the last word
+    words = f"write `{line.path} {typed} {error.option_name} {metavar}`"
+    if metavar == "SITE":
+        from builder.cli.inputs import sites_folder
+        from builder.parse.site import site_files
+
+        words += f", SITE one of {', '.join(site_files(sites_folder()))}"
+    return words
+
+
+def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
+    kind, option = param.type, param.opts[-1]
     if isinstance(kind, click.Choice):
         word = re.match(r"'(.*?)' is not", error.message)
         near = nearest(word[1], known=map(str, kind.choices)) if word else ""
-        return f"did you mean '{near}'?" if near else ""
+        return f"did you mean '{near}'?" if near else f"write one of these: {_choices(option, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
-        return f"write {kind.min} or more"
+        return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
     return ""
+
+
+def _choices(option: str, kind: click.Choice[Any]) -> str:
+    return ", ".join(f"`{option} {name}`" for name in map(str, kind.choices))

@@ -17,10 +17,11 @@ from builder.model.plan import File, Plan, Step
 from builder.model.target import Target
 
 
-def compile_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
+def compile_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, page: bool = True) -> Plan:
     """Write every file and step of a target; raises UnsupportedError when its backend cannot serve it.
 
-    With `nodes` or `devices` (of each node) the suite over that shape of job is one step more.
+    With `nodes` or `devices` (of each node) the suite over that shape of job is one step more. Without `page` its
+    README is empty: a plan that is only looked at needs no templates.
     """
     findings = all_findings(target)
     build = BACKENDS[target.backend].plan(target)
@@ -45,7 +46,8 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
         tool=target.context.tool,
         tmpdir=target.site.build.tmpdir,
     )
-    return replace(plan, files=(File(path="README.md", text=readme(target, plan=plan, build=build)), *plan.files))
+    text = readme(target, plan=plan, build=build) if page else ""
+    return replace(plan, files=(File(path="README.md", text=text), *plan.files))
 
 
 def _with_suite(

@@ -36,6 +36,7 @@ NEEDS = {
     "tykky": ("conda-containerize",),
 }
 SECONDS = 1.5  # for the answers of programs, which all work at the same time
+CONTROLLER = 0.5  # for Slurm's controller: it answers within milliseconds, and scontrol asks an absent one for 10 s
 PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
 _VERSION = re.compile(r"\d+(\.\d+)+")
 
@@ -170,14 +171,18 @@ def kernel(root: Path, *, user: str) -> list[Reading]:
 
 def machine(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
     """Processor, Python for plan folders, and whether this is a machine of the site."""
+    return [*_place(site, environment=environment, root=root), _python(environment)]
+
+
+def _place(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
+    """What is read of files alone: processor, modules, base image, node."""
     here = os.uname().machine
-    readings = [_python(environment)]
     if site is None:
-        return [Reading(name="processor", state="ok", says=here), *readings]
+        return [Reading(name="processor", state="ok", says=here)]
     same, backend = here == site.node.arch, site.build.backends[0]
     said = here if same else f"{here} here, {site.node.arch} at '{site.name}'"
     fix = "" if same else f"build on a machine of {site.node.arch}: an engine builds for its own processor"
-    readings.insert(0, Reading(name="processor", state="ok" if same else "bad", says=said, fix=fix))
+    readings = [Reading(name="processor", state="ok" if same else "bad", says=said, fix=fix)]
     fix = f"log in to '{site.name}', or write the plan folder here with `recipe plan {site.name} ENV` and copy it there"
     loads = site.build.where == "site" and (*site.build.modules, *site.build.backend_modules.get(backend, ()))
     if loads:
@@ -199,10 +204,11 @@ def machine(site: Site | None, *, environment: Mapping[str, str], root: Path) ->
 
 def _python(environment: Mapping[str, str]) -> Reading:
     """What runs the programs of a plan folder by hand; `recipe` itself brings its own."""
-    found = {name: path for name in PYTHONS if (path := which(name, env=environment)) is not None}
-    for name, said in versions(found, environment=environment).items():
+    found = {path.resolve(): path for name in PYTHONS if (path := which(name, env=environment)) is not None}
+    for path in found.values():  # nearly always the first one will do
+        said = versions({"python": path}, environment=environment)["python"]
         if (match := _VERSION.search(said)) and tuple(map(int, match[0].split(".")))[:2] >= (3, 10):
-            return Reading(name="Python", state="ok", says=f"{match[0]} ({found[name]}), for plan folders by hand")
+            return Reading(name="Python", state="ok", says=f"{match[0]} ({path}), for plan folders by hand")
     says = f"none from 3.10 on PATH for plan folders by hand; recipe runs with {sys.version.split()[0]}"
     return Reading(name="Python", state="none", says=says, fix="load its module, or set RECIPE_PYTHON")
 
@@ -218,8 +224,9 @@ def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]
                 name="sbatch", state="none", says="missing: no job can be submitted from here", fix=fix, group="Slurm"
             )
         ]
-    answer = BackgroundCommand(["scontrol", "ping"], env=environment).wait(timeout=SECONDS)
-    line = next((" ".join(text.split())[:120] for text in answer.text.splitlines() if text.strip()), "no answer")
+    answer = BackgroundCommand(["scontrol", "ping"], env=environment).wait(timeout=CONTROLLER)
+    none = f"no answer within {CONTROLLER} s" if answer.exit_code == 124 else "no answer"
+    line = next((" ".join(text.split())[:120] for text in answer.text.splitlines() if text.strip()), none)
     up = answer.exit_code == 0 and " is UP" in line
     fix = "" if up else "try again in a while; on a login node of the site it should answer"
     return [Reading(name="controller", state="ok" if up else "none", says=line, fix=fix, group="Slurm")]
@@ -232,7 +239,7 @@ def where_to_build(
     found, readings = installed(environment), []
     for name, site in sites.items():
         lacks = [" or ".join(names) for names in missing(site, found=found)]
-        lacks += [one.name for one in machine(site, environment=environment, root=root) if one.state == "bad"]
+        lacks += [one.name for one in _place(site, environment=environment, root=root) if one.state == "bad"]
         says = f"lacks {', '.join(lacks)}" if lacks else f"can be built here with {site.build.backends[0]}"
         fix = f"see `recipe doctor {name}`" if lacks else ""
         readings.append(Reading(name=name, state="none" if lacks else "ok", says=says, fix=fix, group="sites"))

@@ -14,7 +14,7 @@ from builder.layers.reference import parts_of
 from builder.model.site import Site
 from builder.resolve.packages import TORCH_HOST
 
-SECONDS = 3.0  # for all answers together
+SECONDS = 1.5  # for all answers together
 CONDA = "https://conda.anaconda.org/"
 GROUP = "network"
 FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
@@ -31,7 +31,7 @@ def network_readings(site: Site | None, *, environment: Mapping[str, str]) -> li
         thread.start()
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    said = {name: found.get(url, f"no answer within {SECONDS:.0f} s") for name, url in places.items()}
+    said = {name: found.get(url, f"no answer within {SECONDS:.1f} s") for name, url in places.items()}
     return [
         Reading(
             name=name,

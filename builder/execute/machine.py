@@ -9,12 +9,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import shown
 from builder.parse.site import bundled_hostnames
 from builder.parse.yaml import near_path
+from builder.sif.sif import ARCHITECTURES, SifError, read_header
 from builder.system.process import which
 
 # Where engine.sh looks for the module command in a shell that is no login shell.
@@ -52,9 +53,26 @@ def check_machine(
             fix = near_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
+    if makes and plan.base.startswith("/"):
+        _check_processor(site, Path(plan.base), at=base_at)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and not has_modules(environment, root=root):
         raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))
+
+
+def _check_processor(site: Site, base: Path, *, at: Place) -> None:
+    """Raise UnsupportedError for a SIF as base image that is for another processor than the site's."""
+    try:
+        found = read_header(base)["architecture"]
+    except (OSError, SifError):
+        return  # no SIF: what it is for is known when it is read
+    machine = ARCHITECTURES.get(f"{found}\0".encode(), site.node.arch)
+    if machine != site.node.arch:
+        message = (
+            f"the base image '{shown(str(base), limit=400)}' is for {machine}, and '{site.name}' has {site.node.arch}"
+        )
+        fix = f"name an image for {site.node.arch}, or leave {at.key or 'the base image'} out: the site has one"
+        raise UnsupportedError(Finding(code="base-processor", message=message, at=at, fix=fix))
 
 
 def machine_of(site: Site, *, host: str) -> str:

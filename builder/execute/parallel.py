@@ -15,7 +15,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -280,6 +279,8 @@ class SideBySide(Generic[T]):
                 return [builds[0]()]
             except (Exception, Interrupted) as error:
                 return [error]
+        from concurrent.futures import ThreadPoolExecutor, wait  # a tenth of a start: only several builds need it
+
         with self._halt.caught(), ThreadPoolExecutor(max_workers=max(1, min(self._jobs, len(builds)))) as pool:
             futures = [pool.submit(self._begin, build) for build in builds]
             left = set(futures)

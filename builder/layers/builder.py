@@ -79,8 +79,9 @@ def prepare_base(context: BuildContext) -> None:
     )
     context.facts = read_base_facts(context.base, store=context.store)
     if context.facts.machine != spec.machine:
-        message = f"the base image is for {context.facts.machine}, and the site has {spec.machine}"
-        raise LayeringError(message, fix="use a base image for the site's processors")
+        message = f"the base image '{spec.base}' is for {context.facts.machine}, and the site has {spec.machine}"
+        fix = f"name an image for {spec.machine} with --base or container.base, or leave that out"
+        raise LayeringError(message, fix=fix)
     context.packer = context.packer.with_options_of(root_of(context.base))
 
 

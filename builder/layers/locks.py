@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ _PROC = Path("/proc")
 def new_mark() -> str:
     """Return a name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
     pid = os.getpid()
-    return f"{secrets.token_hex(4)}.{pid}.{_start_of(pid)}.{_boot()}.{_machine()}"
+    return f"{os.urandom(4).hex()}.{pid}.{_start_of(pid)}.{_boot()}.{_machine()}"
 
 
 def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:

@@ -63,7 +63,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
                 message = f"two of them are called '{recipe.name}': '{recipe.file}' is the second"
                 raise ConfigError(Finding(code="usage", message=message, fix="give it another name with `name:`"))
             try:
-                plan = make_plan(site, recipe, context=request.context, shape=request.shape)
+                plan = make_plan(site, recipe, context=request.context, shape=request.shape, page=not request.dry_run)
             except BuilderError as error:
                 found[name] = error
                 continue
@@ -75,15 +75,15 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
     return found
 
 
-def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None)) -> Plan:
+def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None), page: bool = True) -> Plan:
     """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
 
-    With a shape the plan has the suite over that shape of job as its last step.
+    With a shape the plan has the suite over that shape of job as its last step; `page` as for `compile_plan`.
     """
     from builder.compile.compile import compile_plan  # `recipe check` writes none
 
     target = measured(make_target(site, recipe, context=with_lock(context, recipe, site.name)))
-    return compile_plan(target, nodes=shape[0], devices=shape[1])
+    return compile_plan(target, nodes=shape[0], devices=shape[1], page=page)
 
 
 def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:

@@ -22,6 +22,7 @@ from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import is_there
+from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
 from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
 
@@ -88,6 +89,7 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
+    check_own_inputs(build, request=request)
     _check_place(build, request=request)
     plan, options, image = build.plan, request.options, build.image
     folder = build.folder.resolve()

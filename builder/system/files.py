@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -46,7 +45,7 @@ def draft_path(path: Path) -> Path:
 @cache
 def _random_suffix(pid: int) -> str:
     del pid  # a child of this process has its own
-    return secrets.token_hex(4)
+    return os.urandom(4).hex()
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -9,9 +9,7 @@ import errno
 import json
 import os
 import re
-import secrets
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -83,7 +81,7 @@ def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -
     ToolError when the folder cannot be made.
     """
     parent = private_parent(parent)
-    path = parent / f"recipe-{os.getpid()}-{secrets.token_hex(6)}"
+    path = parent / f"recipe-{os.getpid()}-{os.urandom(6).hex()}"
     state = folder / STATE_FILE
     try:
         content = {"pid": os.getpid(), "host": os.uname().nodename, "temporary": [str(path), *map(str, also)]}
@@ -127,6 +125,8 @@ def check_parent(path: Path) -> None:
 @contextmanager
 def work_folder(prefix: str) -> Iterator[Path]:
     """Make a temporary folder for a command, removed at its end; raises ToolError if that is not safe."""
+    import tempfile
+
     with tempfile.TemporaryDirectory(prefix=prefix, dir=private_parent(Path(tempfile.gettempdir()))) as folder:
         yield Path(folder)
 

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,29 @@ def test_a_controller_that_does_not_answer_is_said(programs: Path) -> None:
     assert asked("lumi-g")[1]["controller"]["state"] == "none"
     stand_in(programs, "scontrol", 'echo "Slurmctld(primary) at login1 is UP"')
     assert asked("lumi-g")[1]["controller"]["state"] == "ok"
+
+
+def test_an_absent_controller_takes_half_a_second(programs: Path) -> None:
+    stand_in(programs, "sbatch", 'echo "slurm 23.11.4"')
+    stand_in(programs, "scontrol", "exec /bin/sleep 60")
+    begin = time.monotonic()
+    said = asked("lumi-g")[1]["controller"]
+    assert (said["state"], said["says"]) == ("none", "no answer within 0.5 s")
+    assert time.monotonic() - begin < 1.4  # it was 1.5 s and more
+
+
+def test_where_to_build_starts_no_program(programs: Path) -> None:
+    for name in ("python3", "apptainer", "docker"):
+        stand_in(programs, name, f"echo {name} >>{programs}/called; echo 3.12.1")
+    where_to_build({name: load_site(name) for name in ("local", "mn5", "lumi-g")}, environment=os.environ)
+    assert not (programs / "called").exists()
+
+
+def test_the_first_python_that_will_do_ends_the_search(programs: Path) -> None:
+    for name in ("python3", "python3.14"):
+        stand_in(programs, name, f"echo {name} >>{programs}/called; echo Python 3.12.1")
+    assert asked("local")[1]["Python"]["state"] == "ok"
+    assert (programs / "called").read_text().split() == ["python3"]
 
 
 def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:

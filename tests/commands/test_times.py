@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from support.matrix import ROOT
@@ -54,3 +55,14 @@ def _seconds() -> float:
     started = time.perf_counter()
     load_recipe(REAL)
     return time.perf_counter() - started
+
+
+def test_a_dry_run_loads_no_templates_and_no_pool(tmp_path: Path) -> None:
+    (tmp_path / "env.yml").write_text("name: x\ndependencies: [python=3.12]\n")
+    rare = {"jinja2", "concurrent.futures", "tempfile", "secrets", "rich", "urllib.request"}
+    code = (
+        "import sys; from builder.cli.main import run; sys.argv[1:] = ['build', '-n', 'local', 'env.yml'];"
+        f"run(); print(sorted({rare!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout

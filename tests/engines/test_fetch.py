@@ -187,7 +187,6 @@ def test_a_fetch_that_was_killed_leaves_nothing_to_the_next(room: Served, base_s
             {"RECIPE_CACHE_DIR": "/proc/nowhere"},
             ("the cache folder '/proc/nowhere' cannot be used", "RECIPE_CACHE_DIR"),
         ),
-        ({"RECIPE_TMPDIR": "/nowhere"}, ("no temporary folder can be made in '/nowhere'", "--tmpdir")),
         ({"TMPDIR": "/nowhere"}, ("no temporary folder can be made in '/nowhere'", "--tmpdir")),
     ],
 )

@@ -101,7 +101,11 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (["plan", "--nope"], "error: no such option '--nope'", "did you mean '--nodes'? see `recipe plan --help`"),
         (["plan"], "error: no site and no environment file is named", "`recipe plan SITE environment.yml`"),
         (["sites", "lumi"], "error: there is no site 'lumi'", "did you mean 'lumi-g'? known sites: dawn, frontier"),
-        (["sites", "--format", "xml"], "error: invalid value for '--format': 'xml' is not one of", "see `recipe sites"),
+        (
+            ["sites", "--format", "xml"],
+            "error: invalid value for '--format': 'xml' is not one of",
+            "write one of these: `--format text`",
+        ),
         (["plan", "lumi-g", "none.yml"], "error: the recipe 'none.yml' does not exist", "check the path"),
         (["init", "minst"], "error: there is no example 'minst'", "did you mean 'mnist'?"),
     ],

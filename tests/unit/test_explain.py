@@ -61,3 +61,32 @@ def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture)
     assert out == ""
     assert f"there is no page of the code '{word}'" in err
     assert fix in err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("code", known_codes())
+def test_prose_is_flush_and_lists_hang(code: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr("builder.cli.output.screen_width", lambda **_: columns)
+    monkeypatch.setattr("builder.cli.output.click.echo", lambda text, **_: printed.extend(text.split("\n")))
+    assert run(["explain", code]) == 0
+    code_lines = [f"    {line}".rstrip() for line in _fenced(page_of(code))]
+    assert [line for line in code_lines if len(line) <= columns and line not in printed] == []
+    item = False
+    for line in printed:
+        assert len(line) <= columns or len(line.split()) == 1, line
+        item = line.startswith(("- ", "| ")) or (item and line.startswith("  ") and not line.startswith("   "))
+        assert not line.startswith(" ") or item or line.startswith("    "), line
+    first = page_of(code).splitlines()[2]
+    assert len(first) <= columns or printed[3][:1].strip(), printed[:4]
+
+
+def _fenced(page: str) -> list[str]:
+    """The lines of a page that are code."""
+    lines, inside = [], False
+    for line in page.splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        elif inside:
+            lines.append(line)
+    return lines

@@ -1,0 +1,127 @@
+"""RECIPE_* variables that commands use, each looked at before a command begins: a wrong one never counts as unset.
+
+Those of sites and of micromamba's image are read in inputs.py. Step scripts look again, for those who run them by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.model.finding import BuilderError, ConfigError, Finding, Place
+from builder.model.text import is_there, shown
+
+LAYERS = ("build", "fetch")
+MAKES = ("build", "plan", "check", "lock", "fetch")
+STARTS = ("build", "smoke", "run")
+LARGEST_GIB = 2.0**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """Which commands use it, what a right value is, and an example; `option` is what overrules it."""
+
+    commands: tuple[str, ...]
+    wrong: Callable[[str], str]  # what a value is instead, "" where it is right
+    write: str
+    option: str = ""
+
+
+def _gib(text: str) -> str:
+    try:
+        right = 0.0 <= float(text) < LARGEST_GIB  # not for NaN and infinity either
+    except ValueError:
+        right = False
+    return "" if right else "it is no number of GiB"
+
+
+def _port(text: str) -> str:
+    return "" if text.isascii() and text.isdecimal() and 0 < int(text) < 65536 else "it is no number of a port"
+
+
+def _folder(text: str) -> str:
+    if Path(text).is_dir():
+        return ""
+    return "it is no folder" if is_there(Path(text)) else "there is no such folder"
+
+
+def _place(text: str) -> str:
+    """A folder, or where one can be made."""
+    return "" if Path(text).is_dir() or not is_there(Path(text)) else "it is no folder"
+
+
+def _program(text: str) -> str:
+    return "" if shutil.which(text) else "there is no such program"
+
+
+def _host(text: str) -> str:
+    return "" if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?", text) else "it is no name of a host"
+
+
+def _index(text: str) -> str:
+    from builder.model.target import DEFAULT_INDEX
+    from builder.model.text import check_url
+
+    if text != DEFAULT_INDEX:
+        try:
+            check_url(text.replace("{token}", "cpu"), at=Place(), schemes=("https", "http", "file"))
+        except BuilderError as error:
+            return error.findings[0].message
+    return ""
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    return lambda text: "" if text in words else f"it is not {' or '.join(words)}"
+
+
+VARIABLES = {
+    "RECIPE_CACHE_GIB": Variable(commands=(*LAYERS, "cache"), wrong=_gib, write="RECIPE_CACHE_GIB=40", option="--gib"),
+    "RECIPE_CACHE_DIR": Variable(
+        commands=(*LAYERS, "cache", "lock"), wrong=_place, write="the path of a folder of your own"
+    ),
+    "RECIPE_CACHE_SHARED": Variable(commands=LAYERS, wrong=_folder, write="the path of a cache"),
+    "RECIPE_TMPDIR": Variable(
+        commands=(*LAYERS, "convert"), wrong=_folder, write="the path of a folder of your own", option="--tmpdir"
+    ),
+    "RECIPE_UV": Variable(commands=(*LAYERS, "lock"), wrong=_program, write="the path of uv"),
+    "RECIPE_PYTHON": Variable(commands=LAYERS, wrong=_program, write="the path of a Python from 3.10 on"),
+    "RECIPE_MNIST": Variable(
+        commands=("build", "smoke"), wrong=_folder, write="the path of a folder with MNIST's IDX files", option="--data"
+    ),
+    "RECIPE_OFFLINE": Variable(commands=("build",), wrong=_one_of("yes"), write="RECIPE_OFFLINE=yes"),
+    "RECIPE_FRESH": Variable(commands=("build",), wrong=_one_of("yes"), write="RECIPE_FRESH=yes"),
+    "RECIPE_ACCEPT_LICENSES": Variable(
+        commands=("build",), wrong=_one_of("yes", "no"), write="RECIPE_ACCEPT_LICENSES=yes"
+    ),
+    "RECIPE_EXPECT_GPU": Variable(commands=STARTS, wrong=_one_of("yes", "no"), write="RECIPE_EXPECT_GPU=yes"),
+    "RECIPE_REGISTRY": Variable(commands=(*LAYERS, "lock"), wrong=_host, write="a host, as in RECIPE_REGISTRY=nvcr.io"),
+    "RECIPE_TORCH_INDEX": Variable(
+        commands=MAKES, wrong=_index, write="https://HOST/{token}, or default", option="--torch-index"
+    ),
+    "RECIPE_MASTER_PORT": Variable(commands=STARTS, wrong=_port, write="RECIPE_MASTER_PORT=29500"),
+    "RECIPE_PROCESSES": Variable(
+        commands=STARTS, wrong=_one_of("plain", "torchrun"), write="RECIPE_PROCESSES=plain"
+    ),
+    "RECIPE_DEVICE": Variable(
+        commands=STARTS, wrong=_one_of("auto", "cpu", "cuda", "xpu"), write="RECIPE_DEVICE=cpu"
+    ),
+}  # fmt: skip
+
+
+def check_variables(command: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
+    """Raise ConfigError with every variable that the command uses and whose value it cannot use."""
+    faults = []
+    for name, variable in VARIABLES.items():
+        value = environment.get(name, "")
+        given = variable.option and any(word.partition("=")[0] == variable.option for word in words)
+        if not value or command not in variable.commands or given:
+            continue
+        if wrong := variable.wrong(value):
+            message = f"'{shown(value, limit=200)}' cannot be the value of {name}: {wrong}"
+            fix = f"write {variable.write}, or unset {name}"
+            faults.append(Finding(code="variable", message=message, at=Place(key=name), fix=fix))
+    if faults:
+        raise ConfigError(*faults)

@@ -1,0 +1,70 @@
+"""No output takes the place of what it is made of: asked before anything is written, and --force changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.text import is_there, shown
+from builder.parse.lock_files import index_path, site_folder
+from builder.parse.site import site_files
+from builder.pipeline.request import Build, BuildRequest
+
+Input = tuple[str, Path]  # what it is, and where
+
+
+def check_own_inputs(build: Build, *, request: BuildRequest, image: bool = True) -> None:
+    """Raise ConfigError where the image or the plan folder of a build would overwrite what it is made of.
+
+    Without `image` only the plan folder is written.
+    """
+    check_not_inputs(inputs_of(build, request=request), image=build.image if image else None, folder=build.folder)
+
+
+def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
+    """Every file and folder of the user's that a build reads."""
+    recipe, home = build.recipe, build.home
+    file = home / Path(recipe.file).name
+    yield "the recipe", file
+    included = {line.file for line in (*recipe.pip, *recipe.pip_options.constraints) if line.file}
+    for name in sorted(included):
+        yield "the requirements file", Path(name)
+    index = index_path(file)
+    yield "the lock", index
+    yield "the lock", site_folder(index, build.site.name)
+    for copy in build.plan.copies:
+        if not copy.bundled:
+            yield "the file or folder of the recipe", home / copy.source
+    if build.plan.base.startswith("/"):
+        yield "the base image", Path(build.plan.base)
+    known = site_files(request.sites_folder)
+    for word in request.sites:
+        yield "the site file", known.get(word, Path(word))
+
+
+def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None) -> None:
+    """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped."""
+    outputs = [path for path in (image, folder) if path is not None]
+    for what, path in inputs:
+        if not is_there(path):
+            continue
+        output = next((output for output in outputs if _holds(output, path)), None)
+        if output is not None:
+            message = (
+                f"the output '{shown(str(output), limit=400)}' would overwrite {what} '{shown(str(path), limit=400)}'"
+            )
+            message += ", which is never replaced"
+            fix = "give another output with -o"
+            raise ConfigError(Finding(code="output-input", message=message, at=Place(file=str(path)), fix=fix))
+
+
+def _holds(output: Path, path: Path) -> bool:
+    """Whether a path is the output, by any name, or is in it."""
+    place, real = output.resolve(), path.resolve()
+    if real == place or place in real.parents:
+        return True
+    with suppress(OSError):  # what may not be looked at is refused where it is written
+        return output.is_file() and output.samefile(path)
+    return False

@@ -1,0 +1,101 @@
+"""An output that is an input is refused before anything is written, --force or not."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.cli.main import run
+
+SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + bytes(200)
+OWN_SITE = "name: own\nextends: local\ntitle: mine\n"
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every file with its digest, so that nothing may be written anywhere."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    work = tmp_path / "work"
+    files: dict[str, bytes] = {
+        "env.yml": b"name: x\ndependencies:\n  - python=3.12\n  - pip: [six==1.17.0]\n"
+        b"container:\n  base: ./base.sif\n  files: {tool.sif: /opt/tool.sif, out.plan/data.csv: /opt/data.csv}\n",
+        "req.txt": b"-r more.sif\n-c pins.sif\n",
+        "more.sif": b"six==1.17.0\n", "pins.sif": b"idna==3.10\n", "base.sif": SIF, "tool.sif": b"t",
+        "out.plan/data.csv": b"1", "own.yaml": OWN_SITE.encode(), "archive.sif": b"",
+    }  # fmt: skip
+    for name, content in files.items():
+        (work / name).parent.mkdir(parents=True, exist_ok=True)
+        (work / name).write_bytes(content)
+    os.link(work / "tool.sif", work / "hard.sif")
+    (work / "soft.sif").symlink_to("tool.sif")
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return work
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("build local env.yml -o tool.sif", "the file or folder of the recipe 'tool.sif'"),
+        ("build local env.yml -o hard.sif", "the file or folder of the recipe 'tool.sif'"),
+        ("build local env.yml -o soft.sif", "the file or folder of the recipe 'tool.sif'"),
+        ("build -n local env.yml -o tool.sif", "the file or folder of the recipe 'tool.sif'"),
+        ("build local env.yml -o base.sif", "the base image '{}/base.sif'"),
+        ("build local env.yml -o out.sif", "the file or folder of the recipe 'out.plan/data.csv'"),
+        ("plan local env.yml -o out.plan", "the file or folder of the recipe 'out.plan/data.csv'"),
+        ("plan local env.yml -o .", "the recipe 'env.yml'"),
+        ("build local req.txt -o more.sif", "the requirements file 'more.sif'"),
+        ("build local req.txt -o pins.sif", "the requirements file 'pins.sif'"),
+        ("build ./own.yaml req.txt -o own.yaml", "the site file 'own.yaml'"),
+    ],
+)
+@pytest.mark.parametrize("force", [False, True])
+def test_an_input_is_never_overwritten(
+    line: str, what: str, force: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = digests(folder)
+    assert run([*line.split(), *(["--force"] if force else [])]) == 2
+    said = capsys.readouterr().err
+    assert f"would overwrite {what.format(folder)}, which is never replaced\n" in said
+    assert "  at:  " in said
+    assert "  fix: give another output with -o\n" in said
+    assert digests(folder) == before
+
+
+def test_an_archive_is_never_overwritten_by_its_image(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import io
+    import tarfile
+
+    for name in ("archive.sif", "other.plan/archive.tar"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        with tarfile.open(folder / name, "w") as archive:
+            for member in ("manifest.json", "repositories"):
+                archive.addfile(tarfile.TarInfo(member), io.BytesIO())
+    before = digests(folder)
+    for words in ("archive.sif", "archive.sif --force", "other.plan/archive.tar -o other.sif --force"):
+        assert run(["convert", "local", *words.split()]) == 2
+        assert "would overwrite the archive" in capsys.readouterr().err
+    assert digests(folder) == before
+
+
+@pytest.mark.parametrize("line", ["smoke local base.sif -o base.sif", "run local base.sif -o base.sif -- ls"])
+def test_an_image_is_never_overwritten_by_a_folder(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = digests(folder)
+    assert run(line.split()) == 2
+    assert "would overwrite the image" in capsys.readouterr().err
+    assert digests(folder) == before
+
+
+def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> None:
+    (folder / "whole.yml").write_text("name: w\ndependencies: [python=3.12]\ncontainer: {files: {./: /opt/w}}\n")
+    assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0
+    assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0

@@ -1,0 +1,102 @@
+"""RECIPE_* variables with wrong values: what, where and fix, and exit code 2, of every command that uses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.cli.main import run
+from builder.cli.variables import VARIABLES
+
+WRONG = {
+    "RECIPE_CACHE_GIB": ["forty", "-1", "nan", "inf", "1e99"],
+    "RECIPE_CACHE_DIR": ["env.txt"],
+    "RECIPE_CACHE_SHARED": ["nothere", "env.txt"],
+    "RECIPE_TMPDIR": ["nothere", "env.txt"],
+    "RECIPE_UV": ["/nothere/uv", "env.txt"],
+    "RECIPE_PYTHON": ["/nothere/python", "env.txt"],
+    "RECIPE_MNIST": ["nothere", "env.txt"],
+    "RECIPE_OFFLINE": ["no", "1"],
+    "RECIPE_FRESH": ["no", "true"],
+    "RECIPE_ACCEPT_LICENSES": ["y"],
+    "RECIPE_EXPECT_GPU": ["1"],
+    "RECIPE_REGISTRY": ["https://nvcr.io/v2", "a b"],
+    "RECIPE_TORCH_INDEX": ["foo", "ftp://x.org/"],
+    "RECIPE_MASTER_PORT": ["0", "65536", "port"],
+    "RECIPE_PROCESSES": ["mpi"],
+    "RECIPE_DEVICE": ["gpu"],
+}
+LINES = {
+    "build": "build -n local env.txt",
+    "plan": "plan local env.txt --show",
+    "check": "check local env.txt",
+    "lock": "lock local env.txt --offline",
+    "fetch": "fetch local env.txt",
+    "cache": "cache ls",
+    "convert": "convert local x.tar",
+    "smoke": "smoke local x.sif",
+    "run": "run local x.sif -- ls",
+}
+CASES = [(name, value, command) for name, values in WRONG.items() for value in values for command in LINES]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "env.txt").write_text("six==1.17.0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_every_variable_has_wrong_values() -> None:
+    assert set(WRONG) == set(VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "command"), [case for case in CASES if case[2] in VARIABLES[case[0]].commands]
+)
+@pytest.mark.usefixtures("folder")
+def test_a_wrong_value_is_said_by_each_command(
+    name: str, value: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert run(LINES[command].split()) == 2
+    said = capsys.readouterr().err
+    assert f"'{value}' cannot be the value of {name}: " in said
+    assert f"at:  {name}\n" in said
+    assert f"or unset {name}\n" in said
+
+
+def test_all_wrong_variables_are_said_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, values in WRONG.items():
+        monkeypatch.setenv(name, values[0])
+    assert run(LINES["build"].split()) == 2
+    assert capsys.readouterr().err.count("cannot be the value of") == sum(
+        "build" in one.commands for one in VARIABLES.values()
+    )
+    assert [path.name for path in folder.iterdir()] == ["env.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("RECIPE_CACHE_GIB", "nan", "cache prune --gib 3"),
+        ("RECIPE_CACHE_GIB", "nan", "cache ls --help"),
+        ("RECIPE_CACHE_GIB", "0.5", "cache ls"),
+        ("RECIPE_CACHE_DIR", "a/new/one", "cache ls"),
+        ("RECIPE_TORCH_INDEX", "default", "check local env.txt"),
+        ("RECIPE_TORCH_INDEX", "foo", "check local env.txt --torch-index=default"),
+        ("RECIPE_OFFLINE", "maybe", "check local env.txt"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_what_is_right_or_not_used_is_no_fault(
+    name: str, value: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert run(line.split()) == 0
