@@ -243,8 +243,8 @@ WORK = [
     Mistake(number="107", line="recipe build lumi-g env.yml", code=4, what="this is not a machine of 'lumi-g'", fix=r"log in to 'lumi-g' and build there, or .*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="108", line="recipe check mn5 env.yml --driver abc", code=2, what="'abc' is no version of a driver", fix=r"e\.g\. (535\.86\.10)", cure=word("abc")),
     Mistake(number="108b", line="recipe check lumi-g env.yml --driver 535.86.10", code=2, what="no table says which ROCm the driver '535.86.10'", fix=r"known kernel drivers: .*(6\.2)", cure=word("535.86.10")),
-    Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is a text, and no image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
-    Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and no image", where=r"at: +\S*folder", fix="give the path of a SIF", files={"folder/": "", "x.sif": SIF}, cure=word("folder", "x.sif"), then=(4,)),
+    Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is a text, and not an image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
+    Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and not an image", where=r"at: +\S*folder", fix="give the path of a SIF", files={"folder/": "", "x.sif": SIF}, cure=word("folder", "x.sif"), then=(4,)),
     Mistake(number="113", line="recipe smoke local nothere.sif", code=2, what="the image 'nothere.sif' does not exist", fix="check the path", files={}, cure=write({"nothere.sif": SIF}), then=(4,)),
     Mistake(number="113b", line="recipe run local x.sfi -- ls", code=2, what="the image 'x.sfi' does not exist", fix=r"did you mean '(x\.sif)'", files={"x.sif": SIF}, cure=word("x.sfi"), then=(4,)),
     Mistake(number="113c", line="recipe convert local nothere.tar", code=2, what="the archive 'nothere.tar' does not exist", fix="check the path", why="an archive is made by Docker: tests/engines"),
@@ -252,11 +252,11 @@ WORK = [
         Mistake(number=f"114 {verb}", line=f"recipe {verb} shut/x.sif{more}", code=2, what="shut/x\\S*': permission denied", where=r"at: +\S*shut/x", fix="choose a place of your own, or ask its owner", files={"shut/": ""}, score=3, why="the owner's decision")
         for verb, more in (("smoke local", ""), ("run local", " -- ls"), ("convert local", ""), ("status", ""))
     ),
-    Mistake(number="115", line="recipe run local env.yml -- ls", code=2, what="'env.yml' is a text, and no image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
+    Mistake(number="115", line="recipe run local env.yml -- ls", code=2, what="'env.yml' is a text, and not an image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
     Mistake(number="115b", line="recipe convert local env.yml", code=2, what="'env.yml' is a text, and no archive", where=r"at: +\S*env\.yml", fix="give the file that `docker save` wrote", why="an archive is made by Docker: tests/engines"),
     Mistake(number="116", line="recipe smoke local x.sif --workload mnst", code=2, what="'mnst' is not one of", fix=r"did you mean '(mnist)'", files={"x.sif": SIF}, cure=word("mnst"), then=(4,)),
     Mistake(number="117", line="recipe report env.yml", code=2, what="'env.yml' is not JSON", where=r"at: +env\.yml", fix="give a report.json, a plan folder", why="a report is made by a build: tests/engines"),
-    Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is no image that can be read here", where=r"at: +\S*env\.yml", fix="give the path of a SIF", why="an image is made by a build: tests/engines"),
+    Mistake(number="117b", line="recipe inspect env.yml", code=2, what="'env.yml' is not an image that can be read here", where=r"at: +\S*env\.yml", fix="give the path of a SIF", why="an image is made by a build: tests/engines"),
     Mistake(number="117c", line="recipe diff env.yml a.yml", code=2, what="there is no lock 'env.lock.yml'", where=r"at: +env\.yml", fix="make it with `recipe lock SITE ENV`", why="a lock needs indexes"),
     Mistake(number="118", line="recipe status", code=2, what="neither a plan folder", where=r"at: +/", fix=r"name the folder that ends in \.plan", score=3, why="jobs need Slurm: tests/engines/test_jobs.py"),
     Mistake(number="121", line="recipe build local env.yml a.yml -o one.sif", code=2, what="'one.sif' cannot hold several images", fix="name a folder with -o", cure=word("one.sif", "one"), then=(4,)),
@@ -278,7 +278,7 @@ STRANGERS = [
     file("132", "  - python=3.12\ncontainer:\n  gpu: cuda\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia\])", where=at("6"), cure=line("recipe check --fix local x.yml"), then=(0, 2, 3)),
     Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
     Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'\\S*env.yml' exists and is no image by its name", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
-    Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and no image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
+    Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and not an image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
     Mistake(number="135", line="recipe check local ''", code=2, what="the word is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
 ]  # fmt: skip
 
