@@ -212,7 +212,7 @@ def _folder(image: Path) -> ScannedImage:
         scan.unknown += below.unknown
     if not inner:
         if not any((image / name).is_dir() for name in ROOT):
-            message = f"'{shown(image.name)}' is a folder, and no image: it has none of {', '.join(ROOT)}"
+            message = f"'{shown(image.name)}' is a folder, and not an image: it has none of {', '.join(ROOT)}"
             raise _fault("image-foreign", message, image, fix=RUNNABLE)
         tree = FolderTree(root=image, reader=scan.reader)
         tree.list()

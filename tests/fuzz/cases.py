@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gzip
 import hashlib
@@ -90,14 +91,19 @@ def altered(tree: Any, draw: random.Random) -> Any:
         holder, key = draw.choice(places)
         what = draw.randrange(6)
         if isinstance(holder, dict) and what == 0 and key is not None:
-            holder[str(draw.choice(WORDS))] = holder.pop(key)
+            holder[str(_word(draw))] = holder.pop(key)
         elif what == 1 and key is not None:
             del holder[key]
         elif what == 2 and isinstance(holder, list):
-            holder.append(draw.choice(WORDS))
+            holder.append(_word(draw))
         elif key is not None:
-            holder[key] = draw.choice(WORDS)
+            holder[key] = _word(draw)
     return tree
+
+
+def _word(draw: random.Random) -> Any:
+    """A word of its own: what is altered a second time must not change the words of later cases."""
+    return copy.deepcopy(draw.choice(WORDS))
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:

@@ -4,7 +4,7 @@
 #   unit     the fast tests alone: no engine, no process
 #   commands those that start bash, Python and linters, and stand-ins for engines
 #   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
-#   users    those in which root acts as two ordinary users; needs root
+#   users    those that need root: it acts as two ordinary users, and mounts what we have written
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
 #   lint     ruff, mypy, shellcheck
 #   docs     the pages as a site in build/site, where a dead link is an error
@@ -103,7 +103,7 @@ terminal() { # apart from the others, whose conftest.py it must not share; as an
 
 users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
     if ! is_root; then
-        say "not run: tests/users, in which root acts as two ordinary users (as root: make users)"
+        say "not run: tests/users, in which root acts as two users and mounts images (as root: make users)"
         return
     fi
     in_group env "PATH=$STATE/venv/bin:$PATH" PYTHONDONTWRITEBYTECODE=1 "PYTEST_ADDOPTS=$ADDOPTS" \

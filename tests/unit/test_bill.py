@@ -99,7 +99,7 @@ def test_what_cannot_be_read_does_not_stop_a_build(tmp_path: Path) -> None:
     image.write_bytes(b"no image at all")
     inside = Inside(image, name="x", tool="recipe 1")
     assert inside.settle() == hashlib.sha256(b"no image at all").hexdigest()
-    assert (inside.text, "no image" in inside.unknown) == ("", True)
+    assert (inside.text, "not an image" in inside.unknown) == ("", True)
 
 
 def test_papers_of_an_image(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tests of what one user's files can do to another: root acts as two ordinary users who share a folder.
+"""Tests that take root: it acts as two ordinary users who share a folder, or mounts what we have written.
 
 Only root may act as others: `make test` runs them where it is root, an ordinary user sees them skipped with a reason.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from user import MINE, THEIRS, User
 
-REASON = "only root can act as two users: run them as root with `make users`"
+REASON = "only root can act as two users and mount images: run them as root with `make users`"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -115,8 +115,8 @@ def test_an_edited_image_has_new_records_and_no_signatures(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no SIF"),
-        (b"hsqs" * 100, "no SIF"),
+        (b"", "not a SIF"),
+        (b"hsqs" * 100, "not a SIF"),
         (bytes(32) + MAGIC + b"02\0" + bytes(200), "version"),
         (bytes(32) + MAGIC + b"01\0" + bytes(200), "damaged"),
     ],
