@@ -59,15 +59,17 @@ def _bar(bar: Bar, *, top: float, x: Axis, colors: Mapping[str, int], written: C
     for name, seconds in bar.parts:
         start, end = _x(x, sum_before), _x(x, sum_before + seconds)
         sum_before += seconds
-        told = tooltip(f"{bar.label}, {name}: {written(seconds)}")
-        width = max(end - start - 1.0, 0.5)  # a gap keeps neighbours apart without telling colours
+        tip = tooltip(f"{bar.label}, {name}: {written(seconds)}")
+        width = max(
+            end - start - 1.0, 0.5
+        )  # a gap separates neighbours for readers who cannot tell their colours apart
         parts.append(
-            element("rect", told, x=start, y=top + 20, width=width, height=16, class_=f"c{colors[name] % COLORS}")
+            element("rect", tip, x=start, y=top + 20, width=width, height=16, class_=f"c{colors[name] % COLORS}")
         )
     if bar.floor is not None:
         place = _x(x, bar.floor)
-        told = tooltip(f"floor {written(bar.floor)}")
-        parts.append(element("line", told, x1=place, x2=place, y1=top + 16, y2=top + 40, class_="floor"))
+        tip = tooltip(f"floor {written(bar.floor)}")
+        parts.append(element("line", tip, x1=place, x2=place, y1=top + 16, y2=top + 40, class_="floor"))
     return parts
 
 

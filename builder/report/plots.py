@@ -1,4 +1,4 @@
-"""The figures of a page: which plots the results allow, each with its legend and the same as a table."""
+"""The plots of a page, each with its legend and its numbers as a table."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from builder.model.results import Results, WorkloadResult
 from builder.report import svg as axes
 from builder.report.bars import Bar, bar_plot
+from builder.report.metrics import OTHER, PARTS, parts, shared_cores, throughput
 from builder.report.svg import COLORS, Series, line_plot
-from builder.report.tables import OTHER, PARTS, Table, letters, parts, throughput
+from builder.report.tables import Table, assign_letters
 from builder.report.units import duration, figure, size
 
 BAR_LIMIT = 14
@@ -21,23 +22,23 @@ TABLE_LIMIT = 24  # rows of a curve in its table
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One plot as SVG, what its colours mean, and its figures as a table."""
+    """One plot as SVG, what its colours mean, and its numbers as a table."""
 
     name: str
     note: str
     svg: str
     table: Table
-    legend: tuple[tuple[str, str], ...] = ()  # class of the style sheet, words
+    legend: tuple[tuple[str, str], ...] = ()  # class of the style sheet, label
 
 
-def figures(reports: Sequence[Results]) -> tuple[Figure, ...]:
-    """Every figure that the results allow, in the order of telling."""
-    made = (loss, accuracy, bandwidth, scaling, steps_time, workloads_time)
-    return tuple(found for make in made if (found := make(reports)) is not None)
+def draw_figures(reports: Sequence[Results]) -> tuple[Figure, ...]:
+    """Draw every plot that the results have the numbers for."""
+    plots = (draw_loss, draw_accuracy, draw_bandwidth, draw_scaling, draw_step_times, draw_workload_times)
+    return tuple(found for draw in plots if (found := draw(reports)) is not None)
 
 
-def loss(reports: Sequence[Results]) -> Figure | None:
-    """Training loss over steps: every step faint, its moving mean before it."""
+def draw_loss(reports: Sequence[Results]) -> Figure | None:
+    """Draw the training loss over the steps with its moving mean."""
     chosen = [(title, one) for title, one in _each(reports) if len(one.training.losses) > 1]
     series: list[Series] = []
     rows = []
@@ -54,38 +55,38 @@ def loss(reports: Sequence[Results]) -> Figure | None:
         return None
     x = axes.linear([place for one in series for place, _ in one.points], title="optimizer step")
     y = axes.linear([value for one in series for _, value in one.points], title="loss")
-    name, note = "Training loss", "Each step faint, the moving mean over it."
+    name, note = "Training loss", "Thin: every step. Thick: moving mean."
     table = Table(name=name, head=("workload", "step", "loss", "mean"), rows=tuple(rows), right=frozenset({1, 2, 3}))
     svg = line_plot(sorted(series, key=lambda one: not one.faint), x=x, y=y, name=name, description=note)
     return Figure(name=name, note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def accuracy(reports: Sequence[Results]) -> Figure | None:
-    """Accuracy after each epoch where that is known, else at the end, against its floor."""
+def draw_accuracy(reports: Sequence[Results]) -> Figure | None:
+    """Draw the accuracy after each epoch, or at the end where only that is known, with its floor."""
     chosen = [(title, one) for title, one in _each(reports) if one.training.accuracy is not None]
     if not chosen:
         return None
     if all(len(one.training.accuracies) > 1 for _, one in chosen):
-        return _accuracy_by_epoch(chosen)
+        return _draw_accuracy_by_epoch(chosen)
     rows, bars = [], []
     for title, one in chosen[:BAR_LIMIT]:
         value, floor = one.training.accuracy or 0.0, floor_of(one)
         bars.append(Bar(label=title, parts=(("accuracy", value),), floor=floor))
         rows.append((title, figure(value, digits=4), "-" if floor is None else figure(floor)))
-    x = axes.linear([0.0, 1.0], title="share of test images that are right")
-    note = "On test images after the training; the dashed mark is the floor of the verdict."
+    x = axes.linear([0.0, 1.0], title="share of test images classified correctly")
+    note = "On test images after the training; the dashed mark is the least that passes."
     svg = bar_plot(bars, x=x, colors={"accuracy": 0}, name="Accuracy", description=note, written=figure)
     table = Table(name="Accuracy", head=("workload", "accuracy", "floor"), rows=tuple(rows), right=frozenset({1, 2}))
     return Figure(name="Accuracy", note=note, svg=svg, table=table)
 
 
-def _accuracy_by_epoch(chosen: Sequence[tuple[str, WorkloadResult]]) -> Figure:
+def _draw_accuracy_by_epoch(chosen: Sequence[tuple[str, WorkloadResult]]) -> Figure:
     series: list[Series] = []
     rows = []
     for color, (title, one) in enumerate(chosen):
         points = tuple((float(epoch), value) for epoch, value in enumerate(one.training.accuracies, start=1))
-        told = tuple(f"{title}, epoch {epoch:.0f}: {figure(value, digits=4)}" for epoch, value in points)
-        series.append(Series(label=title, points=points, told=told, color=color))
+        tips = tuple(f"{title}, epoch {epoch:.0f}: {figure(value, digits=4)}" for epoch, value in points)
+        series.append(Series(label=title, points=points, tips=tips, color=color))
         rows += [(title, f"{epoch:.0f}", figure(value, digits=4)) for epoch, value in points]
     ends = [place for one in series for place, _ in one.points]
     floors = [floor for _, one in chosen if (floor := floor_of(one)) is not None]
@@ -97,14 +98,14 @@ def _accuracy_by_epoch(chosen: Sequence[tuple[str, WorkloadResult]]) -> Figure:
     y = axes.linear(
         [low, max(value for one in series for _, value in one.points)], title="accuracy", zero=False, top=1.0
     )
-    note = "On test images after each epoch; the dashed line is the floor of the verdict."
+    note = "On test images after each epoch; the dashed line is the least that passes."
     svg = line_plot(series, x=x, y=y, name="Accuracy", description=note)
     table = Table(name="Accuracy", head=("workload", "epoch", "accuracy"), rows=tuple(rows), right=frozenset({1, 2}))
     return Figure(name="Accuracy", note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def bandwidth(reports: Sequence[Results]) -> Figure | None:
-    """Bus bandwidth over message size, both logarithmic, with the site's floors."""
+def draw_bandwidth(reports: Sequence[Results]) -> Figure | None:
+    """Draw the bus bandwidth over the message size, both logarithmic, with the site's floors."""
     series: list[Series] = []
     floors: list[tuple[int, float]] = []
     rows = []
@@ -113,12 +114,12 @@ def bandwidth(reports: Sequence[Results]) -> Figure | None:
         if not known:
             continue
         color = len(series) % (COLORS - 1)
-        told = tuple(f"{title}, {size(step.size)}: {figure(value)} GB/s" for step, value in known)
+        tips = tuple(f"{title}, {size(step.size)}: {figure(value)} GB/s" for step, value in known)
         points = tuple((float(step.size), value) for step, value in known)
-        series.append(Series(label=title, points=points, told=told, color=color))
+        series.append(Series(label=title, points=points, tips=tips, color=color))
         floors += one.floors
         rows += [
-            (title, size(step.size), figure(value), figure(step.algbw), _floor_word(one, step.size))
+            (title, size(step.size), figure(value), figure(step.algbw), _format_floor(one, step.size))
             for step, value in known
         ]
     if not series:
@@ -135,28 +136,27 @@ def bandwidth(reports: Sequence[Results]) -> Figure | None:
 
 
 def _floor(at: int, value: float) -> Series:
-    """A floor holds at its size; it is drawn a good deal wider than a point to be seen."""
+    """A floor applies to one size; it is drawn wider than a point to be visible."""
     label = f"floor {figure(value)} GB/s at {size(at)}"
     return Series(label=label, points=((at / 8, value), (at * 8.0, value)), color=COLORS - 1, dashed=True)
 
 
-def _floor_word(one: WorkloadResult, count: int) -> str:
+def _format_floor(one: WorkloadResult, count: int) -> str:
     return figure(dict(one.floors).get(count))
 
 
-def scaling(reports: Sequence[Results]) -> Figure | None:
-    """Training throughput over ranks, against what the smallest run would give times the ranks."""
+def draw_scaling(reports: Sequence[Results]) -> Figure | None:
+    """Draw the training throughput over ranks, and the smallest run's in proportion; no run that shared its cores."""
     series: list[Series] = []
     rows = []
-    for color, (letter, results) in enumerate(zip(letters(reports), reports, strict=True)):
-        measured = [(one.world, throughput(one) or 0.0, one) for one in results.workloads]
-        runs = sorted((run for run in measured if run[1] > 0), key=lambda run: run[:2])
-        if len({world for world, _, _ in runs}) < 2:
+    for color, (letter, results) in enumerate(zip(assign_letters(reports), reports, strict=True)):
+        runs = _scaling_runs(results, shared=False)
+        if not runs:
             continue
         points = tuple((float(world), speed) for world, speed, _ in runs)
-        told = tuple(f"{one.title}: {figure(speed)} images a second" for _, speed, one in runs)
+        tips = tuple(f"{one.title}: {figure(speed)} images a second" for _, speed, one in runs)
         title = f"{letter} measured".strip()
-        series.append(Series(label=title, points=points, told=told, color=color))
+        series.append(Series(label=title, points=points, tips=tips, color=color))
         ideal = tuple((world, points[0][1] * world / points[0][0]) for world, _ in (points[0], points[-1]))
         series.append(Series(label=f"{letter} in proportion".strip(), points=ideal, color=color, dashed=True))
         for world, speed, one in runs:
@@ -173,27 +173,49 @@ def scaling(reports: Sequence[Results]) -> Figure | None:
     return Figure(name=name, note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def steps_time(reports: Sequence[Results]) -> Figure | None:
-    """Where the time of the builds and jobs went."""
+def explain_missing(reports: Sequence[Results]) -> tuple[str, ...]:
+    """Say why there is no scaling figure where ranks on the same cores are the reason."""
+    found = []
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
+        if _scaling_runs(results, shared=False):
+            continue
+        shared = [(one.title, node) for _, _, one in _scaling_runs(results, shared=True) if (node := shared_cores(one))]
+        if shared:
+            titles, node = ", ".join(title for title, _ in shared), shared[0][1]
+            lead = f"{letter}: no" if letter else "No"
+            found.append(f"{lead} scaling over ranks: the ranks of {titles} shared the same CPU cores of {node}.")
+    return tuple(found)
+
+
+def _scaling_runs(results: Results, *, shared: bool) -> list[tuple[int, float, WorkloadResult]]:
+    """Ranks and throughput of each training, with or without those that shared cores; empty below two sizes."""
+    known = [one for one in results.workloads if shared or not shared_cores(one)]
+    measured = [(one.world, throughput(one) or 0.0, one) for one in known]
+    runs = sorted((run for run in measured if run[1] > 0), key=lambda run: run[:2])
+    return runs if len({world for world, _, _ in runs}) > 1 else []
+
+
+def draw_step_times(reports: Sequence[Results]) -> Figure | None:
+    """Draw the times of the builds' steps and of the jobs."""
     bars = []
-    for letter, results in zip(letters(reports), reports, strict=True):
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
         steps = tuple((stage.name, stage.seconds) for stage in results.stages if stage.kind == "step" and stage.seconds)
         if steps:
-            bars.append(Bar(label=f"{letter} build and proof".strip(), parts=steps))
+            bars.append(Bar(label=f"{letter} build and smoke test".strip(), parts=steps))
         for stage in results.stages:
             if stage.kind == "job":
                 waited = (("in the queue", stage.queued),) if stage.queued else ()
                 bars.append(Bar(label=f"{letter} {stage.name}".strip(), parts=(*waited, ("running", stage.seconds))))
-    return _time("Where the time went", "Steps of the build, and jobs.", bars)
+    return _draw_times("Time by step", "Steps of the build, and jobs.", bars)
 
 
-def workloads_time(reports: Sequence[Results]) -> Figure | None:
-    """Where the time of the workloads went."""
+def draw_workload_times(reports: Sequence[Results]) -> Figure | None:
+    """Draw the parts of each workload's time."""
     bars = [Bar(label=title, parts=found) for title, one in _each(reports) if (found := parts(one))]
-    return _time("Time in the workloads", "What each workload spent its time on.", bars)
+    return _draw_times("Time by workload", "Parts of each workload's time.", bars)
 
 
-def _time(name: str, note: str, bars: Sequence[Bar]) -> Figure | None:
+def _draw_times(name: str, note: str, bars: Sequence[Bar]) -> Figure | None:
     known = [bar for bar in bars if bar.total > 0]
     if not known:
         return None
@@ -224,7 +246,7 @@ def smooth(curve: Sequence[float]) -> tuple[float, ...]:
 
 
 def floor_of(one: WorkloadResult) -> float | None:
-    """The floor that the verdict held the accuracy to, as its check says."""
+    """The least accuracy that passes, as its check states it."""
     for check in one.checks:
         matched = _FLOOR.fullmatch(check.expected) if check.name == "accuracy" else None
         if matched is not None:
@@ -233,8 +255,8 @@ def floor_of(one: WorkloadResult) -> float | None:
 
 
 def _each(reports: Sequence[Results]) -> Iterator[tuple[str, WorkloadResult]]:
-    """Every workload with its title, led by its report's letter where there are several."""
-    for letter, results in zip(letters(reports), reports, strict=True):
+    """Yield every workload with its title, after its report's letter where there are several."""
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
         for workload in results.workloads:
             yield f"{letter} {workload.title}".strip(), workload
 

@@ -60,7 +60,7 @@ class Axis:
     log: bool = False
 
     def place(self, number: float, *, start: float, end: float) -> float:
-        """Return where a value lies between two ends of the drawing; one outside lies at the nearer end."""
+        """Return the position of a value between two ends of the drawing; the nearer end for one outside."""
         low, high, at = (
             (math.log(value) for value in (self.low, self.high, max(number, 1e-300)))
             if self.log
@@ -125,18 +125,18 @@ COLORS = 8  # classes c0 to c7 of the style sheet
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line: its points, what a pointer over each of them is told, and how it is drawn."""
+    """One line: its points, the tooltip of each of them, and how it is drawn."""
 
     label: str
     points: tuple[tuple[float, float], ...]
-    told: tuple[str, ...] = ()  # one a point; with it the points are drawn as well
+    tips: tuple[str, ...] = ()  # one for each point; with them the points are drawn as well
     color: int = 0
     faint: bool = False  # behind another line that is its mean
     dashed: bool = False  # expected, not measured
 
 
 def line_plot(series: Sequence[Series], *, x: Axis, y: Axis, name: str, description: str) -> str:
-    """Draw series over two axes; `name` and `description` are read to those who cannot see it."""
+    """Draw series over two axes; `name` and `description` are for screen readers."""
     parts = [tooltip(name), element("desc", escaped(description)), *_grid(x, y)]
     for one in series:
         parts += _series(one, x=x, y=y)
@@ -168,8 +168,8 @@ def _series(one: Series, *, x: Axis, y: Axis) -> list[str]:
     kind = "faint" if one.faint else "dashed" if one.dashed else "line"
     parts = [element("path", d=path(placed), class_=f"{kind} {color}")] if len(placed) > 1 else []
     parts += [
-        element("circle", tooltip(told), cx=across, cy=up, r=3.5, class_=f"dot {color}")
-        for (across, up), told in zip(placed, one.told, strict=False)
+        element("circle", tooltip(tip), cx=across, cy=up, r=3.5, class_=f"dot {color}")
+        for (across, up), tip in zip(placed, one.tips, strict=False)
     ]
     return parts
 

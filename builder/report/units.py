@@ -1,8 +1,9 @@
-"""Figures as words: few digits, and always the unit."""
+"""Numbers as text: few digits, and always the unit."""
 
 from __future__ import annotations
 
 import math
+from datetime import datetime, timezone
 
 
 def figure(value: float | None, *, digits: int = 3) -> str:
@@ -56,3 +57,14 @@ def megabytes(count: int | None) -> str:
 def ratio(value: float | None) -> str:
     """Write a quotient of two measurements."""
     return "-" if value is None else f"{figure(value)}×"
+
+
+def moment(stamp: str) -> str:
+    """Write a time of ISO 8601 in UTC, and in the zone of this machine where that is another one."""
+    try:
+        found = datetime.fromisoformat(stamp.replace("Z", "+00:00"))
+        utc, local = found.astimezone(timezone.utc), found.astimezone()
+    except (ValueError, OverflowError):
+        return stamp
+    here = f" ({local:%Y-%m-%d %H:%M} {local.tzname()})" if local.utcoffset() else ""
+    return f"{utc:%Y-%m-%d %H:%M} UTC{here}"
