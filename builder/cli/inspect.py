@@ -14,6 +14,7 @@ import click
 from builder import __version__
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.options import former_flag
 from builder.cli.output import columns, echo, painted
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import Claim, check_claims
@@ -31,15 +32,20 @@ WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debia
 @format_option
 @json_option
 @click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
-@click.option("--verify", is_flag=True, help="Hold IMAGE against what is said of it: exit code 8 where that is not so.")
+@former_flag("--verify", new="integrity")
+@click.option(
+    "--integrity",
+    is_flag=True,
+    help="Check IMAGE against its SBOM, provenance and signature: exit code 8 on a mismatch.",
+)
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
 @plain_verbosity
-def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
+def command(image: Path, shape: str, as_json: bool, sbom: Path | None, integrity: bool, everything: bool) -> None:
     """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
 
     IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
     """
-    if verify:
+    if integrity:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
     contents = read_contents(image, environment=os.environ)

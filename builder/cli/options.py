@@ -1,8 +1,9 @@
-"""Options of the commands that submit jobs."""
+"""Options that several commands share: those of jobs, and former names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +15,22 @@ from builder.pipeline.request import SlurmOptions
 F = TypeVar("F", bound=Callable[..., object])
 
 OF_JOBS = ("partition", "qos", "time", "mem")
+
+
+def former_flag(old: str, *, new: str) -> Callable[[F], F]:
+    """Make a decorator that accepts a flag under its former name too, which the help does not show."""
+
+    def decorate(command: F) -> F:
+        @click.option(old, f"former_{new}", is_flag=True, hidden=True)
+        @wraps(command)
+        def accept_both(*arguments: Any, **options: Any) -> object:
+            former = options.pop(f"former_{new}")
+            options[new] = options[new] or former
+            return command(*arguments, **options)
+
+        return accept_both  # type: ignore[return-value]
+
+    return decorate
 
 
 def batch_options(command: F) -> F:

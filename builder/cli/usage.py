@@ -11,7 +11,7 @@ import click
 from builder.model.finding import Finding, nearest
 
 # What people type below a command that has others -> what they mean.
-MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls", "check": "verify"}
+MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls"}
 EVERYWHERE = ("-v", "--verbose", "-q", "--quiet", "--no-color")  # options of commands, not of the program
 
 
@@ -45,7 +45,7 @@ def _instead(error: click.ClickException, *, context: click.Context | None, path
         return _value(error, kind=error.param.type)
     if isinstance(context.command if context else None, click.Group):
         assert context is not None
-        known = context.command.list_commands(context)  # type: ignore[attr-defined]  # a group's
+        known = [name for name, found in context.command.commands.items() if not found.hidden]  # type: ignore[attr-defined]
         word = re.search(r"'([^']*)'", error.format_message())
         name = word[1] if word else ""
         near = nearest(name, known=known) or MEANT.get(name, "")

@@ -38,7 +38,7 @@ def local_path(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def verify_local(files: Iterable[CondaPackage | PipFile]) -> None:
+def check_local_files(files: Iterable[CondaPackage | PipFile]) -> None:
     """Check every file of this machine against the lock; raises StepError with all that differ or are gone."""
     findings = []
     for file in files:

@@ -217,11 +217,11 @@ os._exit(0)
         words = [sys.executable, "-c", script, str(tmp_path / "http.lock"), str(tmp_path / "prefix")]
         said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "hash mismatch" in said
-    from builder.lock.pip import verify_local
+    from builder.lock.pip import check_local_files
     from builder.model.finding import StepError
 
     with pytest.raises(StepError, match=r"'purepy' 2\.0 is not the file that was locked"):
-        verify_local(lock.conda)
+        check_local_files(lock.conda)
 
 
 def test_a_build_is_given_the_locked_packages_of_a_local_channel(room: LockRoom, env: Callable[..., Path]) -> None:

@@ -14,7 +14,7 @@ from builder.compile.compile import compile_plan
 from builder.compile.image_files import image_files
 from builder.layers.reference import parts_of
 from builder.lock.conda import without_credentials
-from builder.lock.pip import best_wheel, verify_local
+from builder.lock.pip import best_wheel, check_local_files
 from builder.lock.site import Locked, write_locks
 from builder.model.finding import ConfigError, StepError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, differences
@@ -428,9 +428,11 @@ def test_local_files_are_compared(tmp_path: Path) -> None:
     def file(path: Path) -> PipFile:
         return PipFile(name=path.stem, version="1", kind="wheel", url=path.as_uri(), sha256=digest)
 
-    verify_local([file(good), PipFile(name="far", version="1", kind="wheel", url="https://h/x.whl", sha256=digest)])
+    check_local_files(
+        [file(good), PipFile(name="far", version="1", kind="wheel", url="https://h/x.whl", sha256=digest)]
+    )
     with pytest.raises(StepError) as caught:
-        verify_local([file(good), file(bad), file(tmp_path / "gone.whl")])
+        check_local_files([file(good), file(bad), file(tmp_path / "gone.whl")])
     assert [finding.code for finding in caught.value.findings] == ["lock-hash", "lock-file"]
     assert "'bad' 1 is not the file that was locked" in caught.value.findings[0].message
 
