@@ -26,7 +26,7 @@ from builder.pipeline.request import BuildRequest
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The image, default: NAME-SITE.sif here; of several builds their folder.",
+    help="The image, default: NAME-SITE.sif here; the folder of several builds.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Look for what it needs, print what it would do, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
@@ -76,11 +76,11 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Build the image of the environment file ENV for SITE, and train in it.
+    """Build the image of the environment file ENV for SITE, and test it by training.
 
-    The plan folder (scripts, logs, report.json) lies beside the image and is named after it. With --submit every step
-    is a Slurm job, each after the one before it; those that a site has no job for run here first. With --nodes or
-    --gpus the suite over so many is one job more. Several sites or files are built side by side.
+    The plan folder (scripts, logs, report.json) is next to the image and named after it. With --submit every step is a
+    Slurm job that starts after the previous one; steps without a job on the site run here first. --nodes or --gpus
+    add a job with the whole smoke suite. Several sites or files are built in parallel.
     """
     named = read_words(words)
     if named.note and not quiet:

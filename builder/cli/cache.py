@@ -1,4 +1,4 @@
-"""recipe cache: the kept layers, shown, checked, made smaller."""
+"""recipe cache: list, check and shrink the cache of layers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 
 @click.group("cache")
 def command() -> None:
-    """Show, check or shrink the cache that builds from layers share (RECIPE_CACHE_DIR)."""
+    """List, check or shrink the cache that builds with layers share (RECIPE_CACHE_DIR)."""
 
 
 @command.command("ls")
 @format_option
 @plain_verbosity
 def ls(shape: str) -> None:
-    """List what is in the cache, what was used longest ago first."""
+    """List the files of the cache, least recently used first."""
     rows = () if nothing_kept(os.environ) else contents(open_cache(os.environ))
     if shape == "json":
         fetched_bytes = {name: size for name, size in downloads(os.environ).items() if size > SMALL}
@@ -58,7 +58,7 @@ def ls(shape: str) -> None:
 @command.command("check")
 @plain_verbosity
 def check() -> int:
-    """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
+    """Check the SHA-256 of every file and remove altered ones; exits with 5 if there were any."""
     if nothing_kept(os.environ):
         echo(judged("ok    there is no cache yet", err=True), err=True)
         return 0
@@ -85,12 +85,12 @@ command.add_command(former)
     "--gib",
     type=click.FloatRange(min=0),
     metavar="NUMBER",
-    help="How much may stay; default: RECIPE_CACHE_GIB, else 40.",
+    help="Size to shrink to; default: RECIPE_CACHE_GIB, else 40.",
 )
-@click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded, and compiled of it, too.")
+@click.option("--downloads", "fetched", is_flag=True, help="Remove downloads and what was compiled from them, too.")
 @plain_verbosity
 def shrink(gib: float | None, fetched: bool) -> None:
-    """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
+    """Remove the least recently used files until the rest fits; files in use stay."""
     if nothing_kept(os.environ):
         echo("there is no cache yet", err=True)
         return
@@ -106,6 +106,6 @@ def shrink(gib: float | None, fetched: bool) -> None:
 
 
 def line_of(row: Cached) -> str:
-    """One thing of the cache on a line."""
+    """Write one file of the cache as a line."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
     return one_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")

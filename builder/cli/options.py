@@ -34,25 +34,29 @@ def former_flag(old: str, *, new: str) -> Callable[[F], F]:
 
 
 def batch_options(command: F) -> F:
-    """Options of everything that may be submitted. [STEP=]VALUE: for all jobs, or for the one of a step."""
+    """Add the options of commands that submit jobs. [STEP=]VALUE: for all jobs, or for the job of a step."""
     for option in (
-        click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the jobs; else they go on."),
-        click.option("--no-wait", is_flag=True, help="Submit and leave; `recipe status` judges later."),
-        click.option("--dependency", metavar="WHEN", default="", help="The first job waits, e.g. for afterok:JOBID."),
+        click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the jobs; without it they continue."),
+        click.option("--no-wait", is_flag=True, help="Submit and exit; `recipe status` shows the result later."),
+        click.option(
+            "--dependency", metavar="WHEN", default="", help="Dependency of the first job, e.g. afterok:JOBID."
+        ),
         click.option("--mem", metavar="SIZE", multiple=True, help="Memory of a node, instead of the estimate."),
         click.option("--time", metavar="LIMIT", multiple=True, help="Time limit: minutes or HH:MM:SS."),
         click.option("--qos", metavar="NAME", multiple=True, help="Quality of service."),
-        click.option("--partition", metavar="NAME", multiple=True, help="Partition; [STEP=]NAME, as the next ones."),
-        click.option("--submit", is_flag=True, help="As Slurm jobs, and follow them to the verdict."),
+        click.option(
+            "--partition", metavar="NAME", multiple=True, help="Partition; [STEP=]NAME, also for the next options."
+        ),
+        click.option("--submit", is_flag=True, help="Run as Slurm jobs and wait for the result."),
     ):
         command = option(command)
     return command
 
 
 def shape_options(command: F) -> F:
-    """Options that say how many ranks there are."""
+    """Add the options for the number of ranks."""
     for option in (
-        click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, as ranks count them."),
+        click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, one for each rank."),
         click.option("--nodes", metavar="N", type=click.IntRange(1), help="Nodes."),
     ):
         command = option(command)
@@ -62,9 +66,9 @@ def shape_options(command: F) -> F:
 def take_slurm_options(
     options: dict[str, Any], *, account: str | None, shape: tuple[int | None, int | None] = (None, None)
 ) -> SlurmOptions:
-    """Take them out of a command's options; raises ConfigError for those of jobs where nothing is submitted.
+    """Take Slurm's options out of a command's; raises ConfigError for options of jobs without --submit.
 
-    `shape`: the values of --nodes and --gpus, where they are for jobs alone.
+    `shape`: the values of --nodes and --gpus where only jobs have them.
     """
     of_jobs = {name: options.pop(name) for name in OF_JOBS}
     names = ("submit", "no_wait", "cancel_on_interrupt", "dependency")
@@ -80,5 +84,5 @@ def take_slurm_options(
 
 
 def teller(*, quiet: bool) -> Callable[[str], None]:
-    """What says a line to the user, or nothing."""
+    """Make the function that prints a line, or none with -q."""
     return lambda text: None if quiet else echo(text, err=True)

@@ -18,8 +18,8 @@ from builder.model.finding import BuilderError, ConfigError, Finding, Place
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.collect import read_results
-from builder.report.comparison import compare, find_differences, tabulate_comparison
-from builder.report.page import report_page, status_text
+from builder.report.comparison import compare_results, find_differences, tabulate_comparison
+from builder.report.page import format_status, make_report_page
 from builder.system.files import write_whole
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
@@ -41,7 +41,7 @@ def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: b
     """
     reports = _read(paths)
     if output is not None:
-        _write(output, report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent))
+        _write(output, make_report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent))
         echo(f"page: {output}", err=True)
     if as_json or shape == "json":
         emit_document(make_document(reports))
@@ -51,7 +51,7 @@ def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: b
 
 def make_document(reports: Sequence[Results]) -> dict[str, Any]:
     """Make the JSON document of the reports (docs/report.md)."""
-    rows = compare(reports) if len(reports) > 1 else ()
+    rows = compare_results(reports) if len(reports) > 1 else ()
     return {
         "schema": SCHEMA,
         "reports": [dataclasses.asdict(results) for results in reports],
@@ -62,8 +62,8 @@ def make_document(reports: Sequence[Results]) -> dict[str, Any]:
 
 def format_report(results: Results) -> list[str]:
     """Write one report as blocks of text."""
-    blocks = [f"{results.name}: {status_text(results)}"]
-    facts = [(f"  {name}", value) for name, value in tables.describe(results).items()]
+    blocks = [f"{results.name}: {format_status(results)}"]
+    facts = [(f"  {name}", value) for name, value in tables.describe_results(results).items()]
     if facts:
         blocks[0] += "\n" + columns(facts)
     found = (
@@ -88,7 +88,7 @@ def format_report(results: Results) -> list[str]:
 def format_comparison(reports: Sequence[Results]) -> list[str]:
     """Write the comparison of several reports as blocks of text."""
     names = [
-        (letter, results.name, status_text(results), results.source)
+        (letter, results.name, format_status(results), results.source)
         for letter, results in zip(tables.assign_letters(reports), reports, strict=True)
     ]
     blocks = [columns(names), format_table(tabulate_comparison(reports))]
@@ -108,7 +108,7 @@ def format_failure(stage: Stage) -> str:
     return "\n".join(lines)
 
 
-def format_table(table: tables.Table) -> str:
+def format_table(table: tables.ResultTable) -> str:
     """Write a table with its numbers aligned to the right."""
     rows = [table.head, *table.rows]
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.head))]

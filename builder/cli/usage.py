@@ -1,4 +1,4 @@
-"""What is wrong with a command line as click sees it, and the words to type instead."""
+"""click's usage errors as findings, with the command line to type instead."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import click
 
 from builder.model.finding import Finding, nearest
 
-# What people type below a command that has others -> what they mean.
+# Other names of subcommands -> the name here.
 MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls"}
 EVERYWHERE = ("-v", "--verbose", "-q", "--quiet", "--no-color")  # options of commands, not of the program
 
 
 def usage_finding(error: click.ClickException, *, arguments: Sequence[str], commands: Sequence[str]) -> Finding:
-    """One finding for any fault of the command line."""
+    """Make the finding of a usage error."""
     context = getattr(error, "ctx", None)
     first = next((word for word in arguments if word in commands), "")
     path = context.command_path if context else f"recipe {first}".strip()
@@ -32,7 +32,7 @@ def usage_finding(error: click.ClickException, *, arguments: Sequence[str], comm
 
 
 def _instead(error: click.ClickException, *, context: click.Context | None, path: str) -> str:
-    """What to write, "" where only the help can say it."""
+    """What to type instead, "" if unknown."""
     if isinstance(error, click.NoSuchOption):
         if context is not None and isinstance(context.command, click.Group) and error.option_name in EVERYWHERE:
             return f"write it after the command: `{path} COMMAND {error.option_name}`"

@@ -47,7 +47,7 @@ def add_artifacts(results: Results, folder: Path) -> Results:
         image_path=str(image) if image is not None else "",
         artifacts=tuple(found),
         stages=tuple(_with_tail(stage, folder, mask=mask) for stage in results.stages),
-        installed=tuple(installed_packages(sbom)) if sbom is not None else (),
+        installed=tuple(read_installed_packages(sbom)) if sbom is not None else (),
     )
 
 
@@ -67,7 +67,7 @@ def find_image(folder: Path, recorded: str) -> Path | None:
     return None
 
 
-def installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
+def read_installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
     """List the packages of a CycloneDX file, Python's and conda's first; nothing where it cannot be read."""
     try:
         content = table(read_json(sbom, limit=SBOM_BYTES))
@@ -82,7 +82,7 @@ def installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
     yield from sorted(found, key=lambda one: (one.kind not in FIRST_KINDS, one.kind, one.name.lower(), one.version))
 
 
-def log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tuple[str, ...]:
+def read_log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tuple[str, ...]:
     """Return the last lines of a log below a plan folder, masked and without terminal codes; empty without a log."""
     if not log or not is_plain(log):
         return ()
@@ -105,7 +105,7 @@ def log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tuple[str
 def _with_tail(stage: Stage, folder: Path, *, mask: Callable[[str], str]) -> Stage:
     if stage.status in ("ok", "skipped"):
         return stage
-    return replace(stage, fix=mask(stage.fix), tail=log_tail(folder, stage.log, mask=mask))
+    return replace(stage, fix=mask(stage.fix), tail=read_log_tail(folder, stage.log, mask=mask))
 
 
 def _below(folder: Path, name: str) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from builder.model.results import Rank, Results, Transfer, WorkloadResult
-from builder.report.units import duration, figure, size
+from builder.report.units import format_duration, format_number, format_size
 
 # Names of the parts of a workload's time, in the order in which they are spent.
 PARTS = {
@@ -26,19 +26,19 @@ RANKS_COMPARED = 128  # of one workload: enough to see that cores are shared
 CORES_COMPARED = 4096  # of one rank
 
 
-def step_seconds(workload: WorkloadResult) -> float | None:
+def compute_step_seconds(workload: WorkloadResult) -> float | None:
     """Seconds of one optimizer step."""
     train, steps = workload.seconds.get("train"), workload.training.steps
     return train / steps if train is not None and steps else None
 
 
-def throughput(workload: WorkloadResult) -> float | None:
+def compute_throughput(workload: WorkloadResult) -> float | None:
     """Images a second over all ranks."""
     train, images = workload.seconds.get("train"), workload.training.images
     return images / train if train and images is not None else None
 
 
-def import_seconds(results: Results) -> float | None:
+def find_import_seconds(results: Results) -> float | None:
     """Seconds of `import torch`: the startup workload's, else the first that another one measured."""
     for keys in (("import_torch",), ("import",)):
         for workload in results.workloads:
@@ -48,7 +48,7 @@ def import_seconds(results: Results) -> float | None:
     return None
 
 
-def parts(workload: WorkloadResult) -> tuple[tuple[str, float], ...]:
+def split_time(workload: WorkloadResult) -> tuple[tuple[str, float], ...]:
     """The parts of a workload's time in the order they were spent, then the rest of the total."""
     known = [(PARTS[key], workload.seconds[key]) for key in PARTS if key in workload.seconds]
     rest = workload.seconds.get("total", 0.0) - sum(seconds for _, seconds in known)
@@ -58,40 +58,42 @@ def parts(workload: WorkloadResult) -> tuple[tuple[str, float], ...]:
     return tuple([*known, (OTHER, rest)] if rest > 0 else known)
 
 
-def key_transfer(workload: WorkloadResult) -> Transfer | None:
+def choose_key_transfer(workload: WorkloadResult) -> Transfer | None:
     """The transfer that represents a sweep: at 128 MiB, else the largest."""
     measured = [transfer for transfer in workload.sweep if transfer.busbw is not None]
     return next((one for one in measured if one.size == KEY_SIZE), measured[-1] if measured else None)
 
 
-def summary(workload: WorkloadResult) -> str:
+def summarize_workload(workload: WorkloadResult) -> str:
     """One workload's numbers in a line."""
     training, words = workload.training, list[str]()
     if workload.name == "probe" and workload.ranks:
         hosts = len({rank.host for rank in workload.ranks})
         words.append(f"{len(workload.ranks)} ranks on {hosts} {'host' if hosts == 1 else 'hosts'}")
     if training.accuracy is not None:
-        words.append(f"accuracy {figure(training.accuracy)}")
+        words.append(f"accuracy {format_number(training.accuracy)}")
     if training.first_loss is not None and training.last_loss is not None:
-        words.append(f"loss {figure(training.first_loss)} to {figure(training.last_loss)}")
-    step = step_seconds(workload)
+        words.append(f"loss {format_number(training.first_loss)} to {format_number(training.last_loss)}")
+    step = compute_step_seconds(workload)
     if step is not None:
-        words.append(f"{duration(step)} a step")
-    transfer = key_transfer(workload)
+        words.append(f"{format_duration(step)} a step")
+    transfer = choose_key_transfer(workload)
     if transfer is not None:
         floor = dict(workload.floors).get(transfer.size)
-        limit = f" (floor {figure(floor)})" if floor is not None else ""
-        words.append(f"busbw {figure(transfer.busbw)} GB/s at {size(transfer.size)}{limit}")
+        limit = f" (floor {format_number(floor)})" if floor is not None else ""
+        words.append(f"busbw {format_number(transfer.busbw)} GB/s at {format_size(transfer.size)}{limit}")
     if workload.pi is not None:
         words.append(f"pi {workload.pi:.10f}")
     if training.accuracy is None:
-        words += [f"{PARTS[key]} {duration(workload.seconds[key])}" for key in STARTUP if key in workload.seconds]
+        words += [
+            f"{PARTS[key]} {format_duration(workload.seconds[key])}" for key in STARTUP if key in workload.seconds
+        ]
     if FIRST_STEP in workload.seconds:
-        words.append(f"first step after {duration(workload.seconds[FIRST_STEP])}")
+        words.append(f"first step after {format_duration(workload.seconds[FIRST_STEP])}")
     return ", ".join([*words, *filter(None, [workload.error])])
 
 
-def shared_cores(workload: WorkloadResult) -> str:
+def find_shared_cores(workload: WorkloadResult) -> str:
     """Name the node on which CPU ranks of a workload used the same cores, "" where none did or it is unknown."""
     if workload.device and workload.device != "cpu":
         return ""

@@ -15,9 +15,9 @@ from builder.compile.render import render_page, verbatim
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
-from builder.report.metrics import import_seconds, key_transfer
-from builder.report.plots import draw_figures, explain_missing
-from builder.report.units import duration, figure, megabytes, moment, size
+from builder.report.metrics import choose_key_transfer, find_import_seconds
+from builder.report.plots import explain_missing, make_plots
+from builder.report.units import format_bytes, format_duration, format_number, format_size, format_time
 
 STATUS = {
     "passed": "passed",
@@ -68,7 +68,7 @@ class Part:
     notes: tuple[str, ...]
 
 
-def report_page(reports: Sequence[Results], *, tool: str, folder: Path | None = None) -> str:
+def make_report_page(reports: Sequence[Results], *, tool: str, folder: Path | None = None) -> str:
     """Make the page of one report, or of several side by side; `folder` is where it is written, None for no links."""
     style = verbatim("report.css")
     many = len(reports) > 1
@@ -81,12 +81,12 @@ def report_page(reports: Sequence[Results], *, tool: str, folder: Path | None = 
         tool=tool,
         many=many,
         parts=[make_part(one, letter=letter, folder=folder) for letter, one in zip(letters, reports, strict=True)],
-        tiles=() if many else choose_tiles(reports[0]),
+        tiles=() if many else make_tiles(reports[0]),
         comparison=tabulate_comparison(reports, detail=False) if many else None,
         comparison_detail=tabulate_comparison(reports, detail=True) if many else None,
         differences=find_differences(reports) if many else (),
         failed=tables.tabulate_checks(reports, failed=True),
-        figures=draw_figures(reports),
+        figures=make_plots(reports),
         missing=explain_missing(reports),
         tables=[tables.tabulate_workloads(reports), tables.tabulate_stages(reports), tables.tabulate_ranks(reports)],
         checks=tables.tabulate_checks(reports),
@@ -97,14 +97,14 @@ def report_page(reports: Sequence[Results], *, tool: str, folder: Path | None = 
     )
 
 
-def status_text(results: Results) -> str:
+def format_status(results: Results) -> str:
     """The status of a report for a reader."""
     return STATUS.get(results.status, results.status)
 
 
 def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
     """Collect what the page shows of one report besides its tables."""
-    links = [Link(title=one.title, href=relative_link(one.path, folder=folder)) for one in results.artifacts if folder]
+    links = [Link(title=one.title, href=make_link(one.path, folder=folder)) for one in results.artifacts if folder]
     logs = {link.title: link.href for link in links}
     failed = [stage for stage in results.stages if stage.status not in ("ok", "skipped") and stage.kind == "step"]
     failures = tuple(Failure(stage=stage, log=logs.get(f"log of {stage.name}", "")) for stage in failed)
@@ -112,16 +112,16 @@ def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:
     return Part(
         letter=letter,
         results=results,
-        status=status_text(results),
-        started=moment(results.facts.get("started", "")),
+        status=format_status(results),
+        started=format_time(results.facts.get("started", "")),
         links=tuple(links),
-        commands=run_commands(results, folder=folder),
+        commands=make_run_commands(results, folder=folder),
         failures=failures,
         notes=tuple(note for note in results.notes if note not in known),
     )
 
 
-def run_commands(results: Results, *, folder: Path | None) -> tuple[str, ...]:
+def make_run_commands(results: Results, *, folder: Path | None) -> tuple[str, ...]:
     """Write the commands that run a program in an image that passed, from the folder of the page."""
     site = results.facts.get("site", "")
     if folder is None or not results.image_path or results.status not in ("passed", "built"):
@@ -134,7 +134,7 @@ def run_commands(results: Results, *, folder: Path | None) -> tuple[str, ...]:
     return tuple(commands)
 
 
-def relative_link(path: str | Path, *, folder: Path | None) -> str:
+def make_link(path: str | Path, *, folder: Path | None) -> str:
     """Write a path as a link relative to a folder; a name with a colon is no scheme."""
     return quote(os.fsencode(os.path.relpath(path, folder)), safe="/")
 
@@ -145,7 +145,7 @@ def _word(path: Path, *, folder: Path) -> str:
     return shlex.quote(f"./{relative}" if relative.startswith("-") else relative)
 
 
-def choose_tiles(results: Results) -> tuple[Tile, ...]:
+def make_tiles(results: Results) -> tuple[Tile, ...]:
     """Choose the numbers of one report for the top of the page."""
     found = []
     checks = [check for workload in results.workloads for check in workload.checks]
@@ -155,19 +155,19 @@ def choose_tiles(results: Results) -> tuple[Tile, ...]:
     best = [one for one in results.workloads if one.training.accuracy is not None]
     if best:
         least = min(best, key=lambda one: one.training.accuracy or 0.0)
-        found.append(Tile(name="accuracy", value=figure(least.training.accuracy), note=least.title))
-    seconds = import_seconds(results)
+        found.append(Tile(name="accuracy", value=format_number(least.training.accuracy), note=least.title))
+    seconds = find_import_seconds(results)
     if seconds is not None:
-        found.append(Tile(name="import torch", value=duration(seconds)))
+        found.append(Tile(name="import torch", value=format_duration(seconds)))
     for one in results.workloads[::-1]:
-        transfer = key_transfer(one)
+        transfer = choose_key_transfer(one)
         if transfer is not None:
-            value, note = f"{figure(transfer.busbw)} GB/s", f"{one.title}, {size(transfer.size)}"
+            value, note = f"{format_number(transfer.busbw)} GB/s", f"{one.title}, {format_size(transfer.size)}"
             found.append(Tile(name="bus bandwidth", value=value, note=note))
             break
     if results.image_bytes is not None:
-        found.append(Tile(name="image", value=megabytes(results.image_bytes)))
+        found.append(Tile(name="image", value=format_bytes(results.image_bytes)))
     if results.build_seconds is not None:
         name = "build" if results.is_built else "until it stopped"
-        found.append(Tile(name=name, value=duration(results.build_seconds)))
+        found.append(Tile(name=name, value=format_duration(results.build_seconds)))
     return tuple(found)

@@ -72,9 +72,9 @@ def test_an_image_is_held_against_what_is_said_of_it(tiny: Built, base_sif: Path
     done = tiny.room.recipe("inspect", image, "--integrity").expect(8)
     assert [line.split()[0] for line in done.out.splitlines()] == ["BAD", "ok", "BAD", "BAD"], done.out
     assert "not as it should be: 2" in done.out
-    assert "is not what is said of it" in done.err
+    assert "does not match its SBOM, provenance or signature" in done.err
     alone = Path(shutil.copy(base_sif, tmp_path / "alone.sif"))
-    assert "nothing in or beside" in tiny.room.recipe("inspect", alone, "--integrity").expect(8).err
+    assert "has no SBOM, provenance or signature" in tiny.room.recipe("inspect", alone, "--integrity").expect(8).err
 
 
 def test_we_add_an_object_as_apptainer_does(base_sif: Path, tmp_path: Path) -> None:

@@ -138,12 +138,12 @@ WORDS = [
     Mistake(number="10", line="recipe build", code=2, what="no site and no environment file is named", fix=r"`(recipe build SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local")), then=NO_ENGINE),
     Mistake(number="11", line="recipe check", code=2, what="no site and no environment file is named", fix=r"`(recipe check SITE env\.yml)`", cure=lambda seat, _, fix: seat.type(fix[1].replace("SITE", "local"))),
     Mistake(number="12", line="recipe check local", code=2, what="no environment file is named: 'local' is a site", fix=TICKS, cure=line()),
-    Mistake(number="13", line="recipe plan env.yml local", code=2, what="the site 'local' stands after the file 'env.yml'", fix=TICKS, cure=line()),
+    Mistake(number="13", line="recipe plan env.yml local", code=2, what="the site 'local' comes after the file 'env.yml'", fix=TICKS, cure=line()),
     Mistake(number="15", line="recipe lock env.yml", code=2, what="no site is named: 'env.yml' is a file", fix=r"write a site before it: .*(local)", score=2, why="a lock needs indexes; which site is meant only the user knows"),
     Mistake(number="15b", line="recipe lock local", code=2, what="no environment file is named: 'local'", fix=r"`recipe lock local env\.yml`", why="a lock needs indexes: the line it names is row 15's right one"),
     Mistake(number="16", line="recipe smoke x.sif", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="it needs an engine; with a label the site is supplied, in tests/engines"),
     Mistake(number="17", line="recipe run x.sif -- ls", code=2, what="no site is named: 'x.sif' is a file", fix=r"write a site before it: .*(local)", files={"x.sif": SIF}, why="as row 16"),
-    Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' stands after the image 'x.sif'", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
+    Mistake(number="17b", line="recipe smoke x.sif local", code=2, what="the site 'local' comes after the image 'x.sif'", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
     Mistake(number="17c", line="recipe smoke local", code=2, what="no image is named: 'local' is a site", fix=r"`recipe smoke local x\.sif`", files={"x.sif": SIF}, why="it needs an engine"),
     Mistake(number="18", line="recipe run local x.sif", code=2, what="no command is named", fix=r"`recipe run local \S*x\.sif -- CMD`", files={"x.sif": SIF}, why="it needs an engine"),
     Mistake(number="19", line="recipe inti", code=2, what="no command 'inti'", fix=r"did you mean '(init)'", cure=word("inti")),
@@ -223,7 +223,7 @@ WORK = [
     Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": SIF}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": SIF}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="91", line="recipe check local env.yml --base ubuntu:24.04", code=2, what="the base image 'ubuntu:24.04' does not exist", where=r"at: +--base", fix=r"write (docker://ubuntu:24\.04)", cure=word("ubuntu:24.04")),
-    Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist, and is no reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
+    Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist and is not a reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
     Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first"),
     Mistake(number="94", line="recipe build local env.yml --from 3", code=2, what="no step '3' to start from", fix="its steps: (build-image), smoke", cure=word("3"), then=(2, 4, 5)),
     Mistake(number="94b", line="recipe build local env.yml --from build", code=2, what="no step 'build' to start from", fix="did you mean '(build-image)'", cure=word("build", r"\1"), then=(2,), why="the first `build` is the command"),
@@ -279,7 +279,7 @@ STRANGERS = [
     Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
     Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'\\S*env.yml' exists and is no image by its name", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
     Mistake(number="134", line="recipe diff a.plan b.plan", code=2, what="'a.plan' is a folder, and no image", fix="the path of a SIF", files={"a.plan/": "", "b.plan/": ""}, why="which image is meant only the user knows"),
-    Mistake(number="135", line="recipe check local ''", code=2, what="the word is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
+    Mistake(number="135", line="recipe check local ''", code=2, what="the argument is empty", where="fix", fix="check the variable", why="what it should hold only the user knows"),
 ]  # fmt: skip
 
 MISTAKES = [*WORDS, *FILES, *WORK, *STRANGERS]

@@ -17,10 +17,10 @@ from support import report_samples as samples
 from builder.model.results import Rank, Results, WorkloadResult
 from builder.report.artifacts import LINE_LIMIT, TAIL_LINES
 from builder.report.collect import read_results
-from builder.report.comparison import compare
-from builder.report.metrics import shared_cores
-from builder.report.page import report_page
-from builder.report.units import moment
+from builder.report.comparison import compare_results
+from builder.report.metrics import find_shared_cores
+from builder.report.page import make_report_page
+from builder.report.units import format_time
 
 TOKEN = "hf_" + "abcdefghijklmnopqrstuvwxyz" * 2
 
@@ -59,7 +59,7 @@ class Page(HTMLParser):
 
 def page_of(*paths: Path, folder: Path) -> Page:
     """The page of some results, as written into a folder."""
-    return Page(report_page([read_results(path) for path in paths], tool="recipe", folder=folder))
+    return Page(make_report_page([read_results(path) for path in paths], tool="recipe", folder=folder))
 
 
 def built(folder: Path) -> Path:
@@ -140,7 +140,7 @@ def test_the_page_lists_the_packages_of_the_sbom(tmp_path: Path) -> None:
 def test_a_failed_build_shows_its_fix_and_log(tmp_path: Path) -> None:
     log = "".join(f"line {number}\n" for number in range(100)) + "<script>alert(1)</script>\n\x1b[31mno space\x1b[0m\n"
     plan = failed(tmp_path, log)
-    markup = report_page([read_results(plan)], tool="recipe", folder=tmp_path)
+    markup = make_report_page([read_results(plan)], tool="recipe", folder=tmp_path)
     page = Page(markup)
     (quoted,) = page.quoted
     assert quoted.splitlines()[-2:] == ["<script>alert(1)</script>", "no space"]
@@ -216,7 +216,7 @@ def workload(*ranks: tuple[str, str, str], device: str = "cpu") -> WorkloadResul
     ],
 )
 def test_shared_cores_are_found(ranks: list[tuple[str, str, str]], device: str, node: str) -> None:
-    assert shared_cores(workload(*ranks, device=device)) == node
+    assert find_shared_cores(workload(*ranks, device=device)) == node
 
 
 def test_ranks_on_the_same_cores_have_no_scaling(tmp_path: Path) -> None:
@@ -245,21 +245,21 @@ def test_an_unfinished_workload_has_no_ratio(tmp_path: Path) -> None:
     first = read_results(plan)
     path = plan / "results" / "nodes" / "ddp.json"
     samples.put(path, json.loads(path.read_text()) | {"error": "rank 3 was killed"})
-    rows = {row.name: row.ratios for row in compare([first, read_results(plan)])}
+    rows = {row.name: row.ratios for row in compare_results([first, read_results(plan)])}
     assert rows["nodes/ddp ×8: training"] == (None,)
     assert rows["node/ddp ×4: training"] == (1.0,)
 
 
 def build_ratios(*reports: Results) -> tuple[float | None, ...]:
     """The ratios of the build's time."""
-    return next(row.ratios for row in compare(reports) if row.name == "build")
+    return next(row.ratios for row in compare_results(reports) if row.name == "build")
 
 
 def test_times_are_in_utc_and_local(monkeypatch: pytest.MonkeyPatch) -> None:
     for zone, written in (("UTC", "2026-11-23 02:36 UTC"), ("EST5", "2026-11-23 02:36 UTC (2026-11-22 21:36 EST)")):
         monkeypatch.setenv("TZ", zone)
         time.tzset()
-        assert moment("2026-11-23T02:36:39Z") == written
+        assert format_time("2026-11-23T02:36:39Z") == written
     monkeypatch.undo()
     time.tzset()
-    assert moment("yesterday") == "yesterday"
+    assert format_time("yesterday") == "yesterday"

@@ -18,7 +18,7 @@ from support.hostile import PAYLOADS
 
 from builder.cli.main import run
 from builder.report.collect import read_results
-from builder.report.page import report_page
+from builder.report.page import make_report_page
 
 Call = Callable[..., tuple[int, str, str]]
 SCRIPTS = (
@@ -243,7 +243,7 @@ def test_too_many_reports(recipe: Call) -> None:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     kit = samples.kit(tmp_path_factory.mktemp("kit") / "x.plan")
-    return report_page([read_results(kit)], tool="recipe")
+    return make_report_page([read_results(kit)], tool="recipe")
 
 
 def test_the_page_is_one_file_without_scripts(page: str) -> None:
@@ -269,7 +269,7 @@ def test_every_figure_has_a_name_and_a_table(page: str) -> None:
 
 
 def test_the_page_is_the_same_every_time(page: str, tmp_path: Path) -> None:
-    again = report_page([read_results(samples.kit(tmp_path / "x.plan"))], tool="recipe")
+    again = make_report_page([read_results(samples.kit(tmp_path / "x.plan"))], tool="recipe")
     assert again.replace(str(tmp_path), "") == re.sub(r"/\S*?/kit\d+", "", page) or len(again) == len(page)
 
 
@@ -289,7 +289,7 @@ def poisoned_page(folder: Path, payload: str) -> Skeleton:
     for path in kit.rglob("*.json"):
         path.write_text(json.dumps(poisoned(json.loads(path.read_text(encoding="utf-8")), payload)), encoding="utf-8")
     results = read_results(kit)
-    return Skeleton(report_page([results, results], tool="recipe"))
+    return Skeleton(make_report_page([results, results], tool="recipe"))
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +313,7 @@ def test_no_name_of_a_result_becomes_markup(tmp_path: Path, payload: str) -> Non
     samples.put(
         results.parent.parent / "plan.json", samples.plan() | {"packages": [{"asked": payload, "became": payload}]}
     )
-    found = Skeleton(report_page([read_results(tmp_path)], tool="recipe"))
+    found = Skeleton(make_report_page([read_results(tmp_path)], tool="recipe"))
     assert not {"script", "img"} & set(found.tags)
     assert not [name for name in found.attributes if name.startswith("on")]
 
@@ -329,6 +329,6 @@ def test_odd_numbers_make_a_page_all_the_same(tmp_path: Path) -> None:
         samples.put(tmp_path / "one" / "ddp.json", one)
         samples.put(tmp_path / "one" / "mnist.json", two)
         found = read_results(tmp_path)
-        page = report_page([found, found], tool="recipe")
+        page = make_report_page([found, found], tool="recipe")
         assert "nan" not in page.lower().replace("nano", "")
         assert not re.search(r'="-?inf', page)
