@@ -41,7 +41,8 @@ def commands() -> list[str]:
     names = []
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
-        names += [name, *(f"{name} {below}" for below in getattr(command, "commands", ()))]
+        below = getattr(command, "commands", {})
+        names += [name, *(f"{name} {word}" for word, found in below.items() if not found.hidden)]
     return names
 
 
