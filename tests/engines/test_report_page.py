@@ -103,6 +103,9 @@ def test_a_real_build_has_its_figures(chromium: Browser, pages: dict[str, Path])
     names = page.locator("figcaption h3").all_inner_texts()
     assert names == ["Training loss", "Accuracy", "Time by step", "Time by workload"]
     assert "shared the same CPU cores" in page.locator("main").inner_text()
+    rows = page.locator("figure", has_text="Time by workload").locator("tbody tr").all()
+    cells = [row.locator("td").all_text_contents() for row in rows]
+    assert {"import torch", "data", "training"} <= {part for title, part, *_ in cells if title == "ddp ×2"}
     for figure in page.locator("figure > svg").all():
         box = figure.bounding_box()
         assert box is not None
