@@ -11,7 +11,7 @@ import click
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, shape_options, take_slurm_options
+from builder.cli.options import batch_options, former_flag, shape_options, take_slurm_options
 from builder.cli.output import echo
 from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
@@ -26,7 +26,7 @@ from builder.pipeline.request import BuildRequest
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The image, default: NAME-SITE.sif here; of several builds their folder.",
+    help="The image, default: NAME-SITE.sif here; the folder of several builds.",
 )
 @click.option("-n", "--dry-run", is_flag=True, help="Look for what it needs, print what it would do, and do nothing.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
@@ -44,7 +44,8 @@ from builder.pipeline.request import BuildRequest
 )
 @click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
 @click.option("--offline", is_flag=True, help="Use what `recipe fetch` or an earlier build got, and ask no server.")
-@click.option("--verify", is_flag=True, help="Build a second time and compare: exit code 8 where a byte differs.")
+@former_flag("--verify", new="reproduce")
+@click.option("--reproduce", is_flag=True, help="Build a second time and compare: exit code 8 if a byte differs.")
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
@@ -66,7 +67,7 @@ def command(
     accept_licenses: bool,
     sign: bool,
     offline: bool,
-    verify: bool,
+    reproduce: bool,
     jobs: int | None,
     here: bool,
     nodes: int | None,
@@ -75,18 +76,24 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Build the image of the environment file ENV for SITE, and train in it.
+    """Build the image of the environment file ENV for SITE, and test it by training.
 
-    The plan folder (scripts, logs, report.json) lies beside the image and is named after it. With --submit every step
-    is a Slurm job, each after the one before it; those that a site has no job for run here first. With --nodes or
-    --gpus the suite over so many is one job more. Several sites or files are built side by side.
+    The plan folder (scripts, logs, report.json) is next to the image and named after it. With --submit every step is a
+    Slurm job that starts after the previous one; steps without a job on the site run here first. --nodes or --gpus
+    add a job with the whole smoke suite. Several sites or files are built in parallel.
     """
     named = read_words(words)
     if named.note and not quiet:
         echo(named.note, err=True)
     environment = _environment(accept_licenses=accept_licenses, offline=offline)
     how = Options(
-        environment=environment, force=force, tmpdir=tmpdir, start=start, no_smoke=no_smoke, sign=sign, verify=verify
+        environment=environment,
+        force=force,
+        tmpdir=tmpdir,
+        start=start,
+        no_smoke=no_smoke,
+        sign=sign,
+        reproduce=reproduce,
     )
     request = BuildRequest(
         sites=named.sites,

@@ -1,9 +1,10 @@
-"""recipe cache: the kept layers, shown, checked, made smaller."""
+"""recipe cache: list, check and shrink the cache of layers."""
 
 from __future__ import annotations
 
 import os
 import time
+from copy import copy
 from dataclasses import asdict
 
 import click
@@ -13,6 +14,7 @@ from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import echo, judged, painted
 from builder.execute.layer_cache import (
     Cached,
+    check_files,
     contents,
     downloads,
     lockless,
@@ -20,7 +22,6 @@ from builder.execute.layer_cache import (
     open_cache,
     prune,
     prune_downloads,
-    verify,
 )
 from builder.model.text import one_line
 
@@ -29,14 +30,14 @@ SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 
 @click.group("cache")
 def command() -> None:
-    """Show, check or shrink the cache that builds from layers share (RECIPE_CACHE_DIR)."""
+    """List, check or shrink the cache that builds with layers share (RECIPE_CACHE_DIR)."""
 
 
 @command.command("ls")
 @format_option
 @plain_verbosity
 def ls(shape: str) -> None:
-    """List what is in the cache, what was used longest ago first."""
+    """List the files of the cache, least recently used first."""
     rows = () if nothing_kept(os.environ) else contents(open_cache(os.environ))
     if shape == "json":
         fetched_bytes = {name: size for name, size in downloads(os.environ).items() if size > SMALL}
@@ -54,15 +55,15 @@ def ls(shape: str) -> None:
         echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
-@command.command("verify")
+@command.command("check")
 @plain_verbosity
 def check() -> int:
-    """Check every file by its SHA-256 and remove what is not what it was; exit code 5 when there was such a file."""
+    """Check the SHA-256 of every file and remove altered ones; exits with 5 if there were any."""
     if nothing_kept(os.environ):
         echo(judged("ok    there is no cache yet", err=True), err=True)
         return 0
     store = open_cache(os.environ)
-    altered, stray = verify(store)
+    altered, stray = check_files(store)
     for row in altered:
         what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
         echo(judged(f"{what}: {line_of(row)}"))
@@ -74,17 +75,22 @@ def check() -> int:
     return 5 if altered else 0
 
 
+former = copy(check)  # its name before: works, and is not in the help
+former.name, former.hidden = "verify", True
+command.add_command(former)
+
+
 @command.command("prune")
 @click.option(
     "--gib",
     type=click.FloatRange(min=0),
     metavar="NUMBER",
-    help="How much may stay; default: RECIPE_CACHE_GIB, else 40.",
+    help="Size to shrink to; default: RECIPE_CACHE_GIB, else 40.",
 )
-@click.option("--downloads", "fetched", is_flag=True, help="Remove all that was downloaded, and compiled of it, too.")
+@click.option("--downloads", "fetched", is_flag=True, help="Remove downloads and what was compiled from them, too.")
 @plain_verbosity
 def shrink(gib: float | None, fetched: bool) -> None:
-    """Remove what was used longest ago, until the rest fits; what a running build uses stays."""
+    """Remove the least recently used files until the rest fits; files in use stay."""
     if nothing_kept(os.environ):
         echo("there is no cache yet", err=True)
         return
@@ -100,6 +106,6 @@ def shrink(gib: float | None, fetched: bool) -> None:
 
 
 def line_of(row: Cached) -> str:
-    """One thing of the cache on a line."""
+    """Write one file of the cache as a line."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
     return one_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")

@@ -1,4 +1,4 @@
-"""recipe check: what would become of environments on one site, several or all."""
+"""recipe check: the findings and decisions for environments on one site, several or all."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def command(
 
 
 def _readable(names: Sequence[str]) -> tuple[str, ...]:
-    """The sites that can be read, where all are meant; the fault of another's file is a warning."""
+    """The readable sites when all are checked; a fault in another site's file is a warning."""
     found = []
     for name in names:
         try:
@@ -120,7 +120,7 @@ def _stops(outcome: CheckResult, *, strict: bool) -> bool:
 
 
 def _check_codes(ignored: Sequence[str]) -> None:
-    """Raise ConfigError for codes that no finding has."""
+    """Raise ConfigError for unknown codes."""
     if not ignored:
         return
     from builder.cli.findings_output import known_codes
@@ -130,7 +130,7 @@ def _check_codes(ignored: Sequence[str]) -> None:
     for code in ignored:
         if code not in known:
             near = nearest(code, known=known)
-            fix = f"did you mean '{near}'?" if near else "the codes stand in brackets: warning[CODE]"
+            fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
             faults.append(Finding(code="ignore", message=f"no finding has the code '{code}'", fix=fix))
     if faults:
         raise ConfigError(*faults)
@@ -162,12 +162,12 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
 
 
 def _kept(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
-    """Without the ignored codes; an error cannot be ignored, since nothing can be built past it."""
+    """Leave out the ignored codes; raises ConfigError for an error, which no build can pass."""
     refused = {finding.code for finding in errors(outcome.findings)} & set(ignored)
     if refused:
         code = sorted(refused)[0]
         message = f"'{code}' is an error on '{outcome.site}': it cannot be ignored"
-        raise ConfigError(Finding(code="ignore", message=message, fix="do as the finding says"))
+        raise ConfigError(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
     findings = tuple(finding for finding in outcome.findings if finding.code not in ignored)
     return CheckResult(**{**vars(outcome), "findings": findings})
 
@@ -217,7 +217,7 @@ def _text(outcomes: Sequence[CheckResult], *, asked: bool, explain: bool, quiet:
 
 
 def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
-    """A table for each file: a line a site."""
+    """A table for each file with a line for each site."""
     width = screen_width()
     files = list(dict.fromkeys(item.file for item in outcomes))
     for file in files:
@@ -232,7 +232,7 @@ def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
 
 
 def _table(outcomes: Sequence[CheckResult]) -> str:
-    """Sites across, findings down; a cell is the level of the finding there."""
+    """A table with a column for each site and a row for each finding; a cell is its level."""
     found = {finding.code: None for item in outcomes for finding in item.findings}
     several = len({item.file for item in outcomes}) > 1
     rows = [["finding", *[f"{item.file}:{item.site}" if several else item.site for item in outcomes]]]

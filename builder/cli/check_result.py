@@ -1,4 +1,4 @@
-"""What a recipe becomes on a site, as `recipe check` prints it."""
+"""The result of a recipe on a site, as `recipe check` prints it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.model.plan import Package
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """What a recipe becomes on a site; "" where there is no torch, or no base image was chosen."""
+    """The result of a recipe on a site; "" for no torch, or no base image."""
 
     site: str
     file: str = ""
@@ -21,7 +21,7 @@ class CheckResult:
 
     @property
     def word(self) -> str:
-        """One word for a table."""
+        """The result as one word of a table."""
         refused = errors(self.findings)
         if refused:
             return f"refused: {refused[0].code}"

@@ -1,4 +1,4 @@
-"""recipe convert: a docker-archive to a SIF."""
+"""recipe convert: make a SIF from a docker-archive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(
     named = read_image_words(words, what="archive", quiet=quiet)
     loaded, path = named.site, named.path
     if ":" in str(path) or not str(path).isprintable():
-        message = f"the archive's path '{path}' holds a colon, which stands before a tag"
+        message = f"the archive's path '{path}' contains a colon, which separates a tag"
         raise ConfigError(Finding(code="archive-path", message=message, at=Place(file=str(path)), fix="rename it"))
     image = output or Path(f"{path.stem}.sif")
     check_not_inputs([("the archive", path)], image=image, folder=plan_folder(image))

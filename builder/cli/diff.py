@@ -1,4 +1,4 @@
-"""recipe diff: two images, two locks, or an image and its lock, package by package."""
+"""recipe diff: compare two images, two locks, or an image and its lock by packages."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
 def command(
     context: click.Context, before: Path, after: Path, sites: tuple[str, ...], shape: str, as_json: bool
 ) -> None:
-    """Compare A and B package by package; exits with 0 where they are the same and with 1 where they differ.
+    """Compare A and B package by package; exits with 0 if they are the same and with 1 if they differ.
 
-    A and B are images (see `recipe inspect`) or locks: NAME.lock.yml, or the environment file beside it. An image is
-    compared with a lock in what the lock is for: its own environment, not the base image's packages.
+    A and B are images (see `recipe inspect`) or locks: NAME.lock.yml, or its environment file. Of an image and a
+    lock only the locked environment is compared, not the base image's packages.
     """
     one, two = _side(before, sites[:1]), _side(after, sites[-1:])
     # The site of a lock is that of the image, where there is one.
@@ -60,7 +60,7 @@ def _row(change: Change) -> tuple[str, str, str, str]:
 
 
 def _side(path: Path, sites: tuple[str, ...]) -> Side | Path:
-    """An image or a lock read; of a lock whose site is not clear yet its index."""
+    """Read an image or a lock; the index of a lock whose site is not known yet."""
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
         return read_contents(path)
     index = path if path.name.endswith(".lock.yml") else index_path(path)
@@ -77,7 +77,7 @@ def _site_of(side: Side | Path) -> str:
 
 
 def _lock(index: Path, site: str) -> Lock:
-    """The lock of a site; where none is known, the only one there is."""
+    """The lock of a site, or the only one if no site is known."""
     found = read_index(index)
     names = sorted(found.sites) if found else []
     chosen = site if site in names or not site else ""
@@ -91,7 +91,7 @@ def _lock(index: Path, site: str) -> Lock:
 
 
 def _packages(side: Side, other: Side) -> tuple[Package, ...]:
-    """What of a side is compared with the other."""
+    """The packages of a side that are compared with the other's."""
     if isinstance(side, Lock):
         return locked(side)
     return within(side, other) if isinstance(other, Lock) else side.packages

@@ -1,4 +1,4 @@
-"""recipe doctor: what this machine has of what a build or a run needs."""
+"""recipe doctor: check this machine for the tools and resources that recipe needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(site: str | None, offline: bool, shape: str) -> None:
 
 
 def _show(readings: Sequence[Reading]) -> None:
-    """A line each under its group, with its fix below it."""
+    """Print the readings by group, each with its fix below."""
     width = max(len(reading.name) for reading in readings)
     for group in dict.fromkeys(reading.group for reading in readings):
         echo(group)

@@ -1,4 +1,4 @@
-"""recipe explain: the page of a finding's code, in the terminal."""
+"""recipe explain: print the page of a finding's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import echo
 from builder.model.finding import ConfigError, Finding
 
-# A code as it stands in a message: `error[torch-build]:`.
+# A code as a message shows it: `error[torch-build]:`.
 SHOWN = re.compile(r"(?:(?:error|warning|note)?\[)?(?P<code>[\w-]+)\]?:?", re.IGNORECASE)
 LEVEL = re.compile(r" Level: (error|warning|note)\.$", re.MULTILINE)
 ITEM = re.compile(r"(?:-|\d+\.) ")
@@ -43,7 +43,7 @@ def command(code: str, shape: str) -> None:
 
 
 def _name(word: str) -> str:
-    """Give the code that a word of the user means; raises ConfigError with the nearest codes."""
+    """Find the code that the user means; raises ConfigError with the nearest codes."""
     found = SHOWN.fullmatch(word.strip())
     name = found["code"].lower() if found else word
     known = known_codes()
@@ -52,7 +52,7 @@ def _name(word: str) -> str:
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     listed = " or ".join(f"`recipe explain {code}`" for code in near)
     fix = f"did you mean {listed}?" if near else "copy the word in brackets of a finding: error[torch-build]"
-    raise ConfigError(Finding(code="code-unknown", message=f"there is no page of the code '{word}'", fix=fix))
+    raise ConfigError(Finding(code="code-unknown", message=f"there is no page for the code '{word}'", fix=fix))
 
 
 def _hang(line: str) -> int | None:
@@ -64,7 +64,7 @@ def _hang(line: str) -> int | None:
 
 
 def lines_of(page: str) -> Iterator[str]:
-    """Yield a page without its marks: a paragraph is a line, which the terminal breaks; code is indented."""
+    """Yield the lines of a page without Markdown: one line for each paragraph, code indented."""
     paragraph: list[str] = []
     fenced = False
     for line in [*page.splitlines(), ""]:

@@ -1,4 +1,4 @@
-"""From an exception to words: what is expected to happen on a machine, and what is a fault of the program itself."""
+"""Exceptions as findings: expected failures of a machine, and faults of the program itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def expected(error: Exception) -> BuilderError | None:
-    """What to print of an exception: its findings and exit code; None for a fault of the program."""
+    """The findings and exit code of an expected exception; None for a fault of the program."""
     if isinstance(error, BuilderError):
         return error
     if isinstance(error, MemoryError):
@@ -36,11 +36,11 @@ def expected(error: Exception) -> BuilderError | None:
 
 
 def _refused(error: OSError, number: int) -> BuilderError:
-    """What the system refused: the path, its reason, and what can be done about it."""
+    """A finding for an error of the system: the path, the reason and the fix."""
     path = next((str(name) for name in (error.filename2, error.filename) if name), "")
     reason = (error.strerror or str(error)).lower()
-    message = f"'{path}': {reason}" if path else f"the system refused it: {reason}"
+    message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
     code = "no-space" if number in FULL else "path-refused"
-    fix = FIXES.get(number, "check the path and its rights")
+    fix = FIXES.get(number, "check the path and its permissions")
     finding = Finding(code=code, message=message, at=Place(file=path) if path else None, fix=fix)
     return ToolError(finding) if number in FULL else ConfigError(finding)

@@ -1,4 +1,4 @@
-"""recipe fetch: what a build needs from elsewhere, downloaded and compiled ahead of it."""
+"""recipe fetch: download and compile what a build needs before it runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failur
 @choices
 @verbosity
 def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, **chosen: Any) -> None:
-    """Get what images of ENV for SITE are made of: base image, conda and Python packages, downloaded and compiled.
+    """Download and compile what the image of ENV for SITE needs: base image, conda and Python packages.
 
-    `recipe build --offline` then asks no server: fetch on a login node, build in a job on nodes without a network. Both
-    need the same RECIPE_CACHE_DIR. It is for layers (--backend layers): other engines download while they build.
+    `recipe build --offline` then needs no server: fetch on a login node, build in a job without a network. Both
+    need the same RECIPE_CACHE_DIR. Only the backend `layers` can do it: other engines download while they build.
     """
     named = read_words(words)
     request = BuildRequest(

@@ -1,4 +1,4 @@
-"""Findings for other programs: JSON of our own, SARIF 2.1.0 for code hosts and editors, annotations of GitHub."""
+"""Findings for other programs: JSON, SARIF 2.1.0 for code hosts and editors, annotations for GitHub."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub
 
 
 def plain(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
-    """All outcomes as JSON data; null for what there is none of."""
+    """All outcomes as JSON data; null for empty values."""
     return document({"outcomes": [_plain(outcome) for outcome in outcomes]})
 
 
@@ -41,8 +41,8 @@ def _plain(outcome: CheckResult) -> dict[str, Any]:
 def sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """Findings as one SARIF run (OASIS, SARIF 2.1.0).
 
-    GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): what is
-    about a site and no line of the recipe is placed at its first line.
+    GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): a
+    finding without a line of the recipe is placed at its first line.
     """
     found = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
     codes = {finding.code: finding for _, finding in found}
@@ -78,14 +78,14 @@ def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
 
 
 def _place(outcome: CheckResult, finding: Finding) -> tuple[str, int]:
-    """The file and line of a finding; the file that was checked and line 1 where it has none."""
+    """The file and line of a finding; by default line 1 of the checked file."""
     if finding.at is not None and finding.at.file:
         return finding.at.file, finding.at.line or 1
     return outcome.file, 1
 
 
 def _artifact(file: str) -> dict[str, str]:
-    """A file as code hosts want it: relative to the repository, percent-encoded."""
+    """The URI of a file: relative to the repository, percent-encoded."""
     path = Path(file).absolute()
     top = _repository(path.parent)
     if top is not None:
@@ -94,12 +94,12 @@ def _artifact(file: str) -> dict[str, str]:
 
 
 def _repository(folder: Path) -> Path | None:
-    """The repository that a folder lies in."""
+    """The repository that contains a folder."""
     return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 
 def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
-    """Findings as GitHub's workflow commands, a line each."""
+    """Write each finding as a workflow command of GitHub."""
     for outcome in outcomes:
         for finding in outcome.findings:
             file, line = _place(outcome, finding)
@@ -110,13 +110,13 @@ def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
 
 
 def _escaped(text: str, *, value: bool = False) -> str:
-    """Text in a workflow command (docs.github.com, "Workflow commands"); in a property also , and :."""
+    """Escape text for a workflow command (docs.github.com, "Workflow commands"); in a property also , and :."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if value else text
 
 
 def summary(outcomes: Sequence[CheckResult]) -> str:
-    """A table in Markdown, for a job's summary page."""
+    """Write a Markdown table for the summary page of a job."""
     rows = [
         f"| {' | '.join(map(_cell, (outcome.file, outcome.site, outcome.word, outcome.torch or '-')))} |"
         for outcome in outcomes
@@ -125,13 +125,13 @@ def summary(outcomes: Sequence[CheckResult]) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text in a table of Markdown: no cell, line, link or element of its own."""
+    """Escape text for a cell of a Markdown table."""
     return re.sub(r"([\\`\[\]<>|&!])", r"\\\1", one_line(text))
 
 
 @cache
 def _pages() -> Path:
-    """The pages of the findings: in the package, or in the checkout that it runs from."""
+    """The folder of the findings' pages: in the package, or in the checkout."""
     inside = Path(builder.__file__).parent / "data" / "checks"
     return inside if inside.is_dir() else Path(builder.__file__).parents[1] / "docs" / "checks"
 
@@ -143,5 +143,5 @@ def page_of(code: str) -> str:
 
 
 def known_codes() -> tuple[str, ...]:
-    """Every code that has a page: what `--ignore` may name."""
+    """Every code with a page, which `--ignore` accepts."""
     return tuple(sorted(path.stem for path in _pages().glob("*.md") if path.stem != "README"))

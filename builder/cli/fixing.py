@@ -1,4 +1,4 @@
-"""recipe check --fix: the exact edits of findings, made in the files that they are about, a line each."""
+"""recipe check --fix: apply the exact edits of findings to their files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 
 
 def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool) -> None:
-    """Print the edits as a unified diff and, with `write`, make them; raises ConfigError where none is exact."""
+    """Print the edits as a unified diff and, with `write`, make them; raises ConfigError if none is exact."""
     every = list(dict.fromkeys(finding.edit for finding in findings if finding.edit is not None))
     changed = 0
     for file in files:
@@ -29,18 +29,18 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         changed += made
         lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}")
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-        emit(hidden("".join(ended)), end="")  # a line beside the change may hold a token
+        emit(hidden("".join(ended)), end="")  # a line next to the change may contain a token
         if write:
             write_atomic(file.resolve(), after)
     if not changed:
-        message = "no finding has a fix that is exact"
-        raise ConfigError(Finding(code="nothing-exact", message=message, fix="do as each finding says, by hand"))
+        message = "no finding has an exact fix"
+        raise ConfigError(Finding(code="nothing-exact", message=message, fix="follow the fix of each finding by hand"))
     word = "corrected" if write else "could be corrected: leave out --diff"
     echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
 
 
 def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
-    """The text with every edit that is exact, and how many were; comments and the order of lines stay."""
+    """The text with every exact edit, and their number; comments and the order of lines stay."""
     if any(edit.old == "\t" for edit in edits):  # nothing else of such a file was read
         spaced = without_tabs(text)
         return (text, 0) if spaced is None else (spaced, len(_lines(text)) - _same(spaced, text))
@@ -74,12 +74,12 @@ def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
 
 
 def _same(one: str, other: str) -> int:
-    """How many lines are the same."""
+    """The number of lines that two texts have in common, position by position."""
     return sum(a == b for a, b in zip(_lines(one), _lines(other), strict=True))
 
 
 def _is_yaml(text: str, *, file: Path) -> bool:
-    """Whether what would be written can be read again; a requirements file is no YAML."""
+    """Whether the result is valid YAML; a requirements file need not be."""
     if file.suffix.lower() not in (".yml", ".yaml"):
         return True
     try:
@@ -90,7 +90,7 @@ def _is_yaml(text: str, *, file: Path) -> bool:
 
 
 def _replaced(line: str, edit: Edit) -> str | None:
-    """The line with the words changed that stand there once, outside of comments; None where that is not so."""
+    """The line with its words replaced; None unless they occur once outside of comments."""
     head, mark, comment = line.partition(" #")
     found = list(re.finditer(rf"(?<![\w.-]){re.escape(edit.old)}(?![\w-])" if edit.old[0].isalnum() else
                              rf"(?<![=<>!~-]){re.escape(edit.old)}(?![=<>])", head))  # fmt: skip
@@ -101,7 +101,7 @@ def _replaced(line: str, edit: Edit) -> str | None:
 
 
 def _move(lines: list[str], moved: Sequence[str], gone: set[int]) -> bool:
-    """Put items below `- pip:`, in place: the last line of that list becomes several; False where there is no end."""
+    """Put items below `- pip:`, in place, as more lines of its last one; False if the list's end is unknown."""
     heads = [number for number, line in enumerate(lines) if _PIP.match(line)]
     items = [number for number in range(len(lines)) if lines[number].lstrip().startswith("- ") and number not in gone]
     if len(heads) > 1:

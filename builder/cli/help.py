@@ -1,4 +1,4 @@
-"""Help of a command: its options in groups, and examples of how it is called."""
+"""The help of a command: options in groups, and examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Output": ("output", "force", "show", "name", "shape", "as_json", "sbom", "sign", "explain", "fix", "only_diff"),
     "Build": (
-        "dry_run", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "verify", "jobs", "locked",
+        "dry_run", "start", "no_smoke", "tmpdir", "accept_licenses", "offline", "reproduce", "jobs", "locked",
         "here", "trust",
     ),
     "Site": ("backend", "base", "driver", "torch_index"),
@@ -33,7 +33,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "convert": ("recipe convert mn5 image.tar", "recipe convert mn5 image.tar -o image.sif"),
     "status": ("recipe status image.plan", "recipe status --follow image.sif"),
     "diff": ("recipe diff before.sif after.sif", "recipe diff image.sif environment.lock.yml"),
-    "inspect": ("recipe inspect image.sif", "recipe inspect image.sif --verify"),
+    "inspect": ("recipe inspect image.sif", "recipe inspect image.sif --integrity"),
     "sites": ("recipe sites", "recipe sites lumi-g"),
     "cache": ("recipe cache ls", "recipe cache prune --gib 20"),
     "doctor": ("recipe doctor", "recipe doctor lumi-g"),
@@ -42,7 +42,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 class Grouped(click.Command):
-    """A command that lists its options by what they are about."""
+    """A command with grouped options in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group that has an option here."""
@@ -66,7 +66,7 @@ def _group_of(name: str) -> str | None:
 
 
 def with_examples(command: click.Command, *, name: str) -> click.Command:
-    """The command with its examples at the end of its help."""
+    """Add examples to the end of a command's help."""
     lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
     command.epilog = f"\b\nExamples:\n{lines}" if lines else None
     return command

@@ -1,4 +1,4 @@
-"""[SITE] IMAGE ...: the words of commands that use an image that is there; a site that is left out is supplied."""
+"""[SITE] IMAGE ...: the arguments of commands that use an existing image; a missing site is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS = {"image": (".sif", ".sqsh", ".squashfs"), "archive": (".tar",)}
 
 @dataclass(frozen=True, kw_only=True)
 class OfImage:
-    """What was named: a site, an image (or an archive) that is one, and what stands behind it."""
+    """The site, the image or archive, and the arguments after it."""
 
     site: Site
     path: Path
@@ -32,20 +32,20 @@ class OfImage:
 
 
 def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet: bool = False) -> OfImage:
-    """Tell the site from the image; raises ConfigError where one is missing, or the image is none.
+    """Tell the site from the image; raises ConfigError if one is missing or the image is invalid.
 
-    The site is that of the image's label, or the one that this machine belongs to. `more` is how the rest of the
-    command line is written, where one is needed.
+    Without a site the one of the image's label counts, then the one of this machine. `more` is the rest of the command
+    line in messages.
     """
     if "" in words[:2]:
-        message = f"a site or the {what} is expected, and the word is empty"
+        message = f"a site or the {what} is expected, and the argument is empty"
         raise ConfigError(Finding(code="usage", message=message, fix="check the variable that should hold it"))
     known = list(site_files(sites_folder()))
     _refuse_options(words[: 3 if words and _is_site(words[0], known=known) else 2])
     first = words[0] if words else ""
     if words and not _is_site(first, known=known) and _is_there(first, what=what):
         if len(words) == 2 and _is_site(words[1], known=known):
-            message = f"the site '{shown(words[1])}' stands after the {what} '{shown(first)}'"
+            message = f"the site '{shown(words[1])}' comes after the {what} '{shown(first)}'"
             raise _usage(message, words[1], first, more=more)
         path = _checked(Path(first), what=what)
         site, rest = _supplied(path, named=first, known=known, what=what, quiet=quiet), words[1:]
@@ -60,7 +60,7 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     if more and not rest:
         raise _usage("no command is named", site.name if first != str(path) else "", words[-1], more=more)
     if not more and rest:
-        message = f"'{shown(rest[0])}' is one word too many"
+        message = f"'{shown(rest[0])}' is an unexpected argument"
         raise _usage(message, site.name, str(path), more="")
     return OfImage(site=site, path=path, rest=tuple(rest))
 
@@ -89,7 +89,7 @@ def _checked(path: Path, *, what: What) -> Path:
 
 
 def _supplied(path: Path, *, named: str, known: Sequence[str], what: What, quiet: bool) -> Site:
-    """The site that was left out, said in one line."""
+    """Find the missing site and print which one it is."""
     label = _label(path) if what == "image" else ""
     name = label if label in known else this_site(known, files=[named])
     if not quiet:
@@ -98,7 +98,7 @@ def _supplied(path: Path, *, named: str, known: Sequence[str], what: What, quiet
 
 
 def _label(path: Path) -> str:
-    """The site that an image was built for, "" where it does not say so or cannot be read here."""
+    """The site that an image was built for, "" if unknown."""
     from builder.inspect.image import read_contents
 
     try:
@@ -108,7 +108,7 @@ def _label(path: Path) -> str:
 
 
 def _example(what: What) -> str:
-    """A file of this folder that may be meant."""
+    """The name of a file in this folder for an example."""
     found = sorted(path.name for end in ENDS[what] for path in Path().glob(f"*{end}"))
     return found[0] if found else what.upper()
 

@@ -1,4 +1,4 @@
-"""What the commands have in common: arguments, the world's part (environment, folders) and the way to a plan."""
+"""Arguments that several commands share, and the Context of a plan from options and environment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ account_option = click.option(
 
 
 def choices(command: F) -> F:
-    """Options that change what is compiled."""
+    """Add the options that change what is compiled."""
     for option in (
         click.option(
             "--torch-index",
@@ -66,13 +66,13 @@ def choices(command: F) -> F:
 
 
 def locked_option(command: F) -> F:
-    """The option of commands that can use a lock."""
+    """Add the option of commands that can use a lock."""
     text = "Install the exact files of a lock that fits (see `recipe lock`), or nothing."
     return click.option("--locked", is_flag=True, help=text)(command)
 
 
 def trust_option(command: F) -> F:
-    """The option of commands that believe what lies in a plan folder: the user has looked at it."""
+    """Add --trust, for commands that use a plan folder of another user."""
 
     def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
         from builder.system.trust import TRUST
@@ -87,7 +87,7 @@ def trust_option(command: F) -> F:
 
 
 def verbosity(command: F) -> F:
-    """Options that change what is shown."""
+    """Add the options that change how much is printed."""
     for option in (
         # What it does is done in main.py, before the command line is read.
         click.option("--no-color", is_flag=True, expose_value=False, help="No colours (NO_COLOR is respected)."),
@@ -99,7 +99,7 @@ def verbosity(command: F) -> F:
 
 
 def plain_verbosity(command: F) -> F:
-    """The same options for a command that follows no program: what is printed looks at them itself."""
+    """Add the same options to a command that starts no program."""
 
     @functools.wraps(command)
     def without(*arguments: object, verbose: int, quiet: bool, **options: object) -> object:
@@ -137,9 +137,9 @@ def _named_folder(folder: Path) -> Path:
 
 
 def context_of(**chosen: str | bool | None) -> Context:
-    """The world's part, from options and the environment; a relative path of a base image is made absolute.
+    """Make the Context from options and environment; the path of a base image becomes absolute.
 
-    Raises ConfigError for a value that could not stand in a script, a definition file or a requirements file.
+    Raises ConfigError for a value that a script, a definition file or a requirements file cannot contain.
     """
     locked = bool(chosen.get("locked", False))
     names = ("torch_index", "account", "driver", "base", "backend")
@@ -168,9 +168,9 @@ def context_of(**chosen: str | bool | None) -> Context:
 
 
 def _base_path(word: str) -> str:
-    """The absolute path that --base names; raises ConfigError for a word that is neither a path nor a reference.
+    """The absolute path that --base names; raises ConfigError for what is neither a path nor a reference.
 
-    A path of another machine is absolute: what is relative lies here.
+    A path of another machine must be absolute: a relative one is of this machine.
     """
     path = Path(word).expanduser()
     if path.is_absolute() or path.exists():
@@ -179,17 +179,17 @@ def _base_path(word: str) -> str:
     fix = near if near.startswith("did") else "write docker://NAME:TAG, or the path of an image"
     if re.fullmatch(REFERENCE, f"docker://{word}") and not word.startswith(".") and not word.endswith(".sif"):
         fix = f"write docker://{word}, or the path of an image"
-    message = f"the base image '{shown(word, limit=400)}' does not exist, and is no reference"
+    message = f"the base image '{shown(word, limit=400)}' does not exist and is not a reference"
     raise ConfigError(Finding(code="base-missing", message=message, at=Place(key="--base"), fix=fix))
 
 
 def plain_context(account: str | None) -> Context:
-    """The world's part where an image is there already: an account, or none; raises ConfigError for what is none."""
+    """Make the Context of a command on an existing image; raises ConfigError if the account's name is invalid."""
     return context_of(account=account)
 
 
 def existing(path: Path, *, what: str) -> Path:
-    """The absolute path of what the user names; raises ConfigError when it is not there, or of another kind."""
+    """The absolute path of an argument; raises ConfigError if it does not exist or is of another kind."""
     if not path.exists():
         raise ConfigError(
             Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=near_path(path))

@@ -1,4 +1,4 @@
-"""recipe inspect: what is inside an image, without running it."""
+"""recipe inspect: show what is inside an image, without running it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 from builder import __version__
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
+from builder.cli.options import former_flag
 from builder.cli.output import columns, echo, painted
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import Claim, check_claims
@@ -30,16 +31,21 @@ WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debia
 @click.argument("image", type=click.Path(path_type=Path))
 @format_option
 @json_option
-@click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
-@click.option("--verify", is_flag=True, help="Hold IMAGE against what is said of it: exit code 8 where that is not so.")
+@click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write an SBOM (CycloneDX).")
+@former_flag("--verify", new="integrity")
+@click.option(
+    "--integrity",
+    is_flag=True,
+    help="Check IMAGE against its SBOM, provenance and signature: exit code 8 on a mismatch.",
+)
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
 @plain_verbosity
-def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
-    """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
+def command(image: Path, shape: str, as_json: bool, sbom: Path | None, integrity: bool, everything: bool) -> None:
+    """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing in it is run.
 
-    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
+    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image, made by any tool.
     """
-    if verify:
+    if integrity:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
     contents = read_contents(image)
@@ -53,7 +59,7 @@ def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: b
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
-    """A line for each thing that is said of an image; raises DifferentError where one of them is not so."""
+    """Print the result of each check; raises DifferentError if one failed or there is nothing to check."""
     bad = [claim for claim in claims if claim.verdict == "BAD"]
     if as_json:
         rows = [dataclasses.asdict(claim) for claim in claims]
@@ -61,11 +67,11 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     elif claims:
         echo(columns([(painted(claim.verdict), claim.what) for claim in claims]))
     if bad:
-        message = f"'{image}' is not what is said of it: {bad[0].what}"
-        fix = "build it again, or get the image and its papers from the same place"
+        message = f"'{image}' does not match its SBOM, provenance or signature: {bad[0].what}"
+        fix = "build it again, or copy the image, its SBOM and its provenance from one place"
     elif not claims:
-        message = f"nothing in or beside '{image}' says what it should be"
-        fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build beside it"
+        message = f"'{image}' has no SBOM, provenance or signature to check it against"
+        fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build next to it"
     else:
         return
     raise DifferentError(Finding(code="claims", message=message, at=Place(file=str(image)), fix=fix))
@@ -85,12 +91,12 @@ def _write(output: Path, text: str) -> None:
 
 
 def content(contents: Contents) -> dict[str, Any]:
-    """Everything as plain data, for other programs (docs/inspect.md)."""
+    """Make the JSON document (docs/inspect.md)."""
     return {"schema": SCHEMA, **dataclasses.asdict(contents)}
 
 
 def shown(contents: Contents, everything: bool) -> str:
-    """Everything as blocks of text."""
+    """Write the contents as blocks of text."""
     facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", size(contents.size))]
     facts += [("base", contents.base)] if contents.base else []
     facts += [("system", contents.distribution)] if contents.distribution else []
@@ -116,7 +122,7 @@ def shown(contents: Contents, everything: bool) -> str:
 
 
 def torch(contents: Contents) -> str:
-    """Every torch with what it was built for."""
+    """Every torch with the GPUs it was built for."""
     return "; ".join(
         " ".join([build.version, *(f"{name} {value}" for name, value in _vendors(build) if value)])
         for build in contents.torch
@@ -133,7 +139,7 @@ def _row(package: Package) -> tuple[str, str, str]:
 
 
 def size(count: float) -> str:
-    """Bytes as a person reads them."""
+    """Write a number of bytes with a unit."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""JSON for other programs: one schema number in every document, and null for what there is none of."""
+"""JSON documents: a schema number in each, and null for empty values."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ json_option = click.option("--json", "as_json", is_flag=True, hidden=True)
 
 
 def document(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with its schema number first, and null for every empty text."""
+    """Make a document: its schema number first, null for empty text."""
     return {"schema": SCHEMA, **{key: nulls(value) for key, value in content.items() if key != "schema"}}
 
 
 def nulls(value: Any) -> Any:
-    """Plain data with null in the place of every empty text; keys and lists stay as they are."""
+    """Replace every empty text by null; keys and lists stay."""
     if isinstance(value, Mapping):
         return {key: nulls(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

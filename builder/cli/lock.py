@@ -1,4 +1,4 @@
-"""recipe lock: the exact files of an environment for one site or several."""
+"""recipe lock: record the exact files of an environment for one site or several."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(
 ) -> None:
     """Record the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
 
-    NAME.lock.yml and the folder NAME.lock beside ENV belong into version control; `recipe build` uses them.
+    Put NAME.lock.yml and the folder NAME.lock next to ENV under version control; `recipe build` uses them.
     """
     del verbose
     named = read_words(words)
@@ -57,7 +57,7 @@ def command(
 
 
 def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool) -> None:
-    """Lock one after the other; nothing is written before all are locked."""
+    """Lock the sites one by one; nothing is written before all are locked."""
     from builder.execute.layer_cache import open_cache
     from builder.lock.session import Session
     from builder.lock.site_lock import lock_site, write_locks
@@ -79,7 +79,7 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
 
 
 def _check(targets: Sequence[Target], *, index: Path) -> None:
-    """Say of every site whether its lock fits; raises UnsupportedError where one does not."""
+    """Print whether each site's lock fits; raises UnsupportedError if one does not."""
     wrong = [finding for target in targets for finding in target.findings if finding.code.startswith("lock-")]
     for target in targets:
         if target.lock is not None:
@@ -89,7 +89,7 @@ def _check(targets: Sequence[Target], *, index: Path) -> None:
 
 
 def _before(index: Path, site: str) -> Lock | None:
-    """The lock that is about to be replaced; a faulty one has nothing to say."""
+    """The lock to replace, None if there is none or it is invalid."""
     try:
         return read_lock(index, site)
     except ConfigError:
@@ -97,7 +97,7 @@ def _before(index: Path, site: str) -> Lock | None:
 
 
 def summary(lock: Lock, *, before: Lock | None) -> str:
-    """What was locked in a line, and below it what has changed since the last time."""
+    """Write what was locked as a line, and below it the changes from the previous lock."""
     size = sum(package.size for package in lock.conda) + sum(file.size for file in lock.pip)
     parts = [f"{len(lock.conda)} conda packages"] if lock.conda else []
     parts += [f"{len(lock.pip)} Python files"] if lock.pip else []
@@ -110,7 +110,7 @@ def summary(lock: Lock, *, before: Lock | None) -> str:
 
 
 def changes(before: Lock, now: Lock) -> list[str]:
-    """Package by package, what a new lock has that the old one had not."""
+    """The packages that a new lock adds, changes or removes."""
     old, new = _versions(before), _versions(now)
     lines = []
     for name in sorted({*old, *new}):
@@ -127,7 +127,7 @@ def changes(before: Lock, now: Lock) -> list[str]:
 
 
 def _versions(lock: Lock) -> dict[str, tuple[str, str]]:
-    """Version and hash by name; conda's packages are told apart from pip's."""
+    """Version and hash by name; conda's and pip's packages have different names."""
     found = {
         f"{package.name} (conda)": (f"{package.version} {package.build}", package.sha256) for package in lock.conda
     }

@@ -1,4 +1,4 @@
-"""--here, of the commands whose work is heavy."""
+"""--here: allow heavy work on a login node."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ MEANT = {
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are needed."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands in the table's order."""
@@ -112,7 +112,7 @@ def _meant(words: list[str]) -> str:
 
 
 def _refuse_nothing(command: click.Command) -> None:
-    """A path that is '' (an unset variable in quotes) names nothing; pathlib would take the current folder."""
+    """Refuse an empty path (an unset variable in quotes), which pathlib takes for the current folder."""
 
     def refuse(convert: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -129,7 +129,7 @@ def _refuse_nothing(command: click.Command) -> None:
 def cli() -> None:
     """One environment file, any supercomputer.
 
-    This program compiles an ordinary conda or pip environment file for a site, builds the image and proves it by
+    This program compiles an ordinary conda or pip environment file for a site, builds the image and tests it by
     training a small model in it.
 
     \b
@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code; every expected failure is printed in one form."""
+    """Run one command and return its exit code; every expected failure is printed in the same form."""
     _open_streams()
     words = sys.argv[1:] if arguments is None else arguments
     with _colors(words):
@@ -155,7 +155,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def _colors(words: list[str]) -> Iterator[None]:
-    """--no-color of the command, before a `--`, is NO_COLOR: for its faults, and for the programs that it starts."""
+    """Set NO_COLOR for --no-color before a `--`: for messages and for the programs that are started."""
     own = words[: words.index("--")] if "--" in words else words
     before = os.environ.get("NO_COLOR")
     if "--no-color" in own:
@@ -189,7 +189,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    """A stream that the shell closed (`>&-`) leads nowhere: it has no file otherwise, and the next one would be it."""
+    """Open a stream that the shell closed (`>&-`): else the next opened file would take its place."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             with suppress(OSError):
@@ -198,10 +198,10 @@ def _open_streams() -> None:
 
 
 def _interrupted(stop: BaseException | None) -> int:
-    """128 + the signal's number, as shells count; a build has cleaned up by now."""
+    """Exit with 128 + the signal's number, as shells do; a build has cleaned up."""
     from builder.cli.output import echo
 
-    echo(getattr(stop, "message", "") or "interrupted: nothing half-made is left", err=True)
+    echo(getattr(stop, "message", "") or "interrupted; partial output was removed", err=True)
     return int(getattr(stop, "exit_code", 130))
 
 
@@ -217,7 +217,7 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
 
 
 def _failure(error: Exception) -> int:
-    """Print what an exception says in findings and return its exit code; a fault of the program is raised again."""
+    """Print the findings of an exception and return its exit code; raises a fault of the program again."""
     from builder.cli.failures import expected
     from builder.cli.output import show_findings
 

@@ -1,4 +1,4 @@
-"""Edits of several lines that `recipe check --fix` makes: keys that belong into `container:`, items of pip, tabs."""
+"""Edits of several lines for `recipe check --fix`: keys of `container:`, items of pip, tabs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CONDA = re.compile(r"(?<![=<>!~])=(?!=)|::")  # a spec that pip does not take
 
 
 def without_tabs(text: str) -> str | None:
-    """The text with two spaces for each tab of its indentation; None where spaces indent lines too."""
+    """Replace each tab of the indentation by two spaces; None if spaces indent lines too."""
     indents = [line[: len(line) - len(line.lstrip())] for line in text.splitlines() if line.strip()]
     if any(" " in indent for indent in indents) or not any(indents):
         return None
@@ -21,7 +21,7 @@ def without_tabs(text: str) -> str | None:
 
 
 def indent_items(lines: list[str], head: int) -> bool:
-    """Put the items after an empty `- pip:` below it, in place; False where one of them may be conda's."""
+    """Put the items after an empty `- pip:` below it, in place; False if one of them may be conda's."""
     indent = _indent(lines[head])
     end = next(
         (at for at in range(head + 1, len(lines)) if _said(lines[at]) and not _item(lines[at], indent)), len(lines)
@@ -38,7 +38,7 @@ def indent_items(lines: list[str], head: int) -> bool:
 
 
 def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> tuple[int, str]:
-    """Move keys with their values to the end of `container:`, in place; how many, and what follows the last line."""
+    """Move keys with their values to the end of `container:`, in place; returns their number and what follows."""
     heads = [at for at, line in enumerate(lines) if re.match(r"container\s*:", line)]
     if len(heads) > 1 or (heads and not re.match(r"container\s*:\s*(?:#.*)?$", lines[heads[0]].rstrip())):
         return 0, ""
@@ -66,7 +66,7 @@ def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> t
 
 
 def _block(lines: Sequence[str], head: int) -> range:
-    """The lines of a key of the first column: what is indented below it, or a list that is not."""
+    """The lines of a top-level key: what is indented below it, or an unindented list."""
     end = head + 1
     for at in range(head + 1, len(lines)):
         line = lines[at]

@@ -1,8 +1,9 @@
-"""Options of the commands that submit jobs."""
+"""Options that several commands share: those of jobs, and former names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -16,26 +17,46 @@ F = TypeVar("F", bound=Callable[..., object])
 OF_JOBS = ("partition", "qos", "time", "mem")
 
 
+def former_flag(old: str, *, new: str) -> Callable[[F], F]:
+    """Make a decorator that accepts a flag under its former name too, which the help does not show."""
+
+    def decorate(command: F) -> F:
+        @click.option(old, f"former_{new}", is_flag=True, hidden=True)
+        @wraps(command)
+        def accept_both(*arguments: Any, **options: Any) -> object:
+            former = options.pop(f"former_{new}")
+            options[new] = options[new] or former
+            return command(*arguments, **options)
+
+        return accept_both  # type: ignore[return-value]
+
+    return decorate
+
+
 def batch_options(command: F) -> F:
-    """Options of everything that may be submitted. [STEP=]VALUE: for all jobs, or for the one of a step."""
+    """Add the options of commands that submit jobs. [STEP=]VALUE: for all jobs, or for the job of a step."""
     for option in (
-        click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the jobs; else they go on."),
-        click.option("--no-wait", is_flag=True, help="Submit and leave; `recipe status` judges later."),
-        click.option("--dependency", metavar="WHEN", default="", help="The first job waits, e.g. for afterok:JOBID."),
+        click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the jobs; without it they continue."),
+        click.option("--no-wait", is_flag=True, help="Submit and exit; `recipe status` shows the result later."),
+        click.option(
+            "--dependency", metavar="WHEN", default="", help="Dependency of the first job, e.g. afterok:JOBID."
+        ),
         click.option("--mem", metavar="SIZE", multiple=True, help="Memory of a node, instead of the estimate."),
         click.option("--time", metavar="LIMIT", multiple=True, help="Time limit: minutes or HH:MM:SS."),
         click.option("--qos", metavar="NAME", multiple=True, help="Quality of service."),
-        click.option("--partition", metavar="NAME", multiple=True, help="Partition; [STEP=]NAME, as the next ones."),
-        click.option("--submit", is_flag=True, help="As Slurm jobs, and follow them to the verdict."),
+        click.option(
+            "--partition", metavar="NAME", multiple=True, help="Partition; [STEP=]NAME, also for the next options."
+        ),
+        click.option("--submit", is_flag=True, help="Run as Slurm jobs and wait for the result."),
     ):
         command = option(command)
     return command
 
 
 def shape_options(command: F) -> F:
-    """Options that say how many ranks there are."""
+    """Add the options for the number of ranks."""
     for option in (
-        click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, as ranks count them."),
+        click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, one for each rank."),
         click.option("--nodes", metavar="N", type=click.IntRange(1), help="Nodes."),
     ):
         command = option(command)
@@ -45,9 +66,9 @@ def shape_options(command: F) -> F:
 def take_slurm_options(
     options: dict[str, Any], *, account: str | None, shape: tuple[int | None, int | None] = (None, None)
 ) -> SlurmOptions:
-    """Take them out of a command's options; raises ConfigError for those of jobs where nothing is submitted.
+    """Take Slurm's options out of a command's; raises ConfigError for options of jobs without --submit.
 
-    `shape`: the values of --nodes and --gpus, where they are for jobs alone.
+    `shape`: the values of --nodes and --gpus where only jobs have them.
     """
     of_jobs = {name: options.pop(name) for name in OF_JOBS}
     names = ("submit", "no_wait", "cancel_on_interrupt", "dependency")
@@ -63,5 +84,5 @@ def take_slurm_options(
 
 
 def teller(*, quiet: bool) -> Callable[[str], None]:
-    """What says a line to the user, or nothing."""
+    """Make the function that prints a line, or none with -q."""
     return lambda text: None if quiet else echo(text, err=True)

@@ -1,6 +1,6 @@
-"""What a person sees: text fitted to the terminal, findings, tables and the colour of words. All commands print by it.
+"""Output for people: text fitted to the terminal, findings, tables, colours. All commands print through it.
 
-Machine output goes to stdout as it is, everything else to stderr. A pipe and a file get whole lines.
+Machine output goes unchanged to stdout, everything else to stderr. A pipe and a file get unbroken lines.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ def use_color(*, err: bool = True) -> bool:
 
 
 def screen_width(*, err: bool = False) -> int | None:
-    """The columns of the terminal, None where the stream is none."""
+    """The columns of the terminal, None if the stream is not one."""
     if not (sys.stderr if err else sys.stdout).isatty():
         return None
     return max(shutil.get_terminal_size().columns, NARROW)
 
 
 def is_quiet() -> bool:
-    """Whether -q was given: errors, and what was asked for, are all that is printed."""
+    """Whether -q was given: only errors and results are printed."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(QUIET))
 
 
 class Styled(str):
-    """Text with colours of ours; what came from elsewhere was made visible before it got them."""
+    """Text with our colours; its control characters were made visible before."""
 
 
 def echo(text: str = "", *, err: bool = False, important: bool = False, hang: int | None = None) -> None:
-    """Print a text that may hold anything, what a terminal would obey made visible.
+    """Print any text with its control characters made visible.
 
-    With -q what goes to stderr is left out unless it is `important`. On a terminal long lines of prose and tables are
-    broken between words, with a hanging indent: of `hang` columns, or below the last column of the line.
+    With -q nothing is printed to stderr unless it is `important`. On a terminal long lines are wrapped between words,
+    with a hanging indent: of `hang` columns, or below the last column of the line.
     """
     if err and not important and is_quiet():
         return
@@ -70,12 +70,12 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
 
 
 def emit(text: str, *, end: str = "\n") -> None:
-    """Print what another program may read to stdout: paths, JSON, files of a plan, each line as it is."""
+    """Print machine output to stdout: paths, JSON, files of a plan, unchanged."""
     click.echo(visible(text) + end, nl=False)
 
 
 def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
-    """A line as lines of at most `width` columns; a longer word has a line of its own, and stays whole."""
+    """Wrap a line at `width` columns; a longer word is not broken."""
     if _length(line) <= width:
         return [line]
     hang = _hang(line, width=width) if hang is None else hang
@@ -107,13 +107,13 @@ def _length(text: str) -> int:
 
 
 def painted(word: str, *, err: bool = False) -> Styled:
-    """A word of a table in its colour: what is well, what wants attention, what is not."""
+    """Colour a word of a table: good, warning or bad."""
     color, plain = WORDS.get(word.partition(":")[0]), one_line(word)
     return Styled(click.style(plain, fg=color) if color and use_color(err=err) else plain)
 
 
 def judged(text: str, *, err: bool = False) -> Styled:
-    """Lines that begin with a verdict, or are `verdict: WORD`, with that word in its colour."""
+    """Colour the verdict at the start of lines, or after `verdict: `."""
     return Styled("\n".join(_judged(line, err=err) for line in visible(text).split("\n")))
 
 
@@ -127,7 +127,7 @@ def _judged(line: str, *, err: bool) -> str:
 
 
 def short_image(reference: str, *, room: int) -> str:
-    """The reference of an image in `room` columns: a long one keeps its last part, NAME:TAG, or that one's ends."""
+    """Shorten the reference of an image to `room` columns: its last part NAME:TAG, or both ends of that."""
     if len(reference) <= room:
         return reference
     last = reference.rpartition("/")[2]
@@ -137,7 +137,7 @@ def short_image(reference: str, *, room: int) -> str:
 
 
 def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False) -> list[str]:
-    """The three lines of a finding: what, where, what to do; with its code where one may be ignored by it."""
+    """Write the lines of a finding: what, where, fix; with its code where it may be ignored."""
     code = f"[{finding.code}]" if codes else ""
     level = f"{finding.level}{code}:"
     if color:
@@ -151,7 +151,7 @@ def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False)
 
 
 def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
-    """Print findings to stderr, errors last so that they stay in sight."""
+    """Print findings to stderr, errors last, where they stay visible."""
     quiet = is_quiet()
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
@@ -160,7 +160,7 @@ def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Styled:
-    """Rows as aligned columns; the last one is as long as it is."""
+    """Write rows as aligned columns; the last one is not padded."""
     rows = [[cell if isinstance(cell, Styled) else one_line(cell) for cell in row] for row in rows]
     widths = [max(_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
     return Styled(

@@ -1,4 +1,4 @@
-"""recipe plan: write the plan folder (the kit) and run nothing."""
+"""recipe plan: write the plan folder and run nothing."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def command(
     quiet: bool,
     **chosen: str | bool | None,
 ) -> None:
-    """Write everything that building ENV for SITE needs into a folder.
+    """Write everything needed to build ENV for SITE into a folder.
 
-    The folder runs by hand, also where this tool is not installed and nothing can be downloaded. With --nodes or
-    --gpus the suite over so many is one job script more. Of several sites or files it writes a folder
-    each, and of several files the Slurm arrays that run them all.
+    Its scripts run by hand, also where this tool is not installed and nothing can be downloaded. --nodes or --gpus add
+    a job script with the whole smoke suite. Several sites or files get a folder each, several files also the Slurm
+    arrays that run them all.
     """
     del verbose
     named = read_words(words)
@@ -111,14 +111,14 @@ def _written(build: Build, *, request: BuildRequest) -> Build:
 
 
 def _as_plan(found: Build | BuilderError, *, output: Path | None) -> Build:
-    """The build of a plan folder alone; raises why there is none."""
+    """The build of a single plan folder; raises the reason if there is none."""
     if isinstance(found, BuilderError):
         raise found
     return found if output is None else replace(found, image=Path(found.plan.image), at=output)
 
 
 def _file(planned: Planned, name: str) -> str:
-    """The text of a file of the only plan; raises ConfigError where it has none of that name."""
+    """The text of a file of the only plan; raises ConfigError for an unknown name."""
     (found,) = planned.values()
     texts = {file.path: file.text for file in _as_plan(found, output=None).plan.files}
     ends = (f"/{name}", f".{name}")

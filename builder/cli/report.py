@@ -1,4 +1,4 @@
-"""recipe report: what was measured of an image, here or side by side with others."""
+"""recipe report: what was measured of an image, alone or compared with others."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.output import columns, echo, show_findings
 from builder.model.finding import BuilderError, ConfigError, Finding, Place
-from builder.model.results import Results
+from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.collect import read_results
-from builder.report.page import report_page, word
-from builder.report.tables import compare, comparison, differences
+from builder.report.comparison import compare_results, find_differences, tabulate_comparison
+from builder.report.page import format_status, make_report_page
 from builder.system.files import write_atomic
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
-MOST = 8  # reports side by side; more are not told apart by their colours
+MOST = 8  # reports in a comparison: there are no more colours
+
+TAIL = 8  # lines of a log on the terminal
 
 
 @click.command("report")
@@ -33,68 +35,81 @@ MOST = 8  # reports side by side; more are not told apart by their colours
 @json_option
 @plain_verbosity
 def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: bool) -> None:
-    """Show what was measured of an image; of several, side by side with the ratio to the first.
+    """Show what was measured of an image, or compare several with the first.
 
-    PATH is a report.json, a plan folder, a results folder, or an image whose plan folder lies beside it.
+    PATH is a report.json, a plan folder, a results folder, or an image with its plan folder next to it.
     """
     reports = _read(paths)
     if output is not None:
-        _write(output, report_page(reports, tool=f"recipe {__version__}"))
+        _write(output, make_report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent))
         echo(f"page: {output}", err=True)
     if as_json or shape == "json":
-        emit_document(content(reports))
+        emit_document(make_document(reports))
     else:
-        echo("\n\n".join(compared(reports) if len(reports) > 1 else shown(reports[0])))
+        echo("\n\n".join(format_comparison(reports) if len(reports) > 1 else format_report(reports[0])))
 
 
-def content(reports: Sequence[Results]) -> dict[str, Any]:
-    """Everything as plain data, for other programs (docs/report.md)."""
-    rows = compare(reports) if len(reports) > 1 else ()
+def make_document(reports: Sequence[Results]) -> dict[str, Any]:
+    """Make the JSON document of the reports (docs/report.md)."""
+    rows = compare_results(reports) if len(reports) > 1 else ()
     return {
         "schema": SCHEMA,
         "reports": [dataclasses.asdict(results) for results in reports],
         "comparison": [{**dataclasses.asdict(row), "ratios": row.ratios} for row in rows],
-        "differences": [dataclasses.asdict(difference) for difference in differences(reports)],
+        "differences": [dataclasses.asdict(difference) for difference in find_differences(reports)],
     }
 
 
-def shown(results: Results) -> list[str]:
-    """One report as blocks of text."""
-    blocks = [f"{results.name}: {word(results)}"]
-    facts = [(f"  {name}", value) for name, value in tables.describe(results).items()]
+def format_report(results: Results) -> list[str]:
+    """Write one report as blocks of text."""
+    blocks = [f"{results.name}: {format_status(results)}"]
+    facts = [(f"  {name}", value) for name, value in tables.describe_results(results).items()]
     if facts:
         blocks[0] += "\n" + columns(facts)
-    made = (tables.stages([results]), tables.workloads([results]), tables.ranks([results], most=RANKS))
-    blocks += [text(table) for table in made if table.rows]
-    bad = tables.checks([results], failed=True)
-    total = len(tables.checks([results]).rows)
+    found = (
+        tables.tabulate_stages([results]),
+        tables.tabulate_workloads([results]),
+        tables.tabulate_ranks([results], most=RANKS),
+    )
+    blocks += [format_table(table) for table in found if table.rows]
+    blocks += [format_failure(stage) for stage in results.stages if stage.fix or stage.tail]
+    bad = tables.tabulate_checks([results], failed=True)
+    total = len(tables.tabulate_checks([results]).rows)
     if total:
         blocks.append(f"checks: {total - len(bad.rows)} of {total} passed")
     if bad.rows:
-        blocks.append(text(bad))
+        blocks.append(format_table(bad))
     reasons = [f"{shape.shape}: {shape.verdict}: {shape.reason}" for shape in results.shapes if shape.reason]
     if reasons or results.notes:
         blocks.append("\n".join([*reasons, *results.notes]))
     return blocks
 
 
-def compared(reports: Sequence[Results]) -> list[str]:
-    """Several reports side by side as blocks of text."""
+def format_comparison(reports: Sequence[Results]) -> list[str]:
+    """Write the comparison of several reports as blocks of text."""
     names = [
-        (letter, results.name, word(results), results.source)
-        for letter, results in zip(tables.letters(reports), reports, strict=True)
+        (letter, results.name, format_status(results), results.source)
+        for letter, results in zip(tables.assign_letters(reports), reports, strict=True)
     ]
-    blocks = [columns(names), text(comparison(reports))]
-    found = differences(reports)
+    blocks = [columns(names), format_table(tabulate_comparison(reports))]
+    found = find_differences(reports)
     if found:
         rows = [(difference.name, *difference.values) for difference in found]
-        blocks.append("differs\n" + columns([("", *tables.letters(reports)), *rows]))
-    bad = tables.checks(reports, failed=True)
-    return [*blocks, "checks that failed\n" + text(bad)] if bad.rows else blocks
+        blocks.append("differs\n" + columns([("", *tables.assign_letters(reports)), *rows]))
+    bad = tables.tabulate_checks(reports, failed=True)
+    return [*blocks, "failed checks\n" + format_table(bad)] if bad.rows else blocks
 
 
-def text(table: tables.Table) -> str:
-    """A table with its figures to the right."""
+def format_failure(stage: Stage) -> str:
+    """Write the fix of a failed step and the end of its log."""
+    lines = [f"fix: {stage.fix}"] if stage.fix else []
+    if stage.tail:
+        lines += [f"end of {stage.log}:", *(f"  {line}" for line in stage.tail[-TAIL:])]
+    return "\n".join(lines)
+
+
+def format_table(table: tables.ResultTable) -> str:
+    """Write a table with its numbers aligned to the right."""
     rows = [table.head, *table.rows]
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.head))]
     aligned = [
@@ -105,10 +120,10 @@ def text(table: tables.Table) -> str:
 
 
 def _read(paths: Sequence[Path]) -> list[Results]:
-    """Read every path, and say all that is wrong with any of them at once."""
+    """Read every path; raises ConfigError with the faults of all of them."""
     if len(paths) > MOST:
-        fix = f"give {MOST} at most"
-        raise ConfigError(Finding(code="usage", message=f"{len(paths)} reports are too many side by side", fix=fix))
+        fix = f"give at most {MOST}"
+        raise ConfigError(Finding(code="usage", message=f"{len(paths)} reports are too many to compare", fix=fix))
     found: list[Results] = []
     faults: list[Finding] = []
     for path in paths:
@@ -130,7 +145,7 @@ def _read(paths: Sequence[Path]) -> list[Results]:
 
 def _write(output: Path, page: str) -> None:
     if output.is_file() and not _is_page(output):
-        message, fix = f"'{output}' is no page of ours", "choose another file with -o, or remove it"
+        message, fix = f"'{output}' exists and is not a report page", "choose another file with -o, or remove it"
         raise ConfigError(Finding(code="output-exists", message=message, fix=fix, at=Place(file=str(output))))
     try:
         write_atomic(output, page)

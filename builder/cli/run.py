@@ -1,4 +1,4 @@
-"""recipe run: a command of the user's in an image, as the site runs it."""
+"""recipe run: run a command in an image with the site's settings."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def command(
 ) -> None:
     """Run CMD in IMAGE with SITE's binds, environment, launcher and CPU-GPU binding.
 
-    Here, or inside the allocation that this shell is in, or with --submit as a job of --nodes N and --gpus G of each.
-    It works in the folder it is called in, and exits with the exit code of CMD. On a machine without a batch system
-    --gpus G starts G ranks.
+    It runs here, or in the allocation of this shell, or with --submit as a job on --nodes N with --gpus G each. Its
+    working folder is the current one, and its exit code is that of CMD. On a machine without a batch system --gpus G
+    starts G ranks.
     """
     del verbose
     slurm = take_slurm_options(options, account=options["account"])
@@ -99,7 +99,7 @@ def _as_job(
     variables: dict[str, str],
     quiet: bool,
 ) -> int:
-    """Submit it, and follow it to its exit code unless nobody is to wait."""
+    """Submit the command and follow it to its exit code, unless --no-wait was given."""
     folder = folder or _free(Path(f"{plan.recipe}.run"))
     click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
     options = Options(environment=dict(os.environ))
@@ -130,7 +130,7 @@ def _as_job(
 
 
 def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
-    """Run its script at this terminal."""
+    """Run the command's script on this terminal."""
     (step,) = plan.steps
     find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
@@ -145,7 +145,7 @@ def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: d
 
 
 def _shape(plan: Plan) -> dict[str, str]:
-    """What sbatch would have set and an allocation leaves out where its options did not say it."""
+    """The variables that sbatch sets and an allocation without these options does not have."""
     (step,) = plan.steps
     options = header(plan, step)
     found = {
@@ -158,7 +158,7 @@ def _shape(plan: Plan) -> dict[str, str]:
 
 
 def _free(folder: Path) -> Path:
-    """A folder that no other run has: NAME.run, NAME.run-2 ..."""
+    """A new folder for this run: NAME.run, NAME.run-2 ..."""
     number, found = 1, folder
     while found.exists():
         number += 1

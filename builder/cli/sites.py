@@ -21,10 +21,10 @@ from builder.parse.site import load_site, site_files
 @format_option
 @plain_verbosity
 def command(site: str | None, shape: str) -> None:
-    """List the sites, or show everything that is known of SITE and where it was read.
+    """List the sites, or show all facts about SITE with their sources.
 
-    Sites of your own lie in ~/.config/recipe/sites (or $RECIPE_SITES), one YAML file each; `extends: NAME` takes over
-    what another one says.
+    Your own sites are in ~/.config/recipe/sites (or $RECIPE_SITES), one YAML file each; `extends: NAME` inherits from
+    another one.
     """
     if site is not None:
         loaded = load_site(site, folder=sites_folder())

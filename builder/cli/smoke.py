@@ -1,4 +1,4 @@
-"""recipe smoke: the smoke test in an image that exists."""
+"""recipe smoke: run the smoke test in an existing image."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Train in IMAGE as SITE would run it, and judge the numbers: on this machine, or with --submit as a job.
+    """Train in IMAGE as SITE would run it and check the numbers: on this machine, or with --submit as a job.
 
-    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU, and says so. With
-    --submit and --nodes or --gpus it is the whole suite over so many.
+    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that.
+    With --submit, --nodes and --gpus run the whole suite over so many.
     """
     slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
     named = read_image_words(words, what="image", quiet=quiet)
@@ -113,7 +113,7 @@ def command(
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
-    """Test on this machine; raises SmokeError, ToolError without what runs an image."""
+    """Test on this machine; raises SmokeError, and ToolError without a container engine."""
     find_programs(plan.steps, environment=environment)
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
@@ -131,7 +131,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
 
 
 def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:
-    """One line a check; of a workload that an error has ended, the error alone."""
+    """Write a line for each check; for a workload that ended with an error, only the error."""
     causes = first_causes(checks)
     return [
         f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"

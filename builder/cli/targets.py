@@ -1,6 +1,6 @@
-"""SITE... ENV...: which of the words of a command line are sites, and which are environment files.
+"""SITE... ENV...: which arguments are sites, and which are environment files.
 
-A word that is left out is supplied where only one thing can be meant; what was supplied is said in one line.
+A missing argument is found where there is only one choice; the choice is printed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ENVIRONMENT = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """What was named: at least one site and one file; `note` says which site was supplied, and why."""
+    """At least one site and one file; `note` names the site that was found, and why."""
 
     sites: tuple[str, ...]
     files: tuple[Path, ...]
@@ -43,7 +43,7 @@ class Named:
 
     @property
     def single(self) -> bool:
-        """Whether it is one build."""
+        """Whether there is only one build."""
         return len(self.sites) == len(self.files) == 1
 
 
@@ -53,12 +53,15 @@ def words_argument(command: F) -> F:
 
 
 def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Named:
-    """Tell sites from files; raises ConfigError with every word that is in no place of its own.
+    """Tell sites from files; raises ConfigError with every unexpected argument.
 
-    Where no site is named they are all, or the one that this machine belongs to.
+    Without a site all sites are meant, or the one of this machine.
     """
     if "" in words:
-        message, fix = "a site or a file is expected, and the word is empty", "check the variable that should hold it"
+        message, fix = (
+            "a site or a file is expected, and the argument is empty",
+            "check the variable that should hold it",
+        )
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
     known = list(site_files(sites_folder()))
     kinds = _kinds(words, known=known)
@@ -78,7 +81,7 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
 
 
 def _kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
-    """What each word is; of two, one of which is clear, the other is what is missing."""
+    """Find what each argument is; of two, the one that is not clear is what the other is not."""
     kinds = [_kind(word, known=known) for word in words]
     if len(words) == 2 and kinds == ["site", "site"] and Path(words[1]).is_file():
         return ["site", "file"]
@@ -97,7 +100,7 @@ def _kind(word: str, *, known: Sequence[str]) -> Kind:
 
 
 def is_site_file(path: Path) -> bool:
-    """Whether a YAML file has the keys of a site, and none of an environment."""
+    """Whether a YAML file has keys of a site, and none of an environment."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             text = file.read(READ)
@@ -130,7 +133,7 @@ def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
 
 
 def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
-    """The one site whose names of nodes fit this machine; raises ConfigError where none or several do."""
+    """The one site whose node names match this machine; raises ConfigError if none or several do."""
     host = os.uname().nodename.partition(".")[0]
     fits = []
     for name in known:
@@ -148,7 +151,7 @@ def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
 
 
 def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
-    """A site after a file may be a file that is meant: nothing is guessed."""
+    """Raise ConfigError for a site after a file: it may be a misspelt file."""
     if "file" not in kinds:
         return []
     first = kinds.index("file")
@@ -158,7 +161,7 @@ def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     ordered = [word for kind in ("site", "file") for word, found in zip(words, kinds, strict=True) if found == kind]
     command = click.get_current_context(silent=True)
     line = f"{command.command_path if command else 'recipe build'} {shlex.join(ordered)}"
-    message = f"the site '{shown(late[0])}' stands after the file '{shown(words[first])}'"
+    message = f"the site '{shown(late[0])}' comes after the file '{shown(words[first])}'"
     fix = f"write the sites first: `{line}`; a file that has a site's name as ./NAME"
     return [Finding(code="usage", message=message, fix=fix)]
 

@@ -1,4 +1,4 @@
-"""What the user sees of builds: findings, the display of what runs, verdicts, and a table of several."""
+"""Output of builds: findings, progress, verdicts, and a table of several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from builder.system.layout import PROOF
 
 
 class Terminal:
-    """Shows builds: one as itself, several with a name before each line and a table at the end."""
+    """Prints builds: several with a name before each line and a table at the end."""
 
     def __init__(self, *, single: bool = True, verbose: bool = False, quiet: bool = False, notes: bool = False) -> None:
         """`notes`: show findings of that level too."""
@@ -33,7 +33,7 @@ class Terminal:
         self._rows: Together | None = None  # of several builds that run
 
     def planned(self, name: str, build: Build) -> None:
-        """Print its findings; notes are in the plan's README and in `recipe check`."""
+        """Print the findings; notes are in the plan's README and in `recipe check`."""
         self._builds[name] = build
         if self.quiet:
             return
@@ -41,7 +41,7 @@ class Terminal:
         self.findings(name, shown)
 
     def findings(self, name: str, findings: Iterable[Finding]) -> None:
-        """Print findings, of several below the name they belong to."""
+        """Print findings, with the build's name above them if there are several."""
         found = list(findings)
         if found and not self.single:
             echo(f"{name}:", err=True)
@@ -52,7 +52,7 @@ class Terminal:
         echo(describe(build.plan, image=build.image, folder=build.folder))
 
     def line(self, name: str, text: str) -> None:
-        """Print a line, beside rows that move among them."""
+        """Print a line, above live rows with their build's name."""
         if self.quiet:
             return
         if self._rows is not None:
@@ -67,7 +67,7 @@ class Terminal:
             echo(judged(verdict(report), err=True), err=True)
 
     def display(self, names: Sequence[str], *, live: bool = True) -> Together:
-        """Choose the display of builds that run here."""
+        """Choose the display of local builds."""
         if self.single:
             return Alone(self.progress())
         rows = choose_together(
@@ -90,7 +90,7 @@ class Terminal:
     def conclude(self, ended: Ended, *, rows: bool = True, paths: bool = True) -> None:
         """Print what failed and why, then the table and the images' `paths`, and exit with the worst exit code.
 
-        A single build raises what stopped it. `rows` says whether there is a table of several.
+        A single build raises the exception that stopped it. `rows`: print the table of several.
         """
         outcomes = list(ended.outcomes.values())
         if self.single and ended.stop is not None:
@@ -122,7 +122,7 @@ def _rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
 
 
 def next_lines(build: Build) -> list[str]:
-    """What a user does with a new image: a command for each."""
+    """The commands for a new image, one on each line."""
     site, image = build.site.name, shlex.quote(str(build.image))
     lines = [f"recipe run {site} {image} -- python3 train.py", f"recipe report {image}"]
     if build.site.scheduler.kind == "slurm":
@@ -134,7 +134,7 @@ def next_lines(build: Build) -> list[str]:
 
 
 def describe(plan: Plan, *, image: Path, folder: Path) -> str:
-    """What a build would do."""
+    """Describe what a build would do."""
     lines = [f"{plan.target}: {image}", f"  base image  {plan.base}"]
     if plan.expect.get("torch"):
         lines.append(f"  torch       {plan.expect['torch']}")
@@ -149,7 +149,7 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The end of a build in a few lines: what was measured, what failed; the rest is in report.json."""
+    """Summarise a build in a few lines: measurements and failures; report.json has the rest."""
     lines = [f"ok    {name + ' ':8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
     bad = first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
@@ -166,7 +166,7 @@ def verdict(report: Report) -> str:
 
 
 def again(report: Report) -> str:
-    """What a second build gave, in a line."""
+    """Summarise a second build in a line."""
     found = report.verified
     if found.get("same"):
         return f"the same bytes: a second build gave the same image, sha256 {found.get('sha256')}"
@@ -180,7 +180,7 @@ def _passed(report: Report, name: str) -> bool:
 
 
 def summary(result: Any) -> str:
-    """One workload's numbers in a line; a result may be anything that a file can hold."""
+    """Summarise one workload in a line; its result may be any JSON."""
     found = table(result)
     parts: list[str] = []
     ranks = found.get("ranks")

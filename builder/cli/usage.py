@@ -1,4 +1,4 @@
-"""What is wrong with a command line as click sees it, and the line to type instead."""
+"""click's usage errors as findings, with the command line to type instead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import click
 from builder.model.finding import Finding, nearest
 from builder.model.text import shown
 
-# What people type below a command that has others -> what they mean.
-MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls", "check": "verify"}
+# Other names of subcommands -> the name here.
+MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls"}
 EVERYWHERE = ("-v", "--verbose", "-q", "--quiet", "--no-color")  # options of commands, not of the program
 # What is an option elsewhere and an argument here.
 ARGUMENTS = {
@@ -106,7 +106,7 @@ def _instead(error: click.ClickException, *, context: click.Context, line: Line)
     if found := re.search(r"unexpected extra arguments? \((.*)\)", error.format_message()):
         return f"write `{line.without(*found[1].split())}`"
     if isinstance(context.command, click.Group):
-        known = context.command.list_commands(context)
+        known = [name for name, command in context.command.commands.items() if not command.hidden]
         word = re.search(r"'([^']*)'", error.format_message())
         name = word[1] if word else ""
         near = nearest(name, known=known) or MEANT.get(name, "")

@@ -54,10 +54,12 @@ def execute(
         signer = find_signer(plan, environment=options.environment) if options.sign else None
         work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
         with prepared(work, signals=signals, signer=signer) as run:
-            return _carry_out(run, steps, again=options.verify)
+            return _carry_out(run, steps, again=options.reproduce)
 
 
-def verify(plan: Plan, *, folder: Path, output: Path, report: Report, options: Options, progress: Progress) -> Report:
+def reproduce(
+    plan: Plan, *, folder: Path, output: Path, report: Report, options: Options, progress: Progress
+) -> Report:
     """Build again what has been built, and compare; the report is that of the image with the answer in it.
 
     Raises ConfigError, ToolError and Interrupted as `execute`.

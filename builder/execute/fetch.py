@@ -33,8 +33,8 @@ def check_offline(plan: Plan, options: Options) -> None:
     """Raise ConfigError where no server may be asked and the plan's engine would, or a second build has to."""
     if not is_offline(options.environment):
         return
-    if options.verify:
-        message = f"--verify with --offline ({OFFLINE}): a second build starts with nothing but downloads"
+    if options.reproduce:
+        message = f"--reproduce with --offline ({OFFLINE}): a second build starts with nothing but downloads"
         fix = "leave out one of them: what a container has installed, and base images, would have to be fetched again"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
     _check(plan, what=f"no server is to be asked (--offline, {OFFLINE}), and ")

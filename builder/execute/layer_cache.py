@@ -140,7 +140,7 @@ def contents(store: Store) -> tuple[Cached, ...]:
     return tuple(_cached(entry) for entry in store.entries())
 
 
-def verify(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
+def check_files(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
     """Check every file by its SHA-256; what is wrong is returned and removed unless a build reads it.
 
     Files that belong to nothing come second, those that were removed.

@@ -23,7 +23,7 @@ class Options:
     start: str = ""  # name of the first step to run; those before it have left their products
     no_smoke: bool = False
     sign: bool = False
-    verify: bool = False  # build again and compare
+    reproduce: bool = False  # build again and compare
     step_seconds: float | None = None
 
 

@@ -29,7 +29,7 @@ TOLD = 5  # differences in a message
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verified:
+class Reproduction:
     """What a second build gave: nothing in `fault` where it was the same."""
 
     answer: Mapping[str, Any]
@@ -39,8 +39,8 @@ class Verified:
 def check_comparable(plan: Plan) -> None:
     """Raise ConfigError where the product is no file that could be compared."""
     if plan.image_kind != "sif":
-        message = f"the backend '{plan.backend}' makes a folder, and --verify compares SIF images"
-        fix = "leave out --verify, or choose another backend"
+        message = f"the backend '{plan.backend}' makes a folder, and --reproduce compares SIF images"
+        fix = "leave out --reproduce, or choose another backend"
         raise ConfigError(Finding(code="verify-folder", message=message, fix=fix))
 
 
@@ -49,7 +49,7 @@ def again_steps(plan: Plan) -> tuple[Step, ...]:
     return tuple(step for step in plan.steps if step.kind != "smoke")
 
 
-def build_again(run: Run, here: Here, *, image: Path) -> Verified:
+def build_again(run: Run, here: Here, *, image: Path) -> Reproduction:
     """Build once more in the scratch folder and hold `image` against it; raises OSError and ToolError."""
     started = time.monotonic()
     place = here.scratch / AGAIN
@@ -79,14 +79,14 @@ def build_again(run: Run, here: Here, *, image: Path) -> Verified:
         remove_tree(here.scratch / "again-cache")
 
 
-def note_again(run: Run, build: Callable[[], Verified]) -> None:
+def note_again(run: Run, build: Callable[[], Reproduction]) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
     try:
         seen = build()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message, fix = f"the image could not be built again: {reason}", "make room and rights there, and try again"
-        seen = Verified(
+        seen = Reproduction(
             answer={"same": False, "error": reason}, fault=Finding(code=DIFFERENT, message=message, fix=fix)
         )
     run.verified = seen.answer
@@ -100,7 +100,7 @@ def with_answer(report: Report, run: Run) -> Report:
     return replace(report, verified=run.verified, findings=findings)
 
 
-def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Verified:
+def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Reproduction:
     """Hold `image` against what a second build has made in `seconds`; raises OSError."""
     made = second.folder / second.plan.image
     digest = second.look_inside().settle()
@@ -133,21 +133,21 @@ def _kept_log(run: Run, second: Run) -> Path:
     return log
 
 
-def not_built(second: Run, *, log: Path) -> Verified:
+def not_built(second: Run, *, log: Path) -> Reproduction:
     """What is said where there is no second image."""
     reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
     message = f"the image could not be built again: {reason}"
     fix = "the first image is in its place; see the log of the second build"
     fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(log)), fix=fix)
-    return Verified(answer={"same": False, "error": reason}, fault=fault)
+    return Reproduction(answer={"same": False, "error": reason}, fault=fault)
 
 
-def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Verified:
+def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Reproduction:
     """The answer with what differs, of which a part is shown and all of it in a file."""
     path = run.folder / LIST
     if not lines:
         path.unlink(missing_ok=True)
-        return Verified(answer=answer)
+        return Reproduction(answer=answer)
     write_atomic(path, "".join(f"{_plain(line)}\n" for line in lines))
     shown = [_plain(line) for line in islice(lines, SHOWN)]
     message = f"a second build gave another image than '{image}': {'; '.join(shown[:TOLD])}"
@@ -157,7 +157,7 @@ def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any])
         f"all of it is in '{path}'; look for dates and random names in `container.run` and in what is built from source"
     )
     fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(path)), fix=fix)
-    return Verified(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
+    return Reproduction(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
 
 
 def _plain(line: str) -> str:

@@ -54,7 +54,7 @@ def build(
         say(f"the cached file '{altered}' was altered: it is made again")
         _forget(store, altered)
     else:
-        raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
+        raise LayeringError("the cache changes while it is read", fix="see `recipe cache check`")
     for entry in store.prune(limit_bytes(environment)):
         say(f"removed from the cache: {entry.title}")
     if store.locks.missing:
@@ -143,4 +143,4 @@ def fetch(
             else:
                 say("everything is here")
                 return
-    raise LayeringError("the cache changes while it is read", fix="see `recipe cache verify`")
+    raise LayeringError("the cache changes while it is read", fix="see `recipe cache check`")

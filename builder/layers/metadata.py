@@ -29,7 +29,7 @@ from .spec import Spec
 ENVIRONMENT = "env/91-recipe.sh"
 RUNSCRIPT = '#!/bin/sh\nexec "$@"\n'
 TEST = "#!/bin/sh\nPATH=/opt/env/bin:$PATH exec python3 /opt/recipe/verify.py /opt/recipe/recipe.json\n"
-LAYERS = "recipe.layers"  # label: `recipe inspect --verify` compares the layers with it
+LAYERS = "recipe.layers"  # label: what `recipe inspect --integrity` compares the layers with
 FIX = (
     "give `container.files` a place in the image that its own links do not move, and remove such links from the folder"
 )

@@ -116,6 +116,8 @@ def _steps(found: Gathered) -> Iterable[Stage]:
             seconds=max(0.0, number(item.get("seconds")) or 0.0),
             exit_code=whole(item.get("exit_code")),
             note=text(table(item.get("finding")).get("message")),
+            fix=text(table(item.get("finding")).get("fix")),
+            log=text(item.get("log")),
             proves=kinds.get(name, name) == "smoke",
         )
 

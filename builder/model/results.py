@@ -1,6 +1,6 @@
 """Results: everything that was measured of one image, from its report, its shapes' results and its jobs.
 
-A workload's result, as it left it, to our own record of it: whatever is missing or odd is left out.
+`workload_result` reads what a workload wrote; missing or invalid values are left out.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ class Stage:
     exit_code: int | None = None
     note: str = ""
     proves: bool = False  # it tests the image, and is no part of building it
+    fix: str = ""
+    log: str = ""  # path below the plan folder
+    tail: tuple[str, ...] = ()  # last lines of the log of a step that failed, masked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +109,23 @@ class ShapeVerdict:
     shape: str
     verdict: Verdict
     reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A file of the build that was there when the results were read."""
+
+    title: str
+    path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledPackage:
+    """A package in the image, as its SBOM lists it; `kind` is that of its package URL: pypi, conda, deb, rpm."""
+
+    name: str
+    version: str
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +145,14 @@ class Results:
     packages: Mapping[str, str] = field(default_factory=dict)  # asked -> became
     findings: tuple[str, ...] = ()  # of the build
     damaged: tuple[str, ...] = ()  # files that could not be read
+    image_path: str = ""  # of the image next to the plan folder, "" where there is none
+    artifacts: tuple[Artifact, ...] = ()
+    installed: tuple[InstalledPackage, ...] = ()
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the build came to its end; its smoke test may have failed."""
+        return self.status not in ("failed", "interrupted")
 
     @property
     def notes(self) -> tuple[str, ...]:

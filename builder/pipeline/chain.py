@@ -69,7 +69,7 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, progress: Progress) -> 
                 plan=what.plan, steps=here, folder=folder, output=output, options=what.options, progress=progress
             )
             done = lead(work, signals=signals, total=len(here) + len(steps))
-        if what.options.verify:
+        if what.options.reproduce:
             batch = replace(batch, again=prepare_again(what.plan, folder, environment=environment))
         origin = origin_of(what.plan, (*here, *steps), folder=folder)
         ledger = submit(
@@ -157,7 +157,7 @@ def run_chain(name: str, build: Build, *, request: BuildRequest, ui: UI) -> Outc
     display = ui.display([name])
     with ExitStack() as held, display.shown():
         ready = prepare(build, request=request, tell=tell, held=held)
-        if ready.done and not request.options.verify:
+        if ready.done and not request.options.reproduce:
             return Outcome(name=name, word="nothing to do", text=image, image=image)
         what = _submission(ready, request=request)
         report = to_verdict(what, jobs=request.slurm, progress=display.side(name), tell=tell)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from builder.execute.executor import execute, verify
+from builder.execute.executor import execute, reproduce
 from builder.execute.options import Interrupted
 from builder.execute.parallel import Halt, Heeding, SideBySide, at_once
 from builder.execute.progress import Progress
@@ -64,7 +64,9 @@ def _report(build: Build, *, request: BuildRequest, progress: Progress, tell: Te
         return execute(
             build.plan, folder=build.folder, output=build.image, steps=ready.steps, options=options, progress=progress
         )
-    known = read_report(build.folder) if options.verify else None
+    known = read_report(build.folder) if options.reproduce else None
     if known is None:
         return None
-    return verify(build.plan, folder=build.folder, output=build.image, report=known, options=options, progress=progress)
+    return reproduce(
+        build.plan, folder=build.folder, output=build.image, report=known, options=options, progress=progress
+    )

@@ -54,9 +54,9 @@ def check_request(request: BuildRequest, builds: Builds) -> None:
     if request.options.sign:
         message = "--sign with several images: only one can ask for a passphrase at a time"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --sign, or build them one by one"))
-    if request.options.verify and request.slurm.submit:
-        message = "--verify with --submit of several images: arrays have no second build"
-        raise ConfigError(Finding(code="usage", message=message, fix="leave out --verify, or build them one by one"))
+    if request.options.reproduce and request.slurm.submit:
+        message = "--reproduce with --submit of several images: arrays have no second build"
+        raise ConfigError(Finding(code="usage", message=message, fix="leave out --reproduce, or build them one by one"))
     if not request.slurm.submit or request.dry_run:
         return
     for build in builds.values():
@@ -70,7 +70,7 @@ def prepare(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack)
     Nothing is written where the image of this very plan is there already. Raises what stops the build.
     """
     ready, options = look(build, request=request, held=held), request.options
-    if ready.done and options.verify:
+    if ready.done and options.reproduce:
         _check_free(ready.folder, options=options)
     elif ready.done:
         tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
@@ -135,7 +135,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
     """Refuse to submit where there is nothing to submit to, and to work where one should not."""
     options = request.options
     check_offline(build.plan, options)
-    if options.verify:
+    if options.reproduce:
         from builder.execute.reproduce import check_comparable
 
         check_comparable(build.plan)
@@ -146,7 +146,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
         message = "--sign with --submit: a job has no terminal to ask for a passphrase at"
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
-    if options.verify:
+    if options.reproduce:
         from builder.slurm.collect import check_jobs_again
 
         check_jobs_again(build.plan)

@@ -1,4 +1,4 @@
-"""What lies in a plan folder, a results folder or beside an image, read for a report."""
+"""Read a plan folder, a results folder, or the plan folder of an image for a report."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from builder.model.finding import ConfigError, Finding, Place
 from builder.model.result_documents import Gathered, put_together
 from builder.model.results import Results
 from builder.model.text import is_there, text
+from builder.report.artifacts import add_artifacts
 from builder.sif.bounded import BoundsError, read_json
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, RESULTS, SUBMITTED_FILE, VERDICT_FILE, plan_folder
 
@@ -19,34 +20,50 @@ SIZE_LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 SCHEMA = 1
 _SMOKE = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _RANK = re.compile(r".*\.json\.rank\d+\.json")
-_FIX = "give a report.json, a plan folder, a results folder, or an image whose plan folder lies beside it"
+_FIX = "give a report.json, a plan folder, a results folder, or an image with its plan folder next to it"
 
 
 def read_results(path: Path) -> Results:
     """Read everything that was measured at a path; raises ConfigError with what is damaged or missing."""
-    if not is_there(path):
+    if not is_there(path) and not _was_not_built(path):
         raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=f"check the path; {_FIX}")
     found = Gathered(name=path.resolve().name or str(path), source=str(path))
-    if path.is_dir() and not _is_image(path):
-        _read_folder(found, path)
-    elif path.suffix == ".json":
-        _read_file(found, path)
-    elif path.name and plan_folder(path).is_dir():
-        _read_folder(found, plan_folder(path))
-    elif _named_as_image(path):
-        message = f"the image '{path}' has no plan folder beside it ('{plan_folder(path)}')"
-        raise _fault("report-missing", message, at=path)
-    else:
-        _read_file(found, path)
+    folder = _read_path(found, path)
     if not (found.report or found.raw() or found.verdicts or found.jobs):
         message = f"nothing has been measured in '{path}' yet"
         fix = "build the image, or run the folder's smoke scripts; " + _FIX
         raise _fault("report-empty", message, at=path, fix=fix)
-    return put_together(found)
+    results = put_together(found)
+    return results if folder is None else add_artifacts(results, folder)
+
+
+def _read_path(found: Gathered, path: Path) -> Path | None:
+    """Read what a path names; returns the plan folder it is or belongs to, None where there is none."""
+    folder = path
+    if path.is_dir() and not _is_image(path):
+        _read_folder(found, path)
+    elif path.suffix == ".json":
+        _read_file(found, path)
+        folder = path.parent
+    elif path.name and plan_folder(path).is_dir():
+        folder = plan_folder(path)
+        _read_folder(found, folder)
+    elif _named_as_image(path):
+        message = f"the image '{path}' has no plan folder next to it ('{plan_folder(path)}')"
+        raise _fault("report-missing", message, at=path)
+    else:
+        _read_file(found, path)
+        folder = path.parent
+    return folder if (folder / PLAN_FILE).is_file() else None
+
+
+def _was_not_built(path: Path) -> bool:
+    """Whether a path is that of an image whose build failed: its plan folder is there."""
+    return path.name not in ("", "..") and is_there(plan_folder(path))
 
 
 def _is_image(path: Path) -> bool:
-    """Whether a folder is an image (tykky's), with its plan folder beside it."""
+    """Whether a folder is an image (tykky's) with its plan folder next to it."""
     ours = (path / PLAN_FILE).is_file() or (path / REPORT_FILE).is_file()
     return not ours and bool(path.name) and plan_folder(path).is_dir()
 
@@ -65,15 +82,17 @@ def _read_file(found: Gathered, path: Path) -> None:
         if (path.parent / PLAN_FILE).is_file():
             _read_folder(found, path.parent)
     else:
-        raise _fault("report-foreign", f"'{path}' is no report of a build and no result of a workload", at=path)
+        raise _fault("report-foreign", f"'{path}' is neither a report of a build nor a result of a workload", at=path)
 
 
 def _read_folder(found: Gathered, folder: Path) -> None:
-    """A plan folder with all that lies in it, or a folder of results."""
+    """Read all of a plan folder, or a folder of results."""
     if (folder / REPORT_FILE).is_file():
         found.report = _document(folder / REPORT_FILE)
         if not _is_report(found.report):
-            raise _fault("report-foreign", f"'{folder / REPORT_FILE}' is no report of a build", at=folder / REPORT_FILE)
+            raise _fault(
+                "report-foreign", f"'{folder / REPORT_FILE}' is not a report of a build", at=folder / REPORT_FILE
+            )
     if (folder / PLAN_FILE).is_file():
         found.plan = _document(folder / PLAN_FILE)
         if not found.report:
@@ -88,7 +107,7 @@ def _read_folder(found: Gathered, folder: Path) -> None:
 
 
 def _read_smoke(found: Gathered, folder: Path) -> None:
-    """The results of the smoke script that somebody ran by hand in the plan folder."""
+    """Read the results of a smoke script that was run by hand in the plan folder."""
     for path in sorted(folder.glob("smoke-*.json")):
         matched = _SMOKE.fullmatch(path.name)
         content = _damaged_is_noted(found, path)
@@ -104,7 +123,7 @@ def _read_shapes(found: Gathered, results: Path) -> None:
 
 
 def _read_shape(found: Gathered, folder: Path) -> None:
-    """One shape's results: a file a workload, and the verdict over them."""
+    """Read one shape's results: a file for each workload, and the verdict over them."""
     shape = folder.resolve().name
     for path in _json_files(folder):
         if path.name == VERDICT_FILE:
@@ -128,7 +147,7 @@ def _read_jobs(found: Gathered, folder: Path) -> None:
 
 
 def _json_files(folder: Path) -> Iterator[Path]:
-    """The JSON files of a folder without the ranks' own records and drafts."""
+    """Yield the JSON files of a folder without the ranks' own records and drafts."""
     for path in sorted(folder.glob("*.json")):
         if path.is_file() and not path.name.startswith(".") and not _RANK.fullmatch(path.name):
             yield path
@@ -139,7 +158,7 @@ def _is_report(content: dict[str, Any]) -> bool:
 
 
 def _damaged_is_noted(found: Gathered, path: Path) -> dict[str, Any] | None:
-    """One file of many: what is wrong with it is said, and the others are shown."""
+    """Read one file of many; None and a note where it is damaged."""
     try:
         return _document(path)
     except ConfigError as error:
@@ -154,7 +173,7 @@ def _document(path: Path) -> dict[str, Any]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         message = f"'{path}' cannot be read: {reason}"
-        raise _fault("report-unreadable", message, at=path, fix="check its rights") from None
+        raise _fault("report-unreadable", message, at=path, fix="check its permissions") from None
     except BoundsError as error:
         raise _fault("report-large", f"'{path}' cannot be read: {error}", at=path) from None
     except UnicodeDecodeError:
@@ -163,11 +182,13 @@ def _document(path: Path) -> dict[str, Any]:
         raise _fault("report-damaged", f"'{path}' is nested too deep", at=path) from None
     except json.JSONDecodeError as error:
         message = f"'{path}' is not JSON, or was cut: {error.msg.lower()}"
-        raise _fault("report-damaged", message, at=path, line=error.lineno, fix="make it again: " + _FIX) from None
+        raise _fault(
+            "report-damaged", message, at=path, line=error.lineno, fix="build or test again; " + _FIX
+        ) from None
     except ValueError as error:
         raise _fault("report-damaged", f"'{path}' cannot be read: {text(str(error), limit=80)}", at=path) from None
     if not isinstance(content, dict):
-        raise _fault("report-foreign", f"'{path}' holds no JSON object", at=path)
+        raise _fault("report-foreign", f"'{path}' is not a JSON object", at=path)
     return content
 
 

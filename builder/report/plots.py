@@ -1,4 +1,4 @@
-"""The figures of a page: which plots the results allow, each with its legend and the same as a table."""
+"""The plots of a page, each with its legend and its numbers as a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from builder.model.results import Results, WorkloadResult
 from builder.report import svg as axes
-from builder.report.bars import Bar, bar_plot
-from builder.report.svg import COLORS, Series, line_plot
-from builder.report.tables import OTHER, PARTS, Table, letters, parts, throughput
-from builder.report.units import duration, figure, size
+from builder.report.bars import Bar, draw_bars
+from builder.report.metrics import OTHER, PARTS, compute_throughput, find_shared_cores, split_time
+from builder.report.svg import COLORS, Series, draw_lines
+from builder.report.tables import ResultTable, assign_letters
+from builder.report.units import format_duration, format_number, format_size
 
 BAR_LIMIT = 14
 KNOWN = tuple(dict.fromkeys(PARTS.values()))
@@ -20,25 +21,25 @@ TABLE_LIMIT = 24  # rows of a curve in its table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """One plot as SVG, what its colours mean, and its figures as a table."""
+class Plot:
+    """One plot as SVG, what its colours mean, and its numbers as a table."""
 
     name: str
     note: str
     svg: str
-    table: Table
-    legend: tuple[tuple[str, str], ...] = ()  # class of the style sheet, words
+    table: ResultTable
+    legend: tuple[tuple[str, str], ...] = ()  # class of the style sheet, label
 
 
-def figures(reports: Sequence[Results]) -> tuple[Figure, ...]:
-    """Every figure that the results allow, in the order of telling."""
-    made = (loss, accuracy, bandwidth, scaling, steps_time, workloads_time)
-    return tuple(found for make in made if (found := make(reports)) is not None)
+def make_plots(reports: Sequence[Results]) -> tuple[Plot, ...]:
+    """Draw every plot that the results have the numbers for."""
+    plots = (plot_loss, plot_accuracy, plot_bandwidth, plot_scaling, plot_step_times, plot_workload_times)
+    return tuple(found for draw in plots if (found := draw(reports)) is not None)
 
 
-def loss(reports: Sequence[Results]) -> Figure | None:
-    """Training loss over steps: every step faint, its moving mean before it."""
-    chosen = [(title, one) for title, one in _each(reports) if len(one.training.losses) > 1]
+def plot_loss(reports: Sequence[Results]) -> Plot | None:
+    """Draw the training loss over the steps with its moving mean."""
+    chosen = [(title, one) for title, one in _iterate_workloads(reports) if len(one.training.losses) > 1]
     series: list[Series] = []
     rows = []
     for color, (title, one) in enumerate(chosen):
@@ -49,151 +50,189 @@ def loss(reports: Sequence[Results]) -> Figure | None:
         series.append(Series(label="", points=tuple(zip(at, curve, strict=True)), color=color, faint=True))
         series.append(Series(label=title, points=tuple(zip(at, mean, strict=True)), color=color))
         every = max(1, len(curve) // max(2, TABLE_LIMIT // len(chosen)))
-        rows += [(title, f"{at[i]:.0f}", figure(curve[i]), figure(mean[i])) for i in range(0, len(curve), every)]
+        rows += [
+            (title, f"{at[i]:.0f}", format_number(curve[i]), format_number(mean[i]))
+            for i in range(0, len(curve), every)
+        ]
     if not series:
         return None
-    x = axes.linear([place for one in series for place, _ in one.points], title="optimizer step")
-    y = axes.linear([value for one in series for _, value in one.points], title="loss")
-    name, note = "Training loss", "Each step faint, the moving mean over it."
-    table = Table(name=name, head=("workload", "step", "loss", "mean"), rows=tuple(rows), right=frozenset({1, 2, 3}))
-    svg = line_plot(sorted(series, key=lambda one: not one.faint), x=x, y=y, name=name, description=note)
-    return Figure(name=name, note=note, svg=svg, table=table, legend=_legend(series))
+    x = axes.make_linear_axis([place for one in series for place, _ in one.points], title="optimizer step")
+    y = axes.make_linear_axis([value for one in series for _, value in one.points], title="loss")
+    name, note = "Training loss", "Thin: every step. Thick: moving mean."
+    table = ResultTable(
+        name=name, head=("workload", "step", "loss", "mean"), rows=tuple(rows), right=frozenset({1, 2, 3})
+    )
+    svg = draw_lines(sorted(series, key=lambda one: not one.faint), x=x, y=y, name=name, description=note)
+    return Plot(name=name, note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def accuracy(reports: Sequence[Results]) -> Figure | None:
-    """Accuracy after each epoch where that is known, else at the end, against its floor."""
-    chosen = [(title, one) for title, one in _each(reports) if one.training.accuracy is not None]
+def plot_accuracy(reports: Sequence[Results]) -> Plot | None:
+    """Draw the accuracy after each epoch, or at the end where only that is known, with its floor."""
+    chosen = [(title, one) for title, one in _iterate_workloads(reports) if one.training.accuracy is not None]
     if not chosen:
         return None
     if all(len(one.training.accuracies) > 1 for _, one in chosen):
-        return _accuracy_by_epoch(chosen)
+        return _draw_accuracy_by_epoch(chosen)
     rows, bars = [], []
     for title, one in chosen[:BAR_LIMIT]:
-        value, floor = one.training.accuracy or 0.0, floor_of(one)
+        value, floor = one.training.accuracy or 0.0, find_floor(one)
         bars.append(Bar(label=title, parts=(("accuracy", value),), floor=floor))
-        rows.append((title, figure(value, digits=4), "-" if floor is None else figure(floor)))
-    x = axes.linear([0.0, 1.0], title="share of test images that are right")
-    note = "On test images after the training; the dashed mark is the floor of the verdict."
-    svg = bar_plot(bars, x=x, colors={"accuracy": 0}, name="Accuracy", description=note, written=figure)
-    table = Table(name="Accuracy", head=("workload", "accuracy", "floor"), rows=tuple(rows), right=frozenset({1, 2}))
-    return Figure(name="Accuracy", note=note, svg=svg, table=table)
+        rows.append((title, format_number(value, digits=4), "-" if floor is None else format_number(floor)))
+    x = axes.make_linear_axis([0.0, 1.0], title="share of test images classified correctly")
+    note = "On test images after the training; the dashed mark is the least that passes."
+    svg = draw_bars(bars, x=x, colors={"accuracy": 0}, name="Accuracy", description=note, written=format_number)
+    table = ResultTable(
+        name="Accuracy", head=("workload", "accuracy", "floor"), rows=tuple(rows), right=frozenset({1, 2})
+    )
+    return Plot(name="Accuracy", note=note, svg=svg, table=table)
 
 
-def _accuracy_by_epoch(chosen: Sequence[tuple[str, WorkloadResult]]) -> Figure:
+def _draw_accuracy_by_epoch(chosen: Sequence[tuple[str, WorkloadResult]]) -> Plot:
     series: list[Series] = []
     rows = []
     for color, (title, one) in enumerate(chosen):
         points = tuple((float(epoch), value) for epoch, value in enumerate(one.training.accuracies, start=1))
-        told = tuple(f"{title}, epoch {epoch:.0f}: {figure(value, digits=4)}" for epoch, value in points)
-        series.append(Series(label=title, points=points, told=told, color=color))
-        rows += [(title, f"{epoch:.0f}", figure(value, digits=4)) for epoch, value in points]
+        tips = tuple(f"{title}, epoch {epoch:.0f}: {format_number(value, digits=4)}" for epoch, value in points)
+        series.append(Series(label=title, points=points, tips=tips, color=color))
+        rows += [(title, f"{epoch:.0f}", format_number(value, digits=4)) for epoch, value in points]
     ends = [place for one in series for place, _ in one.points]
-    floors = [floor for _, one in chosen if (floor := floor_of(one)) is not None]
+    floors = [floor for _, one in chosen if (floor := find_floor(one)) is not None]
     if floors:
         level = tuple((place, max(floors)) for place in (min(ends), max(ends)))
-        series.append(Series(label=f"floor {figure(max(floors))}", points=level, color=COLORS - 1, dashed=True))
-    x = axes.linear(ends, title="epoch", zero=False, most=max(1, min(6, round(max(ends) - min(ends)))))
+        series.append(Series(label=f"floor {format_number(max(floors))}", points=level, color=COLORS - 1, dashed=True))
+    x = axes.make_linear_axis(ends, title="epoch", zero=False, most=max(1, min(6, round(max(ends) - min(ends)))))
     low = 0.98 * min(value for one in series for _, value in one.points)
-    y = axes.linear(
+    y = axes.make_linear_axis(
         [low, max(value for one in series for _, value in one.points)], title="accuracy", zero=False, top=1.0
     )
-    note = "On test images after each epoch; the dashed line is the floor of the verdict."
-    svg = line_plot(series, x=x, y=y, name="Accuracy", description=note)
-    table = Table(name="Accuracy", head=("workload", "epoch", "accuracy"), rows=tuple(rows), right=frozenset({1, 2}))
-    return Figure(name="Accuracy", note=note, svg=svg, table=table, legend=_legend(series))
+    note = "On test images after each epoch; the dashed line is the least that passes."
+    svg = draw_lines(series, x=x, y=y, name="Accuracy", description=note)
+    table = ResultTable(
+        name="Accuracy", head=("workload", "epoch", "accuracy"), rows=tuple(rows), right=frozenset({1, 2})
+    )
+    return Plot(name="Accuracy", note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def bandwidth(reports: Sequence[Results]) -> Figure | None:
-    """Bus bandwidth over message size, both logarithmic, with the site's floors."""
+def plot_bandwidth(reports: Sequence[Results]) -> Plot | None:
+    """Draw the bus bandwidth over the message size, both logarithmic, with the site's floors."""
     series: list[Series] = []
     floors: list[tuple[int, float]] = []
     rows = []
-    for title, one in _each(reports):
+    for title, one in _iterate_workloads(reports):
         known = [(step, step.busbw) for step in one.sweep if step.busbw is not None and step.busbw > 0]
         if not known:
             continue
         color = len(series) % (COLORS - 1)
-        told = tuple(f"{title}, {size(step.size)}: {figure(value)} GB/s" for step, value in known)
+        tips = tuple(f"{title}, {format_size(step.size)}: {format_number(value)} GB/s" for step, value in known)
         points = tuple((float(step.size), value) for step, value in known)
-        series.append(Series(label=title, points=points, told=told, color=color))
+        series.append(Series(label=title, points=points, tips=tips, color=color))
         floors += one.floors
         rows += [
-            (title, size(step.size), figure(value), figure(step.algbw), _floor_word(one, step.size))
+            (
+                title,
+                format_size(step.size),
+                format_number(value),
+                format_number(step.algbw),
+                _format_floor(one, step.size),
+            )
             for step, value in known
         ]
     if not series:
         return None
     series += [_floor(at, value) for at, value in dict.fromkeys(floors)]
     places = [place for one in series for place, _ in one.points if not one.dashed]
-    x = axes.doublings(places, title="message size", written=size)
-    y = axes.decades([value for one in series for _, value in one.points], title="bus bandwidth, GB/s")
+    x = axes.make_doubling_axis(places, title="message size", written=format_size)
+    y = axes.make_log_axis([value for one in series for _, value in one.points], title="bus bandwidth, GB/s")
     name, note = "Bandwidth over size", "Allreduce; both axes logarithmic. Dashed: what the site expects at that size."
     head = ("workload", "size", "busbw GB/s", "algbw GB/s", "floor GB/s")
-    table = Table(name=name, head=head, rows=tuple(rows), right=frozenset({1, 2, 3, 4}))
-    svg = line_plot(series, x=x, y=y, name=name, description=note)
-    return Figure(name=name, note=note, svg=svg, table=table, legend=_legend(series))
+    table = ResultTable(name=name, head=head, rows=tuple(rows), right=frozenset({1, 2, 3, 4}))
+    svg = draw_lines(series, x=x, y=y, name=name, description=note)
+    return Plot(name=name, note=note, svg=svg, table=table, legend=_legend(series))
 
 
 def _floor(at: int, value: float) -> Series:
-    """A floor holds at its size; it is drawn a good deal wider than a point to be seen."""
-    label = f"floor {figure(value)} GB/s at {size(at)}"
+    """A floor applies to one size; it is drawn wider than a point to be visible."""
+    label = f"floor {format_number(value)} GB/s at {format_size(at)}"
     return Series(label=label, points=((at / 8, value), (at * 8.0, value)), color=COLORS - 1, dashed=True)
 
 
-def _floor_word(one: WorkloadResult, count: int) -> str:
-    return figure(dict(one.floors).get(count))
+def _format_floor(one: WorkloadResult, count: int) -> str:
+    return format_number(dict(one.floors).get(count))
 
 
-def scaling(reports: Sequence[Results]) -> Figure | None:
-    """Training throughput over ranks, against what the smallest run would give times the ranks."""
+def plot_scaling(reports: Sequence[Results]) -> Plot | None:
+    """Draw the training throughput over ranks, and the smallest run's in proportion; no run that shared its cores."""
     series: list[Series] = []
     rows = []
-    for color, (letter, results) in enumerate(zip(letters(reports), reports, strict=True)):
-        measured = [(one.world, throughput(one) or 0.0, one) for one in results.workloads]
-        runs = sorted((run for run in measured if run[1] > 0), key=lambda run: run[:2])
-        if len({world for world, _, _ in runs}) < 2:
+    for color, (letter, results) in enumerate(zip(assign_letters(reports), reports, strict=True)):
+        runs = _scaling_runs(results, shared=False)
+        if not runs:
             continue
         points = tuple((float(world), speed) for world, speed, _ in runs)
-        told = tuple(f"{one.title}: {figure(speed)} images a second" for _, speed, one in runs)
+        tips = tuple(f"{one.title}: {format_number(speed)} images a second" for _, speed, one in runs)
         title = f"{letter} measured".strip()
-        series.append(Series(label=title, points=points, told=told, color=color))
+        series.append(Series(label=title, points=points, tips=tips, color=color))
         ideal = tuple((world, points[0][1] * world / points[0][0]) for world, _ in (points[0], points[-1]))
         series.append(Series(label=f"{letter} in proportion".strip(), points=ideal, color=color, dashed=True))
         for world, speed, one in runs:
             share = speed / (points[0][1] * world / points[0][0])
-            rows.append((f"{letter} {one.title}".strip(), str(world), figure(speed), f"{share:.0%}"))
+            rows.append((f"{letter} {one.title}".strip(), str(world), format_number(speed), f"{share:.0%}"))
     if not series:
         return None
-    x = axes.doublings([place for one in series for place, _ in one.points], title="ranks")
-    y = axes.decades([value for one in series for _, value in one.points], title="images a second")
+    x = axes.make_doubling_axis([place for one in series for place, _ in one.points], title="ranks")
+    y = axes.make_log_axis([value for one in series for _, value in one.points], title="images a second")
     name, note = "Scaling over ranks", "Training throughput of all ranks together; both axes logarithmic."
     head = ("workload", "ranks", "images/s", "of proportion")
-    table = Table(name=name, head=head, rows=tuple(rows), right=frozenset({1, 2, 3}))
-    svg = line_plot(series, x=x, y=y, name=name, description=note)
-    return Figure(name=name, note=note, svg=svg, table=table, legend=_legend(series))
+    table = ResultTable(name=name, head=head, rows=tuple(rows), right=frozenset({1, 2, 3}))
+    svg = draw_lines(series, x=x, y=y, name=name, description=note)
+    return Plot(name=name, note=note, svg=svg, table=table, legend=_legend(series))
 
 
-def steps_time(reports: Sequence[Results]) -> Figure | None:
-    """Where the time of the builds and jobs went."""
+def explain_missing(reports: Sequence[Results]) -> tuple[str, ...]:
+    """Say why there is no scaling figure where ranks on the same cores are the reason."""
+    found = []
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
+        if _scaling_runs(results, shared=False):
+            continue
+        shared = [
+            (one.title, node) for _, _, one in _scaling_runs(results, shared=True) if (node := find_shared_cores(one))
+        ]
+        if shared:
+            titles, node = ", ".join(title for title, _ in shared), shared[0][1]
+            lead = f"{letter}: no" if letter else "No"
+            found.append(f"{lead} scaling over ranks: the ranks of {titles} shared the same CPU cores of {node}.")
+    return tuple(found)
+
+
+def _scaling_runs(results: Results, *, shared: bool) -> list[tuple[int, float, WorkloadResult]]:
+    """Ranks and throughput of each training, with or without those that shared cores; empty below two sizes."""
+    known = [one for one in results.workloads if shared or not find_shared_cores(one)]
+    measured = [(one.world, compute_throughput(one) or 0.0, one) for one in known]
+    runs = sorted((run for run in measured if run[1] > 0), key=lambda run: run[:2])
+    return runs if len({world for world, _, _ in runs}) > 1 else []
+
+
+def plot_step_times(reports: Sequence[Results]) -> Plot | None:
+    """Draw the times of the builds' steps and of the jobs."""
     bars = []
-    for letter, results in zip(letters(reports), reports, strict=True):
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
         steps = tuple((stage.name, stage.seconds) for stage in results.stages if stage.kind == "step" and stage.seconds)
         if steps:
-            bars.append(Bar(label=f"{letter} build and proof".strip(), parts=steps))
+            bars.append(Bar(label=f"{letter} build and smoke test".strip(), parts=steps))
         for stage in results.stages:
             if stage.kind == "job":
                 waited = (("in the queue", stage.queued),) if stage.queued else ()
                 bars.append(Bar(label=f"{letter} {stage.name}".strip(), parts=(*waited, ("running", stage.seconds))))
-    return _time("Where the time went", "Steps of the build, and jobs.", bars)
+    return _draw_times("Time by step", "Steps of the build, and jobs.", bars)
 
 
-def workloads_time(reports: Sequence[Results]) -> Figure | None:
-    """Where the time of the workloads went."""
-    bars = [Bar(label=title, parts=found) for title, one in _each(reports) if (found := parts(one))]
-    return _time("Time in the workloads", "What each workload spent its time on.", bars)
+def plot_workload_times(reports: Sequence[Results]) -> Plot | None:
+    """Draw the parts of each workload's time."""
+    bars = [Bar(label=title, parts=found) for title, one in _iterate_workloads(reports) if (found := split_time(one))]
+    return _draw_times("Time by workload", "Parts of each workload's time.", bars)
 
 
-def _time(name: str, note: str, bars: Sequence[Bar]) -> Figure | None:
+def _draw_times(name: str, note: str, bars: Sequence[Bar]) -> Plot | None:
     known = [bar for bar in bars if bar.total > 0]
     if not known:
         return None
@@ -204,16 +243,16 @@ def _time(name: str, note: str, bars: Sequence[Bar]) -> Figure | None:
     names = dict.fromkeys(part for bar in bars for part, _ in bar.parts)
     order = sorted(names, key=lambda part: (part == OTHER, KNOWN.index(part) if part in KNOWN else 0))
     colors = {part: COLORS - 1 if part == OTHER else number % (COLORS - 1) for number, part in enumerate(order)}
-    x = axes.linear([bar.total for bar in bars], title="seconds")
+    x = axes.make_linear_axis([bar.total for bar in bars], title="seconds")
     rows = tuple(
-        (bar.label, part, duration(seconds), f"{seconds / bar.total:.0%}")
+        (bar.label, part, format_duration(seconds), f"{seconds / bar.total:.0%}")
         for bar in bars
         for part, seconds in bar.parts
     )
-    table = Table(name=name, head=("", "part", "time", "share"), rows=rows, right=frozenset({2, 3}))
-    svg = bar_plot(bars, x=x, colors=colors, name=name, description=note)
+    table = ResultTable(name=name, head=("", "part", "time", "share"), rows=rows, right=frozenset({2, 3}))
+    svg = draw_bars(bars, x=x, colors=colors, name=name, description=note)
     legend = tuple((f"c{color}", part) for part, color in colors.items())
-    return Figure(name=name, note=note, svg=svg, table=table, legend=legend)
+    return Plot(name=name, note=note, svg=svg, table=table, legend=legend)
 
 
 def smooth(curve: Sequence[float]) -> tuple[float, ...]:
@@ -223,8 +262,8 @@ def smooth(curve: Sequence[float]) -> tuple[float, ...]:
     return tuple(sum(window) / len(window) for window in windows)
 
 
-def floor_of(one: WorkloadResult) -> float | None:
-    """The floor that the verdict held the accuracy to, as its check says."""
+def find_floor(one: WorkloadResult) -> float | None:
+    """The least accuracy that passes, as its check states it."""
     for check in one.checks:
         matched = _FLOOR.fullmatch(check.expected) if check.name == "accuracy" else None
         if matched is not None:
@@ -232,9 +271,9 @@ def floor_of(one: WorkloadResult) -> float | None:
     return None
 
 
-def _each(reports: Sequence[Results]) -> Iterator[tuple[str, WorkloadResult]]:
-    """Every workload with its title, led by its report's letter where there are several."""
-    for letter, results in zip(letters(reports), reports, strict=True):
+def _iterate_workloads(reports: Sequence[Results]) -> Iterator[tuple[str, WorkloadResult]]:
+    """Yield every workload with its title, after its report's letter where there are several."""
+    for letter, results in zip(assign_letters(reports), reports, strict=True):
         for workload in results.workloads:
             yield f"{letter} {workload.title}".strip(), workload
 

@@ -12,39 +12,40 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from builder.report.units import plain
+from builder.report.units import format_tick
 
 
-def element(name: str, *content: str, **attributes: object) -> str:
+def make_element(name: str, *content: str, **attributes: object) -> str:
     """Write an element whose content is markup already; `class_` and `stroke_width` become class and stroke-width."""
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value(item), quote=True)}"' for key, item in attributes.items()
+        f' {key.rstrip("_").replace("_", "-")}="{escape(format_value(item), quote=True)}"'
+        for key, item in attributes.items()
     )
     inner = "".join(content)
     return f"<{name}{written}>{inner}</{name}>" if inner else f"<{name}{written}/>"
 
 
-def label(content: str, **attributes: object) -> str:
+def make_label(content: str, **attributes: object) -> str:
     """Write a text element; the text is escaped."""
-    return element("text", escape(content), **attributes)
+    return make_element("text", escape(content), **attributes)
 
 
-def escaped(content: str) -> str:
+def escape_text(content: str) -> str:
     """Write text as the content of an element."""
     return escape(content)
 
 
-def tooltip(content: str) -> str:
+def make_tooltip(content: str) -> str:
     """Write the title that a browser shows over an element."""
-    return element("title", escape(content))
+    return make_element("title", escape(content))
 
 
-def path(points: Iterable[tuple[float, float]]) -> str:
+def make_path(points: Iterable[tuple[float, float]]) -> str:
     """Write the data of a path through the points."""
-    return "M" + "L".join(f"{value(x)},{value(y)}" for x, y in points)
+    return "M" + "L".join(f"{format_value(x)},{format_value(y)}" for x, y in points)
 
 
-def value(item: object) -> str:
+def format_value(item: object) -> str:
     """Write an attribute; coordinates need no more than a tenth of a unit."""
     return f"{item:.1f}".removesuffix(".0") if isinstance(item, float) else str(item)
 
@@ -59,8 +60,8 @@ class Axis:
     high: float
     log: bool = False
 
-    def place(self, number: float, *, start: float, end: float) -> float:
-        """Return where a value lies between two ends of the drawing; one outside lies at the nearer end."""
+    def project(self, number: float, *, start: float, end: float) -> float:
+        """Return the position of a value between two ends of the drawing; the nearer end for one outside."""
         low, high, at = (
             (math.log(value) for value in (self.low, self.high, max(number, 1e-300)))
             if self.log
@@ -74,7 +75,9 @@ class Axis:
         return start + min(1.0, max(0.0, share)) * (end - start)
 
 
-def linear(values: list[float], *, title: str, zero: bool = True, most: int = 5, top: float | None = None) -> Axis:
+def make_linear_axis(
+    values: list[float], *, title: str, zero: bool = True, most: int = 5, top: float | None = None
+) -> Axis:
     """Make a linear axis over the values with round ticks; `zero` makes it begin at 0, `top` end there at most."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     low = min(low, 0.0) if zero else low
@@ -83,11 +86,13 @@ def linear(values: list[float], *, title: str, zero: bool = True, most: int = 5,
     step = _round_step((high - low) / most)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     end = last * step if top is None else min(last * step, top)
-    ticks = tuple((index * step, plain(index * step)) for index in range(first, last + 1) if index * step <= end + 1e-9)
+    ticks = tuple(
+        (index * step, format_tick(index * step)) for index in range(first, last + 1) if index * step <= end + 1e-9
+    )
     return Axis(title=title, ticks=ticks, low=first * step, high=end)
 
 
-def decades(values: list[float], *, title: str) -> Axis:
+def make_log_axis(values: list[float], *, title: str) -> Axis:
     """Make a logarithmic axis over positive values: ticks at 1, 10, 100, with 2 and 5 between when there is room."""
     known = [value for value in values if value > 0] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
@@ -100,10 +105,10 @@ def decades(values: list[float], *, title: str) -> Axis:
         top = min(value for value in every if value > bottom)
     inside = [value for value in every if bottom <= value <= top]
     kept = inside[:: math.ceil(len(inside) / 7)]
-    return Axis(title=title, ticks=tuple((value, plain(value)) for value in kept), low=bottom, high=top, log=True)
+    return Axis(title=title, ticks=tuple((value, format_tick(value)) for value in kept), low=bottom, high=top, log=True)
 
 
-def doublings(values: list[float], *, title: str, written: Callable[[int], str] = str, most: int = 5) -> Axis:
+def make_doubling_axis(values: list[float], *, title: str, written: Callable[[int], str] = str, most: int = 5) -> Axis:
     """Make an axis of powers of two, as message sizes and numbers of ranks grow."""
     known = [value for value in values if value > 0] or [1.0]
     first, last = math.floor(math.log2(min(known)) + 1e-9), math.ceil(math.log2(max(known)) - 1e-9)
@@ -125,40 +130,40 @@ COLORS = 8  # classes c0 to c7 of the style sheet
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One line: its points, what a pointer over each of them is told, and how it is drawn."""
+    """One line: its points, the tooltip of each of them, and how it is drawn."""
 
     label: str
     points: tuple[tuple[float, float], ...]
-    told: tuple[str, ...] = ()  # one a point; with it the points are drawn as well
+    tips: tuple[str, ...] = ()  # one for each point; with them the points are drawn as well
     color: int = 0
     faint: bool = False  # behind another line that is its mean
     dashed: bool = False  # expected, not measured
 
 
-def line_plot(series: Sequence[Series], *, x: Axis, y: Axis, name: str, description: str) -> str:
-    """Draw series over two axes; `name` and `description` are read to those who cannot see it."""
-    parts = [tooltip(name), element("desc", escaped(description)), *_grid(x, y)]
+def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, name: str, description: str) -> str:
+    """Draw series over two axes; `name` and `description` are for screen readers."""
+    parts = [make_tooltip(name), make_element("desc", escape_text(description)), *_grid(x, y)]
     for one in series:
         parts += _series(one, x=x, y=y)
-    return element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{name}. {description}")
+    return make_element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=f"{name}. {description}")
 
 
 def _grid(x: Axis, y: Axis) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    parts = [label(y.title, x=2, y=12, class_="axis")]
+    parts = [make_label(y.title, x=2, y=12, class_="axis")]
     for at, written in y.ticks:
         height = _y(y, at)
-        parts.append(element("line", x1=LEFT, x2=right, y1=height, y2=height, class_="grid"))
-        parts.append(label(written, x=LEFT - 6, y=height + 4.0, class_="tick end"))
+        parts.append(make_element("line", x1=LEFT, x2=right, y1=height, y2=height, class_="grid"))
+        parts.append(make_label(written, x=LEFT - 6, y=height + 4.0, class_="tick end"))
     for at, written in x.ticks:
         place = _x(x, at)
-        parts.append(element("line", x1=place, x2=place, y1=bottom, y2=bottom + 4, class_="mark"))
+        parts.append(make_element("line", x1=place, x2=place, y1=bottom, y2=bottom + 4, class_="mark"))
         last = place > right - 20
         parts.append(
-            label(written, x=right if last else place, y=bottom + 17, class_="tick end" if last else "tick mid")
+            make_label(written, x=right if last else place, y=bottom + 17, class_="tick end" if last else "tick mid")
         )
-    parts.append(element("line", x1=LEFT, x2=right, y1=bottom, y2=bottom, class_="mark"))
-    parts.append(label(x.title, x=(LEFT + right) / 2, y=HEIGHT - 6, class_="axis mid"))
+    parts.append(make_element("line", x1=LEFT, x2=right, y1=bottom, y2=bottom, class_="mark"))
+    parts.append(make_label(x.title, x=(LEFT + right) / 2, y=HEIGHT - 6, class_="axis mid"))
     return parts
 
 
@@ -166,17 +171,17 @@ def _series(one: Series, *, x: Axis, y: Axis) -> list[str]:
     placed = [(_x(x, first), _y(y, second)) for first, second in one.points]
     color = f"c{one.color % COLORS}"
     kind = "faint" if one.faint else "dashed" if one.dashed else "line"
-    parts = [element("path", d=path(placed), class_=f"{kind} {color}")] if len(placed) > 1 else []
+    parts = [make_element("path", d=make_path(placed), class_=f"{kind} {color}")] if len(placed) > 1 else []
     parts += [
-        element("circle", tooltip(told), cx=across, cy=up, r=3.5, class_=f"dot {color}")
-        for (across, up), told in zip(placed, one.told, strict=False)
+        make_element("circle", make_tooltip(tip), cx=across, cy=up, r=3.5, class_=f"dot {color}")
+        for (across, up), tip in zip(placed, one.tips, strict=False)
     ]
     return parts
 
 
 def _x(axis: Axis, number: float) -> float:
-    return axis.place(number, start=float(LEFT), end=float(WIDTH - RIGHT))
+    return axis.project(number, start=float(LEFT), end=float(WIDTH - RIGHT))
 
 
 def _y(axis: Axis, number: float) -> float:
-    return axis.place(number, start=float(HEIGHT - BOTTOM), end=float(TOP))
+    return axis.project(number, start=float(HEIGHT - BOTTOM), end=float(TOP))

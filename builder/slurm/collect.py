@@ -20,7 +20,7 @@ from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.reproduce import (
-    Verified,
+    Reproduction,
     again_steps,
     compared,
     copy_plan,
@@ -64,9 +64,9 @@ def check_jobs_again(plan: Plan) -> None:
     jobless = [step.name for step in again_steps(plan) if not step.batch]
     if jobless:
         message = (
-            f"--verify with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
+            f"--reproduce with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
         )
-        fix = "leave out --verify, or leave out --submit"
+        fix = "leave out --reproduce, or leave out --submit"
         raise ConfigError(Finding(code="verify-job", message=message, fix=fix))
 
 
@@ -113,7 +113,7 @@ def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps, image: 
     )
     run.progress.note("the second build, to compare")
 
-    def build() -> Verified:
+    def build() -> Reproduction:
         if not second.lead(steps):
             last = next(step for step in steps if step.name == second.results[-1].name)
             return not_built(second, log=carrier.log(last))

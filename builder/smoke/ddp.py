@@ -24,7 +24,10 @@ from .ranks import RankRun
 def take_part(run: RankRun, device: Any) -> None:
     """Join the others, train, test and agree; raises RunError."""
     options, placement = run.options, run.placement
+    seconds = run.record["seconds"]
+    seconds["import"] = round(run.seconds(), 3)
     digits = data.load(options.data, options.samples, options.seed)
+    seconds["data"] = round(run.seconds() - seconds["import"], 3)
     course = training.plan_course(digits, placement.world, options.epochs)
     run.note(data=training.describe(digits))
     rendezvous.join(run)

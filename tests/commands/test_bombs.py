@@ -17,7 +17,7 @@ def commands(path: Path, folder: Path) -> list[Measured]:
         runs.append(layering("time", path, folder=folder))
         runs.append(layering("labels", path, folder / "labels.json", "--time", "1700000000", folder=folder))
     else:
-        runs.append(recipe("inspect", "--verify", path, folder=folder))
+        runs.append(recipe("inspect", "--integrity", path, folder=folder))
     return runs
 
 
@@ -112,7 +112,7 @@ def test_security_22_requirements_of_4_mib(lines: str, tmp_path: Path) -> None:
     [
         ("env.yml", ("check", "local", "PATH")), ("env.txt", ("check", "local", "PATH")),
         ("site.yaml", ("check", "PATH", "sound.yml")), ("env.lock.yml", ("diff", "PATH", "PATH", "--site", "local")),
-        ("image.sif", ("inspect", "PATH")), ("image.sif", ("inspect", "--verify", "PATH")),
+        ("image.sif", ("inspect", "PATH")), ("image.sif", ("inspect", "--integrity", "PATH")),
         ("image.tar", ("convert", "local", "PATH")), ("image.sif", ("smoke", "local", "PATH")),
         ("image.sif", ("run", "local", "PATH", "--", "true")), ("image.sif", ("diff", "PATH", "PATH")),
         ("report.json", ("report", "PATH")),

@@ -54,11 +54,11 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
     assert not own.image.exists()
 
     disk.free()
-    verified = room.recipe("cache", "verify", **environment)
+    verified = room.recipe("cache", "check", **environment)
     if verified.code:
         assert str(cache) in verified.out + verified.err
         room.recipe("cache", "prune", **environment).expect(0)
-    assert "the cache is whole" in room.recipe("cache", "verify", **environment).expect(0).err
+    assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
     room.recipe(*words, **environment).expect(0)
     inside(own.image, *RUNS.get(what, RUNS["wheels"]))
-    assert "the cache is whole" in room.recipe("cache", "verify", **environment).expect(0).err
+    assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err

@@ -195,7 +195,7 @@ def test_fault_02_a_cache_on_a_full_disk_keeps_nothing_half_read(
     disk.free()
     run(script, cwd=room.folder / "y.plan", env=room.environment(**environment)).expect(0)
     room.recipe("build", *words, "--no-smoke", "-o", "x.sif", "--force", **environment).expect(0)
-    assert "the cache is whole" in room.recipe("cache", "verify", **environment).expect(0).err
+    assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
     assert [path for kind in ("facts", "known") for path in (cache / "layers-1" / kind).glob(".*")] == []
 
 

@@ -53,13 +53,13 @@ def test_the_bill_in_the_image_is_the_one_beside_it(tiny: Built) -> None:
 
 
 def test_an_image_is_held_against_what_is_said_of_it(tiny: Built, base_sif: Path, tmp_path: Path) -> None:
-    done = tiny.room.recipe("inspect", tiny.image, "--verify").expect(0)
+    done = tiny.room.recipe("inspect", tiny.image, "--integrity").expect(0)
     assert [line.split()[0] for line in done.out.splitlines()] == ["ok"] * 7, done.out
     # Copied without its plan folder; then a byte of a layer is another.
     image = Path(shutil.copy(tiny.image, tmp_path / tiny.image.name))
     for end in (".cdx.json", ".provenance.json"):
         shutil.copy(f"{tiny.image}{end}", f"{image}{end}")
-    found = json.loads(tiny.room.recipe("inspect", image, "--verify", "--json").expect(0).out)
+    found = json.loads(tiny.room.recipe("inspect", image, "--integrity", "--json").expect(0).out)
     assert (found["ok"], len(found["claims"])) == (True, 4)
     with image.open("r+b") as file:
         layer = layers_of(image, parse_sif(file, size=image.stat().st_size))[1]
@@ -68,12 +68,12 @@ def test_an_image_is_held_against_what_is_said_of_it(tiny: Built, base_sif: Path
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))
     image.with_name(f"{image.name}.cdx.json").write_text("{}")
-    done = tiny.room.recipe("inspect", image, "--verify").expect(8)
+    done = tiny.room.recipe("inspect", image, "--integrity").expect(8)
     assert [line.split()[0] for line in done.out.splitlines()] == ["BAD", "ok", "BAD", "BAD"], done.out
     assert "not as it should be: 2" in done.out
-    assert "is not what is said of it" in done.err
+    assert "does not match its SBOM, provenance or signature" in done.err
     alone = Path(shutil.copy(base_sif, tmp_path / "alone.sif"))
-    assert "nothing in or beside" in tiny.room.recipe("inspect", alone, "--verify").expect(8).err
+    assert "has no SBOM, provenance or signature" in tiny.room.recipe("inspect", alone, "--integrity").expect(8).err
 
 
 def test_we_add_an_object_as_apptainer_does(base_sif: Path, tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_a_signed_build(tiny: Built, base_sif: Path) -> None:
     assert "SBOM" in run(["apptainer", "sif", "list", image]).expect(0).out
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
     assert report_of(room.folder / "signed.plan")["image_sha256"] == digest
-    assert "signature: good" in room.recipe("inspect", image, "--verify", **keys).expect(0).out
+    assert "signature: good" in room.recipe("inspect", image, "--integrity", **keys).expect(0).out
     # A second build has no signature, and all else is the same.
-    assert "the same bytes" in room.recipe(*words, "--verify", **keys).expect(0).err
+    assert "the same bytes" in room.recipe(*words, "--reproduce", **keys).expect(0).err
     assert inside(image, "python3", "-c", "import six; print(six.__version__)") == "1.16.0\n"
     assert "nothing to do" in room.recipe(*words, "--sign", **keys).expect(0).err
 

@@ -1,4 +1,4 @@
-"""`recipe build --submit` on the real Slurm with --verify, a second build as a job, and with --offline."""
+"""`recipe build --submit` on the real Slurm with --reproduce, a second build as a job, and with --offline."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bed(room: Room) -> Room:
 
 def words(room: Room, text: str, base: Path, *more: str) -> tuple[str | Path, ...]:
     recipe = room.write("x.yml", text)
-    return ("build", "bed", recipe, "--base", base, "-o", room.folder / "x.sif", "--submit", "--verify", *more)
+    return ("build", "bed", recipe, "--base", base, "-o", room.folder / "x.sif", "--submit", "--reproduce", *more)
 
 
 def test_a_second_build_is_a_job_and_gives_the_same(bed: Room, base_sif: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_second_build_that_was_cancelled_leaves_the_first(bed: Room, base_sif:
 def test_what_cannot_be_built_again_as_jobs_is_refused(bed: Room, base_sif: Path) -> None:
     command = words(bed, SAME, base_sif)
     other = bed.write("y.yml", SAME.replace("name: x", "name: y"))
-    several = ("build", "bed", "x.yml", other, "--base", base_sif, "-o", "images", "--submit", "--verify")
+    several = ("build", "bed", "x.yml", other, "--base", base_sif, "-o", "images", "--submit", "--reproduce")
     done = bed.recipe(*several).expect(2)
     assert "arrays have no second build" in done.err
     assert not (bed.folder / "images").exists()

@@ -180,10 +180,10 @@ def test_a_cached_layer_that_was_altered_is_made_again(fault: str, demo: Room, b
 def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
     env = {"RECIPE_CACHE_DIR": str(demo.folder / "cache")}
     assert "packages" in demo.recipe("cache", "ls", **env).expect(0).out
-    demo.recipe("cache", "verify", **env).expect(0)
+    demo.recipe("cache", "check", **env).expect(0)
     path = next((demo.folder / "cache" / "layers-1" / "layers").glob("*.sqfs"))
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    assert "altered, removed" in demo.recipe("cache", "verify", **env).expect(5).out
+    assert "altered, removed" in demo.recipe("cache", "check", **env).expect(5).out
     demo.recipe("cache", "prune", "--gib", "0", **env).expect(0)
     shown = demo.recipe("cache", "ls", **env).expect(0)
     assert (shown.out, "MB by uv" in shown.err) == ("", True)

@@ -96,7 +96,7 @@ def test_fault_01_what_ends_before_it_builds_leaves_the_old_image_known_as_old(o
     old.is_refused(OTHER_PLAN)
     assert sha256_of(old.image) == old.before
     assert inside(old.image, *VERSION) == "1.16.0\n"
-    room.recipe("inspect", "--verify", old.image).expect(0)
+    room.recipe("inspect", "--integrity", old.image).expect(0)
 
 
 @pytest.mark.parametrize("rename", RENAMES)
@@ -112,12 +112,12 @@ def test_fault_01_a_build_killed_at_a_rename(old: Old, rename: str) -> None:
     assert ended(process) == -9
     old.is_refused(why)
     assert inside(old.image, *VERSION) == ("1.17.0\n" if new else "1.16.0\n")
-    done = old.room.recipe("inspect", "--verify", old.image).expect(8 if new else 0)
+    done = old.room.recipe("inspect", "--integrity", old.image).expect(8 if new else 0)
     assert ("is of another plan than the image" in done.out) == new
     old.room.recipe(*old.words("1.17.0", "--force")).expect(0)
     assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
     assert inside(old.image, *VERSION) == "1.17.0\n"
-    old.room.recipe("inspect", "--verify", old.image).expect(0)
+    old.room.recipe("inspect", "--integrity", old.image).expect(0)
 
 
 def test_fault_08_an_image_without_a_report_is_proven_by_its_smoke_test(old: Old) -> None:
@@ -131,7 +131,7 @@ def test_fault_08_an_image_without_a_report_is_proven_by_its_smoke_test(old: Old
     old.room.recipe(*[word for word in old.words("1.17.0") if word != "--no-smoke"], "--from", "smoke").expect(0)
     assert sha256_of(old.image) == built
     assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
-    old.room.recipe("inspect", "--verify", old.image).expect(0)
+    old.room.recipe("inspect", "--integrity", old.image).expect(0)
 
 
 def test_fault_01_a_file_changed_under_its_old_time_is_reported(old: Old) -> None:

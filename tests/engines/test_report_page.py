@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from browser import browser, look
@@ -14,6 +15,12 @@ from recipe_program import Built, Room
 from support import report_samples as samples
 
 pytestmark = pytest.mark.engines
+FAILS = """
+    name: fails
+    dependencies:
+      - pip: [six==1.16.0]
+    container: {run: [no-such-program]}
+"""
 
 SCREENS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 # Contrast of every text with what is behind it, by the formula of WCAG 2; SVG text has `fill` for its colour.
@@ -62,10 +69,15 @@ def pages(digits: Built, rooms: Callable[[str], Room]) -> dict[str, Path]:
         text = path.read_text(encoding="utf-8").replace('"n1"', json.dumps(payload)).replace('"finished"', '"ended"')
         path.write_text(text.replace("AMD Instinct", payload.replace('"', "")), encoding="utf-8")
     room.recipe("report", kit, kit, "-o", found["hostile"]).expect(0)
+    room.write("fails.yml", FAILS)
+    arguments = ("--base", os.environ["RECIPE_TEST_BASE_SIF"], "--no-smoke")
+    room.recipe("build", "local", "fails.yml", *arguments, "-o", room.folder / "fails.sif").expect(5)
+    found["failed"] = room.folder / "fails.html"
+    room.recipe("report", room.folder / "fails.sif", "-o", found["failed"]).expect(0)
     return found
 
 
-@pytest.mark.parametrize("name", ["one", "two", "hostile"])
+@pytest.mark.parametrize("name", ["one", "two", "hostile", "failed"])
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_a_page_is_quiet_and_fits(
     chromium: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
@@ -80,16 +92,20 @@ def test_a_page_is_quiet_and_fits(
     assert seen.asked == [pages[name].as_uri()]
     assert seen.overflow() == 0
     assert seen.page.evaluate(CONTRAST) >= 4.5
-    assert seen.page.locator("script, img, a").count() == 0
+    assert seen.page.locator("script, img").count() == 0
     seen.page.context.close()
 
 
 def test_a_real_build_has_its_figures(chromium: Browser, pages: dict[str, Path]) -> None:
     page = look(chromium, pages["one"], width=1280, scheme="light").page
     assert page.title() == "digits.local.layers – recipe report"
-    assert page.locator("header .badge").inner_text() == "passed"
+    assert page.locator("header .badge").inner_text() == "✓ passed"
     names = page.locator("figcaption h3").all_inner_texts()
-    assert names == ["Training loss", "Accuracy", "Scaling over ranks", "Where the time went", "Time in the workloads"]
+    assert names == ["Training loss", "Accuracy", "Time by step", "Time by workload"]
+    assert "shared the same CPU cores" in page.locator("main").inner_text()
+    rows = page.locator("figure", has_text="Time by workload").locator("tbody tr").all()
+    cells = [row.locator("td").all_text_contents() for row in rows]
+    assert {"import torch", "data", "training"} <= {part for title, part, *_ in cells if title == "ddp ×2"}
     for figure in page.locator("figure > svg").all():
         box = figure.bounding_box()
         assert box is not None
@@ -100,6 +116,41 @@ def test_a_real_build_has_its_figures(chromium: Browser, pages: dict[str, Path])
             " return b.x >= -1 && b.x + b.width <= v.width + 1 && b.y >= -1 && b.y + b.height <= v.height + 1 })"
         )
         assert inner, figure.get_attribute("aria-label")
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("one", {"SBOM", "provenance", "plan", "log of build-image", "log of smoke"}), ("failed", {"log", "plan"})],
+)
+def test_every_link_of_a_page_opens(chromium: Browser, pages: dict[str, Path], name: str, wanted: set[str]) -> None:
+    page = look(chromium, pages[name], width=1280, scheme="light").page
+    links = page.locator("a").all()
+    assert wanted <= {link.inner_text() for link in links}
+    for link in links:
+        address = str(link.evaluate("one => one.href"))
+        assert address.startswith("file:///"), address
+        assert Path(unquote(urlsplit(address).path)).is_file(), address
+
+
+def test_the_end_of_a_failed_builds_log_is_in_sight(chromium: Browser, pages: dict[str, Path]) -> None:
+    page = look(chromium, pages["failed"], width=1280, scheme="light").page
+    assert page.locator("header .badge").inner_text() == "✗ build failed"
+    quoted = page.locator(".alert pre")
+    assert "no-such-program: not found" in quoted.inner_text()
+    assert quoted.evaluate("one => one.scrollHeight - one.clientHeight") == 0  # nothing of it is scrolled away
+    assert "fix:" in page.locator(".alert").inner_text()
+
+
+def test_the_tables_of_a_page_are_aligned(chromium: Browser, pages: dict[str, Path]) -> None:
+    page = look(chromium, pages["one"], width=1280, scheme="light").page
+    places = (
+        "tables => tables.map(one => [one, one.rows[0].cells[1]].map(n => Math.round(n.getBoundingClientRect().x)))"
+    )
+    found = page.locator("section > .card > table").evaluate_all(places)
+    assert len(found) >= 5
+    assert len({tuple(place) for place in found}) == 1, found
+    color = "one => getComputedStyle(one).color"
+    assert {one.evaluate(color) for one in page.locator("td .good").all()} == {"rgb(26, 115, 64)"}
 
 
 def test_a_comparison_has_ratios(chromium: Browser, pages: dict[str, Path]) -> None:

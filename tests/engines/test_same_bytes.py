@@ -129,18 +129,18 @@ def test_a_base_image_of_a_registry_is_the_same_elsewhere(
     labels = run(["apptainer", "inspect", image], env={**os.environ}).expect(0).out
     assert f"org.label-schema.usage.singularity.deffile.from: {name.rpartition(':')[0]}@sha256:" in labels
     assert "purpose: the same bytes" in labels
-    assert [line.split()[0] for line in one.recipe("inspect", image, "--verify").expect(0).out.splitlines()] == [
+    assert [line.split()[0] for line in one.recipe("inspect", image, "--integrity").expect(0).out.splitlines()] == [
         "ok"
     ] * 7
 
 
-# --- recipe build --verify --------------------------------------------------------------------------------------------
+# --- recipe build --reproduce -----------------------------------------------------------------------------------------
 
 
 def test_a_second_build_that_is_the_same(room: Room, base_sif: Path) -> None:
     recipe = room.write("x.yml", "name: x\ndependencies: [{pip: [six==1.16.0]}]\n")
     image = room.folder / "x.sif"
-    command = ("build", "local", recipe, "--base", base_sif, "-o", image, "--no-smoke", "--verify")
+    command = ("build", "local", recipe, "--base", base_sif, "-o", image, "--no-smoke", "--reproduce")
     done = room.recipe(*command).expect(0)
     assert "the same bytes" in done.err
     before = sha256_of(image)
@@ -168,7 +168,7 @@ def test_a_second_build_that_differs_is_told_file_by_file(
         """
     image = room.folder / "x.sif"
     command = ("build", "local", room.write("x.yml", text), "--base", base_sif, "-o", image, "--no-smoke")
-    done = room.recipe(*command, "--backend", backend, "--verify").expect(8)
+    done = room.recipe(*command, "--backend", backend, "--reproduce").expect(8)
     assert "NOT the same bytes: " in done.err
     assert "/opt/random.bin: content of 8 bytes" in done.err
     found = report_of(room.folder / "x.plan")

@@ -11,7 +11,7 @@ from screen import COLORS, broken, faults
 from builder.cli.main import COMMANDS, cli
 
 # No argument is needed: what the code may be without one. `doctor` says 4 where the machine lacks an engine.
-ALONE = {"sites": (0,), "doctor": (0, 4), "init": (0,), "cache ls": (0,), "cache verify": (0,), "cache prune": (0,)}
+ALONE = {"sites": (0,), "doctor": (0, 4), "init": (0,), "cache ls": (0,), "cache check": (0,), "cache prune": (0,)}
 # What follows each command, the right exit codes without engine, batch system and network, and whether it has colours.
 TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "build": ("local env.yml", (4,), True),
@@ -29,7 +29,7 @@ TYPED: dict[str, tuple[str, tuple[int, ...], bool]] = {
     "inspect": ("env.yml", (2,), True),
     "sites": ("", (0,), False),
     "cache ls": ("", (0,), False),
-    "cache verify": ("", (0,), True),
+    "cache check": ("", (0,), True),
     "cache prune": ("", (0,), False),
     "doctor": ("local --offline", (4,), True),
     "init": ("mnist -o new.yml", (0,), False),
@@ -41,7 +41,8 @@ def commands() -> list[str]:
     names = []
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
-        names += [name, *(f"{name} {below}" for below in getattr(command, "commands", ()))]
+        below = getattr(command, "commands", {})
+        names += [name, *(f"{name} {word}" for word, found in below.items() if not found.hidden)]
     return names
 
 

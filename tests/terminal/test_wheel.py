@@ -34,14 +34,6 @@ def run(*words: str | Path, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def hatchling(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The build backend of pyproject.toml, in a folder of its own."""
-    tools = tmp_path_factory.mktemp("tools")
-    run("-m", "pip", "install", "--quiet", "--target", tools, "hatchling>=1.24", cwd=tools)
-    return str(tools)
-
-
 def names() -> list[str]:
     return sorted(path.name for folder in FOLDERS for path in (ROOT / folder).iterdir())
 
@@ -52,14 +44,14 @@ def test_a_checkout_has_them_beside_the_package() -> None:
 
 
 @pytest.mark.parametrize("start", ["checkout", "sdist"])
-def test_the_wheel_has_them_inside(start: str, hatchling: str, tmp_path: Path) -> None:
+def test_the_wheel_has_them_inside(start: str, tmp_path: Path) -> None:
     source = ROOT
     if start == "sdist":
-        run("-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path / "sdist", cwd=ROOT, PYTHONPATH=hatchling)
+        run("-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path / "sdist", cwd=ROOT)
         with tarfile.open(next((tmp_path / "sdist").iterdir())) as archive:
             archive.extractall(tmp_path / "unpacked")
         source = next((tmp_path / "unpacked").iterdir())
-    run("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel", cwd=source, PYTHONPATH=hatchling)
+    run("-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "wheel", cwd=source)
     with zipfile.ZipFile(next((tmp_path / "wheel").iterdir())) as wheel:
         wheel.extractall(tmp_path / "installed")
     found = run("-S", "-c", SHOW, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed")).split()

@@ -6,7 +6,7 @@
 #   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
 #   users    those that need root: it acts as two ordinary users, and mounts what we have written
 #   fuzz     fresh foreign files of each kind: FUZZ_SECONDS (60) or FUZZ_CASES of each; arguments: kinds
-#   lint     ruff, mypy, shellcheck
+#   lint     ruff, mypy, shellcheck, the word list
 #   docs     the pages as a site in build/site, where a dead link is an error
 #   golden   rewrites tests/golden, the answers in tests/resolve and the pictures of the docs
 #   bench    tests/benchmarks/run.py, with real engines; arguments: startup compile overhead peers, --runs N
@@ -85,6 +85,7 @@ lint() { # all linters, also after one that finds something
     as_job ruff format --check . || rc=1
     as_job mypy || rc=1
     as_job shellcheck --external-sources tests/testbed/*.sh .ci/run || rc=1
+    as_job python -m pytest -q tests/unit/test_words.py || rc=1
     return "$rc"
 }
 

@@ -73,7 +73,7 @@ def test_without_an_exact_fix_it_refuses(env: Path, capsys: pytest.CaptureFixtur
     assert run(["check", "--fix", "local", str(env)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "error: no finding has a fix that is exact" in err
+    assert "error: no finding has an exact fix" in err
     assert env.read_text().endswith("  - 3.12\n")
 
 

@@ -415,8 +415,8 @@ CANNOT = (
     "  fix: choose --backend layers where the site has it, or build where there is a network and copy the image\n"
 )
 OFFLINE = "error: no server is to be asked (--offline, RECIPE_OFFLINE), and "
-VERIFY = (
-    "error: --verify with --offline (RECIPE_OFFLINE): a second build starts with nothing but downloads\n"
+REPRODUCE = (
+    "error: --reproduce with --offline (RECIPE_OFFLINE): a second build starts with nothing but downloads\n"
     "  fix: leave out one of them: what a container has installed, and base images, would have to be fetched again\n"
 )
 
@@ -427,7 +427,7 @@ VERIFY = (
         (("fetch", "lumi-g"), f"error: {CANNOT}"),
         (("build", "lumi-g", "--offline"), OFFLINE + CANNOT),
         (("build", "lumi-g", "--offline", "-n"), OFFLINE + CANNOT),
-        (("build", "local", "--offline", "--verify"), VERIFY),
+        (("build", "local", "--offline", "--reproduce"), REPRODUCE),
     ],
 )
 def test_what_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], text: str, tmp_path: Path) -> None:

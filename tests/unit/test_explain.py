@@ -59,7 +59,7 @@ def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture)
     assert run(["explain", word]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"there is no page of the code '{word}'" in err
+    assert f"there is no page for the code '{word}'" in err
     assert fix in err
 
 

@@ -48,7 +48,7 @@ def test_sites_and_files_are_told_apart(words: tuple[str, ...], sites: list[str]
     ("words", "said"),
     [
         (("lumig", "local", "a.yml"), "'lumig' is neither a known site nor a file: did you mean 'lumi-g'?"),
-        (("local", "a.yml", "dawn"), "the site 'dawn' stands after the file 'a.yml'"),
+        (("local", "a.yml", "dawn"), "the site 'dawn' comes after the file 'a.yml'"),
         (("nowhere", "nothing"), "'nowhere' is neither a known site nor a file"),
         (("LUMI-C", "a.yml"), "did you mean 'lumi-c'?"),
         (("a.yml", "local"), "write the sites first: `recipe build local a.yml`"),

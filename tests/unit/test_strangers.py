@@ -224,7 +224,7 @@ def test_looking_at_the_cache_makes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RECIPE_CACHE_DIR", "rel")
-    for word in ("ls", "verify", "prune"):
+    for word in ("ls", "check", "verify", "prune"):
         assert recipe("cache", word).code == 0
         assert list(tmp_path.iterdir()) == []
 

@@ -34,7 +34,7 @@ def test_security_14_a_cache_of_another_user_is_refused(me: User, other: User, s
     cache = shared / "cache"
     assert other.run(sys.executable, "-c", MAKE, RECIPE_CACHE_DIR=str(cache)).returncode == 0
     other.run("chmod", "-R", "a+rwX", cache)
-    for command in (["cache", "ls"], ["cache", "verify"], ["cache", "prune"]):
+    for command in (["cache", "ls"], ["cache", "check"], ["cache", "prune"]):
         ended = me.recipe(*command, RECIPE_CACHE_DIR=str(cache))
         assert (ended.returncode, ended.stdout) == (4, "")
         assert f"the cache folder '{cache}' belongs to uid {other.uid}" in ended.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.layer_cache import cache_of, lockless, open_cache, prune_downloads, verify
+from builder.execute.layer_cache import cache_of, check_files, lockless, open_cache, prune_downloads
 from builder.layers import locks
 from builder.layers.cache import Store
 from builder.layers.cache_folders import CONDA, FETCH, LAYERS, UV
@@ -137,7 +137,7 @@ def test_security_14_without_locks_nothing_is_removed(
         assert not ours
     with pytest.raises(ToolError, match="no locks"):
         prune_downloads(store, {"RECIPE_CACHE_DIR": str(tmp_path)})
-    assert verify(store) == ((), ())
+    assert check_files(store) == ((), ())
     assert stray.exists()
     assert {entry.key for entry in store.entries()} == {"a", "b"}
     assert "no locks" in lockless(store)

@@ -18,7 +18,7 @@ from support.hostile import PAYLOADS
 
 from builder.cli.main import run
 from builder.report.collect import read_results
-from builder.report.page import report_page
+from builder.report.page import make_report_page
 
 Call = Callable[..., tuple[int, str, str]]
 SCRIPTS = (
@@ -130,10 +130,10 @@ def test_a_workload_that_left_nothing_is_in_the_verdict(tmp_path: Path) -> None:
     [
         ("", "is not JSON, or was cut: expecting value"),
         ('{"schema": 1, "target"', "is not JSON, or was cut"),
-        ("[]", "holds no JSON object"),
-        ('"text"', "holds no JSON object"),
-        ("{}", "is no report of a build and no result of a workload"),
-        ('{"schema": 2, "target": "x", "steps": []}', "is no report of a build"),
+        ("[]", "is not a JSON object"),
+        ('"text"', "is not a JSON object"),
+        ("{}", "is neither a report of a build nor a result of a workload"),
+        ('{"schema": 2, "target": "x", "steps": []}', "is neither a report of a build"),
         ("[" * 100_000, "is nested too deep"),
         ('{"schema": ' + "9" * 5000 + "}", "cannot be read"),
     ],
@@ -143,7 +143,7 @@ def test_damaged_and_foreign_files_are_explained(recipe: Call, tmp_path: Path, c
     for path in ("report.json", "."):
         code, out, err = recipe("report", path)
         assert (code, out) == (2, "")
-        assert message in err or (path == "." and "no report" in err)
+        assert message in err or (path == "." and "report of a build" in err)
         assert "  at:  " in err
         assert "  fix: " in err
 
@@ -152,7 +152,7 @@ def test_bytes_that_are_no_text_are_explained(recipe: Call, tmp_path: Path) -> N
     (tmp_path / "report.json").write_bytes(b"\x80\x81")
     assert "is not UTF-8 text" in recipe("report", "report.json")[2]
     (tmp_path / "image.sif").write_bytes(b"\x80\x81")
-    assert "has no plan folder beside it ('image.plan')" in recipe("report", "image.sif")[2]
+    assert "has no plan folder next to it ('image.plan')" in recipe("report", "image.sif")[2]
 
 
 def test_all_faults_are_told_at_once(recipe: Call, tmp_path: Path) -> None:
@@ -215,7 +215,8 @@ def test_the_json_holds_everything(recipe: Call, tmp_path: Path) -> None:
     assert first["name"] == "digits.lumi-g.apptainer"
     assert {one["name"] for one in first["workloads"]} == {"mnist", "probe", "ddp", "pi", "allreduce", "startup"}
     (build,) = [row for row in found["comparison"] if row["name"] == "build"]
-    assert build == {"name": "build", "unit": "s", "better": "less", "detail": False, "values": [300.0, 170.0],
+    assert build == {"name": "build", "unit": "s", "better": "less", "detail": False, "complete": [True, True],
+                     "values": [300.0, 170.0],
                      "ratios": [pytest.approx(0.5667, abs=1e-4)]}  # fmt: skip
     assert json.loads(recipe("report", "a", "--json")[1])["comparison"] == []
 
@@ -226,7 +227,7 @@ def test_a_page_replaces_a_page_and_nothing_else(recipe: Call, tmp_path: Path) -
     assert recipe("report", "a", "-o", "page.html")[0] == 0
     before = (tmp_path / "a" / "report.json").read_bytes()
     code, _, err = recipe("report", "a", "-o", "a/report.json")
-    assert (code, err.splitlines()[0]) == (2, "error: 'a/report.json' is no page of ours")
+    assert (code, err.splitlines()[0]) == (2, "error: 'a/report.json' exists and is not a report page")
     assert (tmp_path / "a" / "report.json").read_bytes() == before
     code, _, err = recipe("report", "a", "-o", "none/page.html")
     assert (code, err.splitlines()[0]) == (
@@ -242,7 +243,7 @@ def test_too_many_reports(recipe: Call) -> None:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     kit = samples.kit(tmp_path_factory.mktemp("kit") / "x.plan")
-    return report_page([read_results(kit)], tool="recipe")
+    return make_report_page([read_results(kit)], tool="recipe")
 
 
 def test_the_page_is_one_file_without_scripts(page: str) -> None:
@@ -260,15 +261,15 @@ def test_the_page_is_one_file_without_scripts(page: str) -> None:
 
 def test_every_figure_has_a_name_and_a_table(page: str) -> None:
     names = re.findall(r"<figcaption><h3>([^<]+)</h3>", page)
-    assert names == ["Training loss", "Accuracy", "Bandwidth over size", "Scaling over ranks", "Where the time went",
-                     "Time in the workloads"]  # fmt: skip
-    assert page.count('role="img" aria-label="') == page.count("The same as a table") == len(names)
+    assert names == ["Training loss", "Accuracy", "Bandwidth over size", "Scaling over ranks", "Time by step",
+                     "Time by workload"]  # fmt: skip
+    assert page.count('role="img" aria-label="') == page.count("Show as a table") == len(names)
     assert page.count("<svg") == page.count("</svg>")
     assert "floor 85.0 GB/s at 128 MiB" in page
 
 
 def test_the_page_is_the_same_every_time(page: str, tmp_path: Path) -> None:
-    again = report_page([read_results(samples.kit(tmp_path / "x.plan"))], tool="recipe")
+    again = make_report_page([read_results(samples.kit(tmp_path / "x.plan"))], tool="recipe")
     assert again.replace(str(tmp_path), "") == re.sub(r"/\S*?/kit\d+", "", page) or len(again) == len(page)
 
 
@@ -288,7 +289,7 @@ def poisoned_page(folder: Path, payload: str) -> Skeleton:
     for path in kit.rglob("*.json"):
         path.write_text(json.dumps(poisoned(json.loads(path.read_text(encoding="utf-8")), payload)), encoding="utf-8")
     results = read_results(kit)
-    return Skeleton(report_page([results, results], tool="recipe"))
+    return Skeleton(make_report_page([results, results], tool="recipe"))
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ def test_no_name_of_a_result_becomes_markup(tmp_path: Path, payload: str) -> Non
     samples.put(
         results.parent.parent / "plan.json", samples.plan() | {"packages": [{"asked": payload, "became": payload}]}
     )
-    found = Skeleton(report_page([read_results(tmp_path)], tool="recipe"))
+    found = Skeleton(make_report_page([read_results(tmp_path)], tool="recipe"))
     assert not {"script", "img"} & set(found.tags)
     assert not [name for name in found.attributes if name.startswith("on")]
 
@@ -328,6 +329,6 @@ def test_odd_numbers_make_a_page_all_the_same(tmp_path: Path) -> None:
         samples.put(tmp_path / "one" / "ddp.json", one)
         samples.put(tmp_path / "one" / "mnist.json", two)
         found = read_results(tmp_path)
-        page = report_page([found, found], tool="recipe")
+        page = make_report_page([found, found], tool="recipe")
         assert "nan" not in page.lower().replace("nano", "")
         assert not re.search(r'="-?inf', page)

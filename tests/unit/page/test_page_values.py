@@ -11,8 +11,8 @@ from builder.model.results import cores_text, workload_result
 from builder.model.text import number, numbers, text, whole
 from builder.report import svg
 from builder.report.plots import smooth
-from builder.report.svg import element, label, path
-from builder.report.units import duration, figure, megabytes, plain, ratio, size
+from builder.report.svg import make_element, make_label, make_path
+from builder.report.units import format_bytes, format_duration, format_number, format_ratio, format_size, format_tick
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from builder.report.units import duration, figure, megabytes, plain, ratio, size
      (1e-9, "1.00e-09"), (353e6, "353,000,000"), (999.96, "1,000")],
 )  # fmt: skip
 def test_figures_have_three_digits(value: float | None, written: str) -> None:
-    assert figure(value) == written
+    assert format_number(value) == written
 
 
 @pytest.mark.parametrize(
@@ -30,45 +30,45 @@ def test_figures_have_three_digits(value: float | None, written: str) -> None:
      (3599.6, "1 h 00 min"), (4205.0, "1 h 10 min")],
 )  # fmt: skip
 def test_durations_have_the_unit_a_reader_would_choose(seconds: float | None, written: str) -> None:
-    assert duration(seconds) == written
+    assert format_duration(seconds) == written
 
 
 def test_sizes() -> None:
-    assert [size(1 << power) for power in (3, 15, 27, 32)] == ["8 B", "32 KiB", "128 MiB", "4 GiB"]
-    assert size(5 << 19) == "2.5 MiB"
-    assert (megabytes(352919552), megabytes(4352919552), megabytes(None)) == ("353 MB", "4.35 GB", "-")
-    assert (ratio(0.7519), ratio(None)) == ("0.752×", "-")
-    assert [plain(value) for value in (0.25, 100.0, 2e6, 0.0)] == ["0.25", "100", "2e6", "0"]
+    assert [format_size(1 << power) for power in (3, 15, 27, 32)] == ["8 B", "32 KiB", "128 MiB", "4 GiB"]
+    assert format_size(5 << 19) == "2.5 MiB"
+    assert (format_bytes(352919552), format_bytes(4352919552), format_bytes(None)) == ("353 MB", "4.35 GB", "-")
+    assert (format_ratio(0.7519), format_ratio(None)) == ("0.752×", "-")
+    assert [format_tick(value) for value in (0.25, 100.0, 2e6, 0.0)] == ["0.25", "100", "2e6", "0"]
 
 
 @pytest.mark.parametrize("values", [[0.0, 2.3], [0.5, 0.5], [0.0], [1e-9, 3e-9], [12345.0, 99999.0], []])
 def test_a_linear_axis_holds_its_values_between_round_ticks(values: list[float]) -> None:
-    axis = svg.linear(values, title="x")
+    axis = svg.make_linear_axis(values, title="x")
     assert axis.low <= min(values, default=0) <= max(values, default=0) <= axis.high * (1 + 1e-9)
     assert 2 <= len(axis.ticks) <= 8
-    assert axis.place(axis.low, start=10.0, end=20.0) == 10.0
-    assert axis.place(axis.high, start=10.0, end=20.0) == pytest.approx(20.0)
+    assert axis.project(axis.low, start=10.0, end=20.0) == 10.0
+    assert axis.project(axis.high, start=10.0, end=20.0) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("values", [[0.07, 92.0], [1.0], [85.0, 92.0], [1e-6, 1e6], [], [0.0, -1.0]])
 def test_a_logarithmic_axis_holds_its_values(values: list[float]) -> None:
-    axis = svg.decades(values, title="y")
+    axis = svg.make_log_axis(values, title="y")
     known = [value for value in values if value > 0]
     assert axis.low <= min(known, default=axis.low)
     assert axis.high >= max(known, default=axis.high)
     assert 2 <= len(axis.ticks) <= 8
     middle = math.sqrt(axis.low * axis.high)
-    assert axis.place(middle, start=0.0, end=1.0) == pytest.approx(0.5)
-    assert axis.place(-3.0, start=0.0, end=1.0) == 0.0
+    assert axis.project(middle, start=0.0, end=1.0) == pytest.approx(0.5)
+    assert axis.project(-3.0, start=0.0, end=1.0) == 0.0
 
 
 def test_ranks_and_sizes_double() -> None:
-    axis = svg.doublings([1.0, 2.0, 16.0], title="ranks")
+    axis = svg.make_doubling_axis([1.0, 2.0, 16.0], title="ranks")
     assert [written for _, written in axis.ticks] == ["1", "2", "4", "8", "16"]
-    axis = svg.doublings([2.0**15, 2.0**32], title="size", written=size)
+    axis = svg.make_doubling_axis([2.0**15, 2.0**32], title="size", written=format_size)
     assert axis.ticks[0][1] == "32 KiB"
     assert len(axis.ticks) <= 5
-    assert svg.doublings([4.0], title="one").high == 8.0
+    assert svg.make_doubling_axis([4.0], title="one").high == 8.0
 
 
 def test_a_mean_is_as_long_as_its_curve() -> None:
@@ -77,9 +77,9 @@ def test_a_mean_is_as_long_as_its_curve() -> None:
 
 
 def test_markup_is_escaped() -> None:
-    assert label("<b>&", x=1.25) == '<text x="1.2">&lt;b&gt;&amp;</text>'
-    assert element("g", class_='"><script>') == '<g class="&quot;&gt;&lt;script&gt;"/>'
-    assert path([(1.0, 2.0), (3.26, 4.0)]) == "M1,2L3.3,4"
+    assert make_label("<b>&", x=1.25) == '<text x="1.2">&lt;b&gt;&amp;</text>'
+    assert make_element("g", class_='"><script>') == '<g class="&quot;&gt;&lt;script&gt;"/>'
+    assert make_path([(1.0, 2.0), (3.26, 4.0)]) == "M1,2L3.3,4"
 
 
 @pytest.mark.parametrize("value", [None, True, "1", [], {}, math.nan, math.inf, 10**400])
