@@ -278,6 +278,7 @@ def test_an_image_that_is_not_there(tmp_path: Path) -> None:
         read_contents(tmp_path / ("x" * 5000), environment={})
 
 
+@pytest.mark.property
 def test_security_15_few_paths_of_a_crowded_folder_are_looked_up() -> None:
     """A look-up in a squashfs reads the whole folder; what is left out is known by its name."""
     usual = [f"opt/env/lib/python3.12/site-packages/p{at}-1.{at}.dist-info/METADATA" for at in range(2500)]

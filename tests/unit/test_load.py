@@ -316,6 +316,7 @@ def _outcome(path: Path) -> str:
     return "findings" if sound else f"unsound findings: {texts}"
 
 
+@pytest.mark.property
 def test_a_damaged_file_gives_a_recipe_or_findings(tmp_path: Path) -> None:
     dice = random.Random(20260101)
     sources = [(path.suffix, path.read_bytes()) for path in FILES]

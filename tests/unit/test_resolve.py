@@ -281,6 +281,7 @@ def everything() -> Iterator[tuple[str, Recipe, Plan]]:
             yield f"{path.stem} {site}", recipe_of(path.stem), plan
 
 
+@pytest.mark.property
 def test_every_requirement_is_told_exactly_once() -> None:
     count = 0
     for name, recipe, plan in everything():
@@ -294,6 +295,7 @@ def test_every_requirement_is_told_exactly_once() -> None:
     assert count > 200
 
 
+@pytest.mark.property
 def test_every_story_has_a_reason() -> None:
     for name, _, plan in everything():
         for package in plan.packages:
@@ -302,6 +304,7 @@ def test_every_story_has_a_reason() -> None:
             assert not re.search(r"\bby ;|  |None|\{", package.why), (name, package)
 
 
+@pytest.mark.property
 def test_what_is_installed_is_what_was_told() -> None:
     """A line that a plan installs is the outcome of exactly one story, but for pip itself."""
     for path in FILES:
@@ -336,6 +339,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
+@pytest.mark.property
 def test_every_code_is_seen_with_its_message() -> None:
     """The answers of tests/resolve and tests/golden hold every finding that can be given."""
     seen = set(re.findall(r"\[([a-z0-9-]+)\]:", "".join(path.with_suffix(".expected").read_text() for path in FILES)))

@@ -97,6 +97,7 @@ def findings(folder: Path, text: str, *, name: str = "env.yml") -> tuple[Finding
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("place", PLACES)
 def test_security_13_no_secret_in_an_address_passes_or_is_repeated(place: str, tmp_path: Path) -> None:
     passed = [form for form in FORMS if not findings(tmp_path, PLACES[place](form))]
@@ -442,6 +443,7 @@ def test_the_mask_leaves_the_rest(text: str) -> None:
     assert Mask({})(text) == text
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("piece", ["x", "-", "//a:", "a://", "a://b:", "git://h:1/", "//a:b@//"])
 def test_security_22_looking_for_secrets_takes_no_longer_for_long_values(piece: str) -> None:
     """A value that is twice as long takes twice as long: one of megabytes was looked through for minutes."""

@@ -399,6 +399,7 @@ def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> No
     assert (end.exit_code, end.word, end.recorded) == (1, "NODE_FAIL", True)
 
 
+@pytest.mark.property
 def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job was cancelled and put back into the queue; its next run leaves no record, and Slurm is the witness."""
     path = record_path(tmp_path, "12")

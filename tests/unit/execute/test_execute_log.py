@@ -96,6 +96,7 @@ def test_a_secret_is_masked_before_a_long_line_is_cut(tmp_path: Path) -> None:
     assert "hun" not in path.read_text()
 
 
+@pytest.mark.property
 def test_a_log_over_its_limit_keeps_its_beginning_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LOG_LIMIT", 1000)
     path = tmp_path / "build.log"

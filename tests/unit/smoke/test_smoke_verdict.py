@@ -293,6 +293,7 @@ def paths(value: object, before: str = "") -> list[str]:
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("workload", GOOD)
 def test_no_alteration_raises_or_prints_unprintable(workload: str) -> None:
     tried = 0
