@@ -167,7 +167,7 @@ class Private:
     address: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def private(rooms: Callable[[str], Room], base_sif: Path) -> Iterator[Private]:
     bench = Bench(room=rooms("private"), base=base_sif)
     wheel = write_wheel(bench.room.folder / "served", name="private-thing", version="1.0")
