@@ -29,6 +29,7 @@ stop_started() {
 clean_up() { # ends what was started, and removes what the tests wrote
     stop_started
     if [ -n "$TEMPORARY" ]; then
+        # shellcheck disable=SC2016 # the inner shell's parameter
         as_user sh -c 'chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"' - "$TEMPORARY" || true
         unmount_scratch
     fi

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from support import names
 from support.matrix import EXAMPLES
+from support.rows import rows
 
 from builder.compile.compile import compile_plan
 from builder.model.finding import ConfigError, UnsupportedError
@@ -53,10 +54,8 @@ def refused(folder: Path, content: dict[str, Any], *, parent: str) -> list[tuple
     return []
 
 
-@pytest.mark.parametrize("key", LISTS)
-@pytest.mark.parametrize(
-    "words", [["/tmp/x/canary.sh"], ["--ok=1", "/tmp/evil.sif", "/bin/sh"], ["--", "x"], ["-"], [""]]
-)
+@rows("key", LISTS)
+@rows("words", [["/tmp/x/canary.sh"], ["--ok=1", "/tmp/evil.sif", "/bin/sh"], ["--", "x"], ["-"], [""]])
 def test_security_09_a_word_without_a_dash_is_no_option(key: str, words: list[str], tmp_path: Path) -> None:
     found = refused(tmp_path, below(key, words), parent=LISTS[key])
     assert found
