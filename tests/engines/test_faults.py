@@ -130,7 +130,7 @@ def test_a_build_that_is_stopped_leaves_nothing(
         assert time.monotonic() < end
         time.sleep(0.02)
     done = stop(process, number, whole_group=whole_group).expect(code)
-    assert done.seconds < 15
+    assert done.seconds < 60
     assert "interrupted" in done.out
     assert processes(sleep) == []
     assert bench.room.left_behind() == []
