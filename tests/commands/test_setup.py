@@ -37,19 +37,21 @@ def test_fault_08_a_clone_that_cannot_be_written_is_named_once_with_what_to_do(t
 @pytest.mark.skipif(os.geteuid() == 0, reason="root's own umask is set for all of its scripts")
 @pytest.mark.parametrize("umask", [0o007, 0o027, 0o077, 0o022])
 def test_fault_03_a_base_image_is_unpacked_with_its_own_rights(tmp_path: Path, umask: int) -> None:
-    """A stand-in for the engine shows the tree that it is given; a stamp of before has the image made again."""
+    """Stand-ins pack a small tree and show what the engine is given; stamps of before have both made again."""
     tree, state, tools = tmp_path / "tree", tmp_path / "state", tmp_path / "tools"
     for folder in (tree / "usr", state / "base", state / "logs", tools):
         folder.mkdir(parents=True)
     (tree / "usr" / "file").touch()
     (tree / "usr").chmod(0o755)
     (tree / "usr" / "file").chmod(0o644)
-    subprocess.run(["tar", "-cf", state / "base" / "debian-python.tar", "-C", tree, "."], check=True)
+    (state / "base" / "debian-python.tar").write_text("of other packages\n")
     (state / "base" / "debian-python.sif").write_text("broken\n")
     (state / "base" / "packing").write_text("-comp zstd -Xcompression-level 3 -b 128K\n")
-    stand_in = tools / "apptainer"
-    stand_in.write_text('#!/bin/sh\nstat -c "%a %n" "${6}" "$6/usr" "$6/usr/file" >"$5"\n')
-    stand_in.chmod(0o755)
+    bootstrap = f'for word; do case $word in */part.tar) tar -cf "$word" -C {tree} . ;; esac; done'
+    engine = 'stat -c "%a %n" "$6" "$6/usr" "$6/usr/file" >"$5"'
+    for name, work in (("mmdebstrap", bootstrap), ("apptainer", engine)):
+        (tools / name).write_text(f"#!/bin/sh\n{work}\n")
+        (tools / name).chmod(0o755)
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "RECIPE_DEV_HOME": str(state)}
     for _ in range(2):
         done = subprocess.run(

@@ -14,27 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, program, run
+from disks import Disk, mounted_disks
+from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, program, run
 from smoke_program import Smoke
 
 TORCH = "torch==2.13.0"
-# With `-n`: files that submit jobs stand in one line for the two nodes of Slurm, any other file is one worker's, which
+# With `-n`: files that submit jobs stand in two lines for the two nodes of Slurm, any other file is one worker's, which
 # makes what its tests share once.
 SLURM = (
-    "test_jobs",
-    "test_jobs_again",
-    "test_many",
-    "test_full_disk",
-    "test_launch_suite",
-    "test_launch_lines",
-    "test_arrays",
+    ("test_jobs", "test_jobs_again", "test_full_disk", "test_arrays"),
+    ("test_ngc", "test_launch_suite", "test_launch_lines", "test_many"),
 )
 LONG = (
     "test_same_bytes",
     "test_killed",
     "test_smoke_suite",
     "test_smoke_workload",
-    "test_ngc",
     "test_injection",
     "test_cotainr",
 )
@@ -48,7 +43,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Lines(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             stem = Path(nodeid.partition("::")[0]).stem
-            return "slurm" if stem in SLURM else stem
+            return next((f"slurm {line[0]}" for line in SLURM if stem in line), stem)
 
     config.option.loadscopereorder = False  # theirs would begin with the most tests
     return Lines(config, log)
@@ -56,7 +51,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever takes longest begins first."""
-    order = (*SLURM, *LONG)
+    order = (*SLURM[0], *SLURM[1], *LONG)
     items.sort(key=lambda item: order.index(item.path.stem) if item.path.stem in order else len(order))
 
 
@@ -107,21 +102,45 @@ def engine(name: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Room]]:
-    """Rooms for builds; they go with the session, since images are large."""
+def folder_of_rooms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this worker's rooms are."""
+    return tmp_path_factory.mktemp("rooms")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rooms_of_module(folder_of_rooms: Path) -> Iterator[None]:
+    """Images are large and may lie in memory: what a file's tests have built is removed after them."""
+    yield
+    for path in folder_of_rooms.iterdir():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def rooms(folder_of_rooms: Path) -> Callable[[str], Room]:
+    """Rooms for the builds of one file of tests."""
     if not program().exists():
         pytest.fail(f"there is no {program()}: install the package into this environment", pytrace=False)
     for name in ("apptainer", "singularity", "unsquashfs"):
         engine(name)
-    folder = tmp_path_factory.mktemp("rooms")
-    yield lambda name: Room(folder / name)
-    shutil.rmtree(folder, ignore_errors=True)
+    return lambda name: Room(folder_of_rooms / name)
 
 
 @pytest.fixture
-def room(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> Room:
-    """A room of the test's own."""
-    return rooms(request.node.name.partition("[")[0])
+def room(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> Iterator[Room]:
+    """A room of the test's own, removed with it."""
+    made = rooms(request.node.name.partition("[")[0])
+    yield made
+    shutil.rmtree(made.folder, ignore_errors=True)
+
+
+@pytest.fixture
+def disks(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> Iterator[Callable[[int], Disk]]:
+    """Make small disks: see disks.py."""
+    for name in ("fuse2fs", "fusermount3"):
+        engine(name)
+    parameters = request.node.callspec.id if hasattr(request.node, "callspec") else ""
+    with mounted_disks(rooms(request.node.name.partition("[")[0]), parameters) as make:
+        yield make
 
 
 @pytest.fixture(scope="session")
@@ -169,16 +188,16 @@ def digits(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Iterator
 
 
 @pytest.fixture(scope="session")
-def tiny(rooms: Callable[[str], Room], base_sif: Path) -> Built:
+def tiny(tmp_path_factory: pytest.TempPathFactory, base_sif: Path) -> Built:
     """A recipe that uses every key and needs no torch, built by a user whose files nobody else may read."""
-    room = rooms("tiny")
+    room = Room(tmp_path_factory.mktemp("tiny"))
     room.write("notes.txt", "hello\n")
     return build(room, room.write("tiny.yml", TINY), base_sif, umask=0o077)
 
 
 @pytest.fixture(scope="session")
 def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Python with torch: SMOKE_TORCH_PYTHON, that of the tests, else one made with pip, once for all workers."""
+    """A Python with torch: SMOKE_TORCH_PYTHON, that of the tests, else one made with uv, once for all workers."""
     for candidate in (os.environ.get("SMOKE_TORCH_PYTHON"), sys.executable):
         if candidate and run([candidate, "-c", "import torch"]).code == 0:
             yield candidate
@@ -188,10 +207,10 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (folder / "whole").exists():
-                run([sys.executable, "-m", "venv", "--clear", folder]).expect(0)
-                done = run([python, "-m", "pip", "install", "-q", TORCH])
-                if done.code:
-                    pytest.skip(f"no Python with torch, and pip cannot install it: {done.err.strip().splitlines()[-1]}")
+                run([sys.executable, "-m", "venv", "--without-pip", "--clear", folder]).expect(0)
+                links = [word for link in find_links() for word in ("--find-links", link)]
+                uv = Path(sys.executable).with_name("uv")
+                run([uv, "pip", "install", "-q", "--python", python, *links, TORCH]).expect(0)
                 (folder / "whole").touch()
         yield str(python)
 

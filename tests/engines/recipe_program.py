@@ -201,7 +201,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals, *, whole_group:
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=120)
     return Done(code=process.returncode, out=out, err="", seconds=time.monotonic() - started)
 
 

@@ -118,8 +118,7 @@ def test_ctrl_c_leaves_the_tasks_and_they_can_be_cancelled(bed: Room) -> None:
     assert set(verdicts(closed.err).values()) == {"failed"}
     assert closed.err.count("was cancelled") == 4  # each among the findings and in the table
     run(["scancel", holder])
-    left = run(["squeue", "--noheader", "--array", "--format=%i %j"]).out
-    assert not re.search(r" bed-", left)
+    assert str(bed.folder) not in run(["squeue", "--noheader", "--array", "--format=%i %Z"]).expect(0).out
 
 
 def test_a_task_that_runs_out_of_time_is_told_and_says_so(bed: Room) -> None:

@@ -60,12 +60,12 @@ class Lumi:
         return self.room.recipe("build", self.site, recipe, "-o", image, *words, PATH=self.path, **environment)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lumi(rooms: Callable[[str], Room], base_sif: Path) -> Lumi:
     return Lumi(rooms("lumi"), base_sif)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def built(lumi: Lumi) -> Path:
     """The image, made where an older one lies, and where a killed build has left cotainr's draft of one.
 

@@ -211,7 +211,7 @@ def test_short_questions() -> None:
     before = time.monotonic()
     hanging = capture(["bash", "-c", "echo 1; sleep 60 & wait"], env=environment, timeout=0.3)
     assert (hanging.exit_code, hanging.text) == (124, "1\n")
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30
     assert len(capture(["head", "-c", "5M", "/dev/zero"], env=environment).text) == 1024 * 1024
 
 

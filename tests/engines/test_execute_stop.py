@@ -72,7 +72,7 @@ def test_a_stopped_build_ends_everything_and_the_next_one_works(
         driver.send_signal(number)
         time.sleep(0.3)
         driver.send_signal(number)  # no patience: SIGKILL now
-        assert driver.wait(timeout=10) == 128 + number
+        assert driver.wait(timeout=60) == 128 + number
     assert alive(word) == {}
     report = json.loads((place.kit / "report.json").read_text())
     assert report["status"] == "interrupted"
@@ -92,7 +92,7 @@ def test_a_step_may_clean_up_after_sigterm(place: Place, word: str) -> None:
     with driven(place.kit) as driver:
         until((place.kit / "started").exists)
         driver.terminate()
-        assert driver.wait(timeout=10) == 143
+        assert driver.wait(timeout=60) == 143
     assert place.log() == "cleaned\n"
 
 
@@ -114,7 +114,7 @@ def test_what_a_step_leaves_running_is_ended(place: Place, word: str) -> None:
     script = f"(setsid bash -c 'while :; do sleep 0.1; done; : {word}' &)\n{MAKES_IMAGE}"
     before = time.monotonic()
     assert place.execute(plan_of(build=script)).status == "passed"
-    assert time.monotonic() - before < 5  # the pipe that it holds does not hold us
+    assert time.monotonic() - before < 30  # the pipe that it holds does not hold us
     assert alive(word) == {}
 
 

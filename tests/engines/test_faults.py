@@ -130,7 +130,7 @@ def test_a_build_that_is_stopped_leaves_nothing(
         assert time.monotonic() < end
         time.sleep(0.02)
     done = stop(process, number, whole_group=whole_group).expect(code)
-    assert done.seconds < 15
+    assert done.seconds < 60
     assert "interrupted" in done.out
     assert processes(sleep) == []
     assert bench.room.left_behind() == []
@@ -167,7 +167,7 @@ class Private:
     address: str
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def private(rooms: Callable[[str], Room], base_sif: Path) -> Iterator[Private]:
     bench = Bench(room=rooms("private"), base=base_sif)
     wheel = write_wheel(bench.room.folder / "served", name="private-thing", version="1.0")

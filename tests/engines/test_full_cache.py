@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import compiled_channel
 import pytest
-from recipe_program import LIMIT, Room, inside
-from test_full_disk import Disk, disks
-from test_killed import pushed
+from disks import Disk
+from recipe_program import LIMIT, Room, inside, program, run
+from stand_ins.images import pushed_debian
 from victim import Victim, reached
 
 pytestmark = pytest.mark.engines
-
-__all__ = ["disks"]  # a fixture
 
 STEP = r"subprocess.Popen \S*bash .*1-build-image\.sh"
 WHEELS = "name: x\ndependencies: [pip: [six==1.17.0, numpy==2.3.5]]\n"
@@ -39,7 +38,11 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
     if what == "conda":
         channel = compiled_channel.write(room.folder / "channel")
         text = CONDA.format(channel=channel.as_uri(), minor=compiled_channel.MINOR)
-    base = pushed(request) if what == "base" else request.getfixturevalue("base_sif")
+    if what == "base":
+        request.getfixturevalue("docker_daemon")
+        base = pushed_debian(request.getfixturevalue("base_tar"), registry=request.getfixturevalue("registry"))
+    else:
+        base = request.getfixturevalue("base_sif")
     own, environment = Victim(room=room, base=base), {"RECIPE_CACHE_DIR": str(cache)}
     words = ("build", "local", room.write("x.yml", text), "--base", base, "--no-smoke", "-o", own.image)
 
@@ -62,3 +65,67 @@ def test_fault_02_a_disk_that_gets_full_while_something_enters_the_cache(
     room.recipe(*words, **environment).expect(0)
     inside(own.image, *RUNS.get(what, RUNS["wheels"]))
     assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
+
+
+@pytest.mark.parametrize("kilobytes", [0, 50, 200, 700, 1500, 3000])
+def test_fault_02_a_cache_on_a_full_disk_keeps_nothing_half_read(
+    disks: Callable[[int], Disk], base_sif: Path, kilobytes: int
+) -> None:
+    disk = disks(300)
+    cache, room = disk.room.folder / "cache", Room(disk.room.tmp.parent / f"beside-{kilobytes}")
+    cache.mkdir()
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    words = ("local", recipe, "--base", base_sif)
+    disk.fill(leave=kilobytes << 10)
+    done = room.recipe("build", *words, "--no-smoke", "-o", "x.sif", RECIPE_CACHE_DIR=str(cache)).expect(4)
+    assert f"the cache '{cache}' has 0.0 GiB free" in done.err
+    assert "RECIPE_CACHE_DIR" in done.err
+    # By hand nobody looks at the disk before.
+    room.recipe("plan", *words, "-o", "y.plan").expect(0)
+    environment = {"RECIPE_CACHE_DIR": str(cache)}
+    script = ["bash", "1-build-image.sh"]
+    first = run(script, cwd=room.folder / "y.plan", env=room.environment(**environment))
+    assert first.code or kilobytes >= 1500
+    assert "has no glibc" not in first.out + first.err
+    assert not first.code or f"recipe: this was written to the cache '{cache}'" in first.err
+    disk.free()
+    run(script, cwd=room.folder / "y.plan", env=room.environment(**environment)).expect(0)
+    room.recipe("build", *words, "--no-smoke", "-o", "x.sif", "--force", **environment).expect(0)
+    assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
+    assert [path for kind in ("facts", "known") for path in (cache / "layers-1" / kind).glob(".*")] == []
+
+
+def test_fault_05_a_disk_that_gets_full_while_apptainer_writes_the_image(
+    disks: Callable[[int], Disk], base_sif: Path
+) -> None:
+    disk = disks(2000)
+    room = disk.room
+    own = Victim(room=room, base=base_sif)
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    words = ("build", "local", recipe, "--base", base_sif, "--backend", "apptainer", "-o", own.image, "--no-smoke")
+    process = room.start(*words, **own.to_stand(r"subprocess.Popen \S*bash .*1-build-image\.sh"))
+    reached(process, own.stands.exists)
+    disk.fill(leave=20 << 20)
+    own.stands.unlink()
+    said, _ = process.communicate(timeout=LIMIT)
+    assert process.returncode == 5, said
+    assert "no space was left on the disk" in said
+    assert "-o" in said.partition("fix: ")[2].splitlines()[0]
+    assert "--tmpdir" not in said
+    assert not own.image.exists()
+
+
+def test_fault_05_a_home_that_may_not_be_written(rooms: Callable[[str], Room], base_sif: Path) -> None:
+    room = rooms("home-555")
+    home = room.folder / "home"
+    home.mkdir(0o555)
+    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
+    environment = room.environment(HOME=str(home))
+    for name in ("RECIPE_CACHE_DIR", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    words = (program(), "build", "local", recipe, "--base", base_sif, "--no-smoke", "-o", room.folder / "x.sif")
+    done = run(words, env=environment, cwd=room.folder).expect(4)
+    assert f"the cache folder '{home}/.cache" in done.err
+    assert "set RECIPE_CACHE_DIR" in done.err
+    assert "--tmpdir" not in done.err
+    run(words, env={**environment, "RECIPE_CACHE_DIR": str(room.folder / "cache")}, cwd=room.folder).expect(0)

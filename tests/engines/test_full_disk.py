@@ -4,71 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import engine
-from recipe_program import LIMIT, Built, Room, program, run
+from disks import Disk
+from recipe_program import LIMIT, Built, run
 from test_jobs import SITE, numbers, queue
 from testbed import Kit
-from victim import Victim, reached
 
 pytestmark = pytest.mark.engines
 
 
-@dataclass(frozen=True, kw_only=True)
-class Disk:
-    """A small file system in a file; its owner's jobs see it too."""
-
-    room: Room
-
-    def fill(self, *, leave: int = 0) -> None:
-        """Leave so many bytes free, or none."""
-        with (self.room.folder / "filler").open("ab", buffering=0) as file:
-            for size in (1 << 20, 1 << 10, 1):
-                try:
-                    while True:
-                        file.write(bytes(size))
-                except OSError:
-                    continue
-            file.truncate(file.tell() - leave)
-
-    def free(self) -> None:
-        (self.room.folder / "filler").unlink()
-
-
 @pytest.fixture
-def disks(rooms: Callable[[str], Room], request: pytest.FixtureRequest) -> Iterator[Callable[[int], Disk]]:
-    """Make disks of so many MiB, whose folder is a room; temporary files of ours lie elsewhere."""
-    for name in ("fuse2fs", "fusermount3"):
-        engine(name)
-    around = rooms(request.node.name.partition("[")[0])
-    mounted: list[Path] = []
+def bed_disks(disks: Callable[[int], Disk]) -> Callable[[int], Disk]:
+    """Disks whose rooms know a site with the tests' Slurm."""
 
     def make(mebibytes: int) -> Disk:
-        name = f"{request.node.callspec.id if hasattr(request.node, 'callspec') else ''}{len(mounted)}"
-        image, folder = around.folder / f"disk-{name}", around.folder / f"on-{name}"
-        folder.mkdir()
-        with image.open("wb") as file:
-            file.truncate(mebibytes << 20)
-        owner = f"root_owner={os.getuid()}:{os.getgid()}"
-        run(["/usr/sbin/mkfs.ext4", "-q", "-m", "0", "-E", owner, image]).expect(0)
-        run(["fuse2fs", "-o", "rw", image, folder]).expect(0)
-        mounted.append(folder)
-        room = Room(folder)
-        room.tmp = around.tmp
-        room.site("bed", SITE)
-        return Disk(room=room)
+        disk = disks(mebibytes)
+        disk.room.site("bed", SITE)
+        return disk
 
-    yield make
-    for folder in mounted:
-        end = time.monotonic() + 60
-        while run(["fusermount3", "-u", folder]).code and time.monotonic() < end:
-            time.sleep(0.5)
+    return make
 
 
 def digest(path: Path) -> str:
@@ -94,9 +52,9 @@ FILL = """
     ("code", "how"), [(9, "failed with exit code 9"), (0, "came to its end with exit code 0")], ids=["9", "0"]
 )
 def test_slurm_is_the_witness_where_no_record_could_be_written(
-    disks: Callable[[int], Disk], tiny: Built, code: int, how: str
+    bed_disks: Callable[[int], Disk], tiny: Built, code: int, how: str
 ) -> None:
-    disk = disks(8)
+    disk = bed_disks(8)
     room, folder = disk.room, disk.room.folder / "x.run"
     kept = room.write("kept.txt", "what was there before\n")
     room.write("fill.py", FILL)
@@ -114,8 +72,8 @@ def test_slurm_is_the_witness_where_no_record_could_be_written(
     assert "and left no record\n" in done.err
 
 
-def test_a_build_job_on_a_full_disk_keeps_the_old_image(disks: Callable[[int], Disk], base_sif: Path) -> None:
-    disk = disks(250)
+def test_a_build_job_on_a_full_disk_keeps_the_old_image(bed_disks: Callable[[int], Disk], base_sif: Path) -> None:
+    disk = bed_disks(250)
     room, image = disk.room, disk.room.folder / "y.sif"
     recipe = room.write("y.yml", "name: y\ndependencies: [pip: [six==1.16.0]]\ncontainer: {smoke: {imports: [six]}}\n")
     words = ("build", "bed", recipe, "--base", base_sif, "-o", image, "--submit")
@@ -131,8 +89,8 @@ def test_a_build_job_on_a_full_disk_keeps_the_old_image(disks: Callable[[int], D
     room.recipe(*words, "--force").expect(0)
 
 
-def test_a_suite_job_on_a_disk_that_gets_full(disks: Callable[[int], Disk], digits: Built) -> None:
-    disk = disks(16)
+def test_a_suite_job_on_a_disk_that_gets_full(bed_disks: Callable[[int], Disk], digits: Built) -> None:
+    disk = bed_disks(16)
     kit = Kit(disk.room, "cpu-test", digits.image)
     earlier = disk.room.write("kit-cpu-test/results/gpu/verdict.json", '{"verdict": "pass"}\n')
     number = kit.submit("run/node.sbatch")
@@ -149,9 +107,9 @@ def test_a_suite_job_on_a_disk_that_gets_full(disks: Callable[[int], Disk], digi
     assert not verdict.exists() or json.loads(verdict.read_text())["verdict"] == "FAIL"
 
 
-def test_a_suite_whose_snapshot_fills_the_disk_fails(disks: Callable[[int], Disk], digits: Built) -> None:
+def test_a_suite_whose_snapshot_fills_the_disk_fails(bed_disks: Callable[[int], Disk], digits: Built) -> None:
     """Two of them do not fit, and the old one goes when the new one is whole."""
-    room = disks(24).room
+    room = bed_disks(24).room
     done = room.recipe("smoke", "bed", digits.image, "--submit", "--nodes", "1", "-o", room.folder / "s.smoke").expect(
         6
     )
@@ -169,67 +127,3 @@ def until_out_of_the_queue(number: int) -> None:
     while str(number) in queue().split():
         assert time.monotonic() < end, "the job does not end"
         time.sleep(0.2)
-
-
-@pytest.mark.parametrize("kilobytes", [0, 50, 200, 700, 1500, 3000])
-def test_fault_02_a_cache_on_a_full_disk_keeps_nothing_half_read(
-    disks: Callable[[int], Disk], base_sif: Path, kilobytes: int
-) -> None:
-    disk = disks(300)
-    cache, room = disk.room.folder / "cache", Room(disk.room.tmp.parent / f"beside-{kilobytes}")
-    cache.mkdir()
-    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
-    words = ("local", recipe, "--base", base_sif)
-    disk.fill(leave=kilobytes << 10)
-    done = room.recipe("build", *words, "--no-smoke", "-o", "x.sif", RECIPE_CACHE_DIR=str(cache)).expect(4)
-    assert f"the cache '{cache}' has 0.0 GiB free" in done.err
-    assert "RECIPE_CACHE_DIR" in done.err
-    # By hand nobody looks at the disk before.
-    room.recipe("plan", *words, "-o", "y.plan").expect(0)
-    environment = {"RECIPE_CACHE_DIR": str(cache)}
-    script = ["bash", "1-build-image.sh"]
-    first = run(script, cwd=room.folder / "y.plan", env=room.environment(**environment))
-    assert first.code or kilobytes >= 1500
-    assert "has no glibc" not in first.out + first.err
-    assert not first.code or f"recipe: this was written to the cache '{cache}'" in first.err
-    disk.free()
-    run(script, cwd=room.folder / "y.plan", env=room.environment(**environment)).expect(0)
-    room.recipe("build", *words, "--no-smoke", "-o", "x.sif", "--force", **environment).expect(0)
-    assert "the cache is whole" in room.recipe("cache", "check", **environment).expect(0).err
-    assert [path for kind in ("facts", "known") for path in (cache / "layers-1" / kind).glob(".*")] == []
-
-
-def test_fault_05_a_disk_that_gets_full_while_apptainer_writes_the_image(
-    disks: Callable[[int], Disk], base_sif: Path
-) -> None:
-    disk = disks(2000)
-    room = disk.room
-    own = Victim(room=room, base=base_sif)
-    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
-    words = ("build", "local", recipe, "--base", base_sif, "--backend", "apptainer", "-o", own.image, "--no-smoke")
-    process = room.start(*words, **own.to_stand(r"subprocess.Popen \S*bash .*1-build-image\.sh"))
-    reached(process, own.stands.exists)
-    disk.fill(leave=20 << 20)
-    own.stands.unlink()
-    said, _ = process.communicate(timeout=LIMIT)
-    assert process.returncode == 5, said
-    assert "no space was left on the disk" in said
-    assert "-o" in said.partition("fix: ")[2].splitlines()[0]
-    assert "--tmpdir" not in said
-    assert not own.image.exists()
-
-
-def test_fault_05_a_home_that_may_not_be_written(rooms: Callable[[str], Room], base_sif: Path) -> None:
-    room = rooms("home-555")
-    home = room.folder / "home"
-    home.mkdir(0o555)
-    recipe = room.write("x.yml", "name: x\ndependencies: [pip: [six==1.17.0]]\n")
-    environment = room.environment(HOME=str(home))
-    for name in ("RECIPE_CACHE_DIR", "XDG_CACHE_HOME"):
-        environment.pop(name, None)
-    words = (program(), "build", "local", recipe, "--base", base_sif, "--no-smoke", "-o", room.folder / "x.sif")
-    done = run(words, env=environment, cwd=room.folder).expect(4)
-    assert f"the cache folder '{home}/.cache" in done.err
-    assert "set RECIPE_CACHE_DIR" in done.err
-    assert "--tmpdir" not in done.err
-    run(words, env={**environment, "RECIPE_CACHE_DIR": str(room.folder / "cache")}, cwd=room.folder).expect(0)

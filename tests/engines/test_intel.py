@@ -55,7 +55,7 @@ class Built:
     image: Path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def built(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path, registry: str) -> Built:
     del docker_daemon
     room = rooms("intel")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from recipe_program import Room, inside
-from stand_ins.images import docker, stand_in_debian
+from stand_ins.images import pushed_debian
 from victim import RUN, Victim, ended, reached
 
 from builder.sif.digest import sha256_of
@@ -78,17 +78,6 @@ class Built(Victim):
         return ended(process)
 
 
-def pushed(request: pytest.FixtureRequest) -> str:
-    """The tests' Debian in the registry, under the digest that it has there."""
-    request.getfixturevalue("docker_daemon")
-    name = stand_in_debian(request.getfixturevalue("base_tar"))
-    there = f"{request.getfixturevalue('registry')}/{name}"
-    docker("tag", name, there)
-    docker("push", "--quiet", there)
-    (digest,) = docker("image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", there).split()
-    return f"docker://{digest}"
-
-
 @pytest.fixture(scope="module")
 def victims() -> dict[str, Built]:
     """Those that were made: pytest asks for one more than once."""
@@ -101,7 +90,12 @@ def victim(
 ) -> Built:
     if request.param not in victims:
         pulled = request.param == "pulled"
-        base, backend = (pushed(request), "layers") if pulled else (base_sif, request.param)
+        base: Path | str = base_sif
+        if pulled:
+            request.getfixturevalue("docker_daemon")
+            tar, registry = request.getfixturevalue("base_tar"), request.getfixturevalue("registry")
+            base = pushed_debian(tar, registry=registry)
+        backend = "layers" if pulled else request.param
         made = Built(room=rooms(f"killed-{request.param}"), base=base, backend=backend)
         made.after = made.build("1.17.0")
         made.before = made.build("1.16.0")

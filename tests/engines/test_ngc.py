@@ -1,9 +1,10 @@
-"""A base image with its own torch, shaped like NVIDIA's: Docker adds packages, Apptainer converts, torch stays."""
+"""A base image with its own torch, shaped like NVIDIA's: Docker adds packages, jobs convert and test, torch stays."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from recipe_program import TORCH, Done, Room, inside, labels, report_of, run, superblocks
 from stand_ins.images import docker, stand_in_debian, stand_in_ngc_pytorch
 from stand_ins.wheels import write_wheel
+from testbed import MN5_BED, MODULES
 
 pytestmark = pytest.mark.engines
 
@@ -30,7 +32,7 @@ RECIPE = """
       - pip: [torch, needs-torch==1.0, tabulate==0.9.0, six]
     container:
       env: {COLOUR: deep blue, PRICE: "5 $HOME"}
-      smoke: {imports: [needs_torch, tabulate], workloads: [ddp]}
+      smoke: {imports: [needs_torch, tabulate], workloads: [pi]}
 """
 # Digests of all files of the torch distribution but its compiled ones.
 DIGESTS = """
@@ -47,16 +49,23 @@ class Ngc:
     def __init__(self, room: Room, base: str) -> None:
         self.room, self.base = room, base
         version = docker("run", "--rm", base, "python3", "-c", "import torch; print(torch.__version__)").split()[-1]
-        self.site = room.site("stand-in-mn5", SITE.format(base=base, torch=version))
+        self.site = room.site("stand-in-mn5", MN5_BED.format(base=base, torch=version))
         self.wheels = room.folder / "wheels"
         write_wheel(self.wheels, name="needs-torch", version="1.0", requires=["torch>=2"])
 
-    def recipe(self, *words: str | Path) -> Done:
+    def recipe(self, *words: str | Path, **environment: str) -> Done:
         folders = f"{os.environ.get('PIP_FIND_LINKS', '')} {self.wheels}".strip()
-        return self.room.recipe(*words, PIP_FIND_LINKS=folders)
+        return self.room.recipe(*words, PIP_FIND_LINKS=folders, **environment)
+
+    def build(self) -> Done:
+        """The build of the image that is looked at: Docker here, then the conversion and two smoke tests as jobs."""
+        recipe = self.room.write("tune.yml", RECIPE)
+        words = ("-o", self.room.folder / "tune.sif", "--account", "bsc99", "--submit", "--nodes", "2")
+        # The sockets of torch's data-loader workers lie in TMPDIR, and their paths have at most 107 characters.
+        return self.recipe("build", self.site, recipe, *words, TMPDIR="/tmp", MODULEPATH=str(MODULES))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ngc(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> Iterator[Ngc]:
     del docker_daemon
     room = rooms("ngc")
@@ -65,18 +74,37 @@ def ngc(rooms: Callable[[str], Room], docker_daemon: str, base_tar: Path) -> Ite
         docker("image", "rm", name)
 
 
-@pytest.fixture(scope="session")
-def built(ngc: Ngc) -> Path:
+@pytest.fixture(scope="module")
+def done(ngc: Ngc) -> Done:
+    """The build."""
+    return ngc.build().expect(0)
+
+
+@pytest.fixture(scope="module")
+def built(ngc: Ngc, done: Done) -> Path:
     """The image."""
-    image = ngc.room.folder / "tune.sif"
-    ngc.recipe("build", ngc.site, ngc.room.write("tune.yml", RECIPE), "-o", image).expect(0)
-    return image
+    del done
+    return ngc.room.folder / "tune.sif"
+
+
+def test_docker_here_then_conversion_and_smoke_as_jobs(ngc: Ngc, done: Done, built: Path) -> None:
+    assert "[1/4] build-image: done" in done.err
+    assert "[2/4] convert: done" in done.err
+    convert, smoke, nodes = re.findall(r"^job (\d+): ", done.err, re.MULTILINE)
+    assert f"job {smoke}: smoke, after {convert}\n" in done.err
+    assert f"job {nodes}: smoke-nodes, after {convert}\n" in done.err
+    report = report_of(built.with_name("tune.plan"))
+    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok"] * 4)
+    assert [step["name"] for step in report["steps"]] == ["build-image", "convert", "smoke", "smoke-nodes"]
+    assert report["steps"][0]["log"] == "logs/build-image.log"
+    assert {"docker", "sbatch"} <= set(report["versions"])
+    assert report["proof"]["torch"]
+    assert report["smoke"]["nodes/pi"]["world"] == 4
+    assert ngc.build().expect(0).err.startswith("nothing to do")
+    assert ngc.room.left_behind() == []
 
 
 def test_packages_join_the_torch_of_the_base_image(ngc: Ngc, built: Path) -> None:
-    report = report_of(built.with_name("tune.plan"))
-    assert (report["status"], [step["status"] for step in report["steps"]]) == ("passed", ["ok"] * 3)
-    assert len(report["smoke"]["ddp"]["ranks"]) == 2
     script = "import needs_torch, tabulate, torch; print(torch.__version__, torch.__file__)"
     version, file = inside(built, "python3", "-c", script).split()[-2:]
     assert version.startswith(TORCH)

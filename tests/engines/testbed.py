@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -254,12 +255,14 @@ class Kit:
 def near_the_limit(job: str, *, soon: bool = False) -> None:
     """Move the time limit of a running job so near that it is told at once, with a minute left at least.
 
-    With `soon` half a minute: for what is going to be killed.
+    With `soon` a little more than the half minute between two looks of Slurm's: for what is going to be killed.
     """
+    if soon:
+        run(["scontrol", "update", f"JobId={job}", f"EndTime={datetime.now() + timedelta(seconds=35):%FT%T}"]).expect(0)
+        return
     (clock,) = run(["squeue", "--noheader", f"--jobs={job}", "--format=%M"]).expect(0).out.split()
-    minutes, seconds = map(int, clock.split(":"))
-    limit = minutes + (1 if soon and seconds < 30 else 2)
-    run(["scontrol", "update", f"JobId={job}", f"TimeLimit={limit}"]).expect(0)
+    minutes = int(clock.partition(":")[0])
+    run(["scontrol", "update", f"JobId={job}", f"TimeLimit={minutes + 2}"]).expect(0)
 
 
 def saved(folder: Path) -> list[list[int | bool] | None]:

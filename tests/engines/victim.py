@@ -54,7 +54,7 @@ def reached(process: subprocess.Popen[str], there: Callable[[], bool], *, pause:
 
 def ended(process: subprocess.Popen[str]) -> int:
     """Wait for its end: what it started may still hold its output."""
-    code = process.wait(timeout=60)
+    code = process.wait(timeout=120)
     if process.stdout is not None:
         process.stdout.close()
     return code

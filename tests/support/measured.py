@@ -62,7 +62,7 @@ def run_call(module: str, call: str, words: tuple[str | Path, ...], folder: Path
     argv = [sys.executable, "-c", PROGRAM.replace("{call}", call), str(root), module, str(told), *map(str, words)]
     environment = {**os.environ, "HOME": str(folder), "RECIPE_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(
-        argv, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+        argv, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False
     )
     output = (done.stdout + done.stderr).decode(errors="replace")
     memory, seconds = json.loads(told.read_text())

@@ -8,13 +8,17 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/state.sh"
 
 SUITE=bookworm
-INCLUDE=ca-certificates,python3,python3-pip,python3-venv
+# usr-is-merged: usrmerge, the other package that does it, brings Perl, 50 MB that every build of a test would pack again.
+INCLUDE=usr-is-merged,ca-certificates,python3,python3-pip,python3-venv
+HOOKS=/usr/share/mmdebstrap/hooks/merged-usr
+EXCLUDE=(/usr/share/{man,info,doc,locale}) # a third of the files
 BASE=$STATE/base
 LOG=$STATE/logs/base-image.log
 # As recipe packs a base image that it takes from a registry: layers can become a part of it.
 PACKING="-comp zstd -Xcompression-level 3 -b 128K"
 umask 022                    # tar takes it from the rights of all files of the image, which no user can enter then
-STAMP="$PACKING, umask 022" # an image with another one is made again
+CONTENT="$SUITE: $INCLUDE, not ${EXCLUDE[*]}"
+STAMP="$PACKING, umask 022, $CONTENT" # an image with another one is made again
 
 logged() { # runs a command as the user with its output in the log; the end of it is shown if the command fails
     as_user "$@" >>"$LOG" 2>&1 && return 0
@@ -27,8 +31,10 @@ make_tar() {
     say "making $BASE/debian-python.tar (about half a minute)"
     # Without a source of its own (not a Debian machine) mmdebstrap takes its default mirror.
     if [ -n "$(debian_suite)" ]; then mapfile -t source < <(debian_source "$SUITE"); fi
-    logged mmdebstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$BASE/part.tar" "${source[@]}"
+    logged mmdebstrap --variant=minbase --hook-dir="$HOOKS" --include="$INCLUDE" \
+        "${EXCLUDE[@]/#/--dpkgopt=path-exclude=}" "$SUITE" "$BASE/part.tar" "${source[@]}"
     as_user mv "$BASE/part.tar" "$BASE/debian-python.tar"
+    as_user tee "$BASE/content" <<<"$CONTENT" >/dev/null
 }
 
 make_sif() {
@@ -49,7 +55,7 @@ require_user
 exec 8>"$STATE/logs/base-image.lock"
 flock 8
 started=$SECONDS
-[ -f "$BASE/debian-python.tar" ] || make_tar
+[ -f "$BASE/debian-python.tar" ] && [ "$(cat "$BASE/content" 2>/dev/null)" = "$CONTENT" ] || make_tar
 [ -f "$BASE/debian-python.sif" ] && [ "$(cat "$BASE/packing" 2>/dev/null)" = "$STAMP" ] || make_sif
 if [ "$((SECONDS - started))" -gt 0 ]; then say "base image ready after $((SECONDS - started)) s"; fi
 echo "$BASE/debian-python.sif"

@@ -80,7 +80,8 @@ SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/affinity
 TaskPluginParam=None
-SchedulerParameters=batch_sched_delay=1,sched_interval=5,bf_interval=5
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,bf_interval=2
+KillWait=5
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=none

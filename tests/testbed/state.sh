@@ -122,6 +122,29 @@ test_environment() { # exports what the engine tests read; only what exists or r
         export RECIPE_TEST_REGISTRY
     fi
     if [ -f "$STATE/slurm/slurmctld.pid" ]; then export SLURM_CONF=$STATE/slurm/slurm.conf; fi
+    # Real digits are no part of the repository; where they are in shared/ next to it, they are used.
+    local digits=$CHECKOUT/../shared/mnist
+    if [ -z "${RECIPE_TEST_MNIST:-}" ] && as_user test -r "$digits/t10k-images-idx3-ubyte.gz" 2>/dev/null; then
+        RECIPE_TEST_MNIST=$(cd "$digits" && pwd)
+        export RECIPE_TEST_MNIST
+    fi
+}
+
+mount_scratch() { # as root, where there is memory: a file system in memory for what tests write; prints its folder
+    # A test of a build makes and removes ten thousand files; on a disk that is most of its time.
+    local folder=$STATE/scratch available
+    is_root || return 0
+    available=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+    if mountpoint -q "$folder"; then
+        echo "$folder"
+    elif [ "${available:-0}" -ge 20 ]; then
+        mkdir -p "$folder"
+        mount -t tmpfs -o "size=$((available - 8))g,mode=1777,nosuid,nodev" recipe-dev "$folder" 2>/dev/null && echo "$folder"
+    fi
+}
+
+unmount_scratch() { # unless another run is at work there
+    if is_root && mountpoint -q "$STATE/scratch"; then umount "$STATE/scratch" 2>/dev/null || true; fi
 }
 
 # --- processes of our own --------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The checks of this project: tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|docs|golden|bench
+# The checks of this project: tests/testbed/test.sh all|unit|properties|commands|terminal|users|fuzz|lint|docs|golden|bench
 #   all      everything, with real engines: brings them, starts what the tests need, stops it again
 #   unit     the fast tests alone: no engine, no process
+#   properties those that try every place or drawn input, seconds each
 #   commands those that start bash, Python and linters, and stand-ins for engines
 #   terminal the installed wheel at a terminal: every command, every line of the pages, a table of mistakes
 #   users    those that need root: it acts as two ordinary users, and mounts what we have written
@@ -17,11 +18,29 @@ set -euo pipefail
 
 STARTED=() # services that were not running before
 JOB=""
+TEMPORARY=""
 
 stop_started() {
     local service
     for service in "${STARTED[@]}"; do "$CHECKOUT/tests/testbed/$service.sh" stop || true; done
     STARTED=()
+}
+
+clean_up() { # ends what was started, and removes what the tests wrote
+    stop_started
+    if [ -n "$TEMPORARY" ]; then
+        # shellcheck disable=SC2016 # the inner shell's parameter
+        as_user sh -c 'chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"' - "$TEMPORARY" || true
+        unmount_scratch
+    fi
+}
+
+use_scratch() { # the tests write in memory where there is enough of it
+    local folder
+    folder=$(mount_scratch)
+    if [ -z "$folder" ]; then return 0; fi
+    TEMPORARY=$folder/tests-$$
+    export PYTEST_ADDOPTS="$PYTEST_ADDOPTS --basetemp='$TEMPORARY'"
 }
 
 interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
@@ -56,7 +75,7 @@ start() { # start SERVICE: started unless it runs; its address becomes part of t
 
 prepare_engines() {
     "$CHECKOUT/tests/testbed/engines.sh" apptainer docker registry tools slurm launch browser
-    trap stop_started EXIT
+    trap clean_up EXIT
     # First what may be missing, then what takes minutes.
     start docker
     start registry
@@ -64,6 +83,7 @@ prepare_engines() {
     "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
     "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
+    use_scratch
     cd "$WORKTREE"
     local name
     for name in DOCKER_HOST SLURM_CONF RECIPE_TEST_{REGISTRY,BASE_SIF,BASE_TAR,COTAINR,IMPI}; do
@@ -75,7 +95,9 @@ prepare_python() {
     command -v python3 >/dev/null || die 4 "python3 is missing on this machine" "tests/testbed/engines.sh tools"
     if is_root; then "$CHECKOUT/tests/testbed/engines.sh" tools; fi
     "$CHECKOUT/tests/testbed/venv.sh" || exit # `&&` below makes bash go on
+    trap clean_up EXIT
     test_environment
+    use_scratch
     cd "$WORKTREE"
 }
 
@@ -89,14 +111,7 @@ lint() { # all linters, also after one that finds something
     return "$rc"
 }
 
-tests() { # what fails is run once more by itself, and that is said: real schedulers and kills on two busy cores have bad days
-    local rc=0
-    as_job python -m pytest "$@" || rc=$?
-    if [ "$rc" -ne 1 ]; then return "$rc"; fi
-    say "once more, by themselves: the tests that failed"
-    as_job python -m pytest --last-failed --last-failed-no-failures none "$@" -n 0 || return $?
-    say "they passed the second time: the first is above, and worth a look"
-}
+tests() { as_job python -m pytest "$@"; }
 
 terminal() { # apart from the others, whose conftest.py it must not share; as an ordinary user always
     as_job python -m pytest -n 2 tests/terminal "$@"
@@ -117,7 +132,7 @@ all_tests() { # with arguments of the caller's one call of pytest; without any e
         tests "$@"
         return
     fi
-    tests -n 2 tests/unit tests/fuzz tests/commands || rc=$?
+    tests -n 2 -m "property or not property" tests/unit tests/fuzz tests/commands || rc=$?
     terminal || rc=$?
     users || rc=$?
     # One worker more than cores: whoever waits for Slurm needs none.
@@ -161,7 +176,8 @@ case $what in
         all_tests "$@" || exit $?
         [ "$linted" -eq 0 ] || die 1 "the tests pass, a linter does not: see above"
         ;;
-    unit) prepare_python && as_job python -m pytest -n 2 tests/unit "$@" ;;
+    unit) prepare_python && tests -n 2 tests/unit "$@" ;;
+    properties) prepare_python && tests -n 2 -m property tests/unit "$@" ;;
     fuzz) prepare_python && fuzz "$@" ;;
     commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
     terminal) prepare_python && terminal "$@" ;;
@@ -173,5 +189,5 @@ case $what in
     docs) prepare_python && docs "$@" ;;
     golden) prepare_python && rewrite_golden "$@" ;;
     bench) prepare_engines && bench "$@" ;;
-    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
+    *) die 2 "\"$what\" is no kind of check" "tests/testbed/test.sh all|unit|properties|commands|terminal|users|fuzz|lint|docs|golden|bench" ;;
 esac

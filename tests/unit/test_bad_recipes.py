@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.faulty import BAD, RECIPES, Faulty, faulty, said
+from support.rows import rows
 
 from builder.model.finding import ConfigError
 from builder.parse.recipe import load_recipe
@@ -13,7 +14,7 @@ from builder.parse.recipe import load_recipe
 CASES = faulty(*RECIPES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@rows("case", CASES, ids=lambda case: case.name)
 def test_findings_are_exactly_the_expected_ones(case: Faulty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(case.placed(tmp_path))
     with pytest.raises(ConfigError) as caught:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from packageurl import PackageURL
 from support.bill_samples import CONTENTS, PACKAGES
+from support.rows import rows
 from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
@@ -75,8 +76,8 @@ def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding
     assert (again.settle(), image.stat().st_size) == (digest, now)
 
 
-@pytest.mark.parametrize("padding", [0, 3, 8, 4000])
-@pytest.mark.parametrize("length", [0, 10, 1024 * 1024 - 5004, 1024 * 1024, 1024 * 1024 + 1])
+@rows("padding", [0, 3, 8, 4000])
+@rows("length", [0, 10, 1024 * 1024 - 5004, 1024 * 1024, 1024 * 1024 + 1])
 def test_the_digest_of_what_will_be_written(tmp_path: Path, length: int, padding: int) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"a" * 5000 + b"b" * length + bytes(padding))

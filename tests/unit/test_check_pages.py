@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.findings_output import known_codes
 from builder.cli.findings_output import page_of as rule_page
@@ -117,7 +118,7 @@ def test_the_list_has_every_page_under_its_level() -> None:
         assert listed == [code for code in NAMES if f"{page_of(code).level.title()}s" == title]
 
 
-@pytest.mark.parametrize("code", [code for code in NAMES if code not in WITHOUT_EXAMPLE])
+@rows("code", [code for code in NAMES if code not in WITHOUT_EXAMPLE])
 def test_the_example_is_what_happens(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = page_of(code)
     assert page.files, code

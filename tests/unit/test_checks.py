@@ -475,6 +475,7 @@ SPECS = ("python", "python>=3.13", "python>=3.9,<3.11", "python=3", "python!=3.1
 MODES = ("", "container:\n  python: base\n", "container:\n  python: env\n", "container:\n  gpu: [amd, cpu]\n")
 
 
+@pytest.mark.property
 def test_any_recipe_has_an_answer_on_every_site(bench: Bench) -> None:
     """Refused or resolved, but never an exception, and never a torch beside the one that was chosen."""
     dice = random.Random(20261121)

@@ -22,11 +22,13 @@ from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
 
 
+@pytest.mark.property
 def test_twice_gives_the_same_bytes() -> None:
     for case in cases():
         assert text_of(compiled(case)) == text_of(outcome(case)), case.name
 
 
+@pytest.mark.property
 def test_nothing_outside_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the files of the tool are read, compiling opens nothing, asks nothing and starts nothing."""
     before = everything()
@@ -50,6 +52,7 @@ def test_nothing_outside_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert after == before
 
 
+@pytest.mark.property
 def test_a_plan_is_read_back_as_it_was() -> None:
     for case, plan in plans():
         assert from_json(to_json(plan)) == plan, case.name

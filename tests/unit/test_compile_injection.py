@@ -79,6 +79,7 @@ PLACES = (
 )  # fmt: skip
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("place", PLACES)
 def test_what_becomes_a_name_is_refused_when_it_is_read(place: str, tmp_path: Path) -> None:
     """Shell, Jinja and definition-file characters never get as far as the compiler where a name is meant."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import ConfigError, Place
 from builder.model.recipe import CondaSpec
@@ -16,7 +17,7 @@ def parse(text: str) -> CondaSpec:
     return parse_conda_spec(text, at=AT)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "name", "version", "build"),
     [
         ("numpy", "numpy", "", ""),
@@ -56,7 +57,7 @@ def test_name_version_build(text: str, name: str, version: str, build: str) -> N
     assert (spec.name, spec.version, spec.build, spec.channel, spec.line) == (name, version, build, "", 7)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "written", "channel"),
     [
         ("conda-forge::numpy=1.26", "conda-forge::numpy=1.26", "conda-forge"),
@@ -87,7 +88,7 @@ def test_package_address(suffix: str) -> None:
     assert parse(f"numpy[url={URL}]") == parse(URL)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["", "#", "=1", "numpy*", "num*py=1",
      "*", "numpy=", "numpy=1=", "numpy==", "numpy,", "numpy=1,", "numpy=,1", "numpy=1|", "numpy>1>2",
@@ -122,7 +123,7 @@ def test_channels(channel: str) -> None:
     check_channel(channel, at=AT)
 
 
-@pytest.mark.parametrize(
+@rows(
     "channel",
     ["", "a b", "a,b", "$X", "-c", "/abs", "../up", "https://a:b@example.org", "https://", "https://example.org/t/x/y",
      "s3://bucket", "https://example.org/$(id)", "https://example.org/a b", "a\nb", "https://[::1", "conda-forge/"],

@@ -11,6 +11,7 @@ from typing import get_args, get_type_hints
 
 import click
 import pytest
+from support.rows import rows
 
 from builder.cli.init import RECIPES
 from builder.cli.main import COMMANDS, cli
@@ -71,7 +72,7 @@ def test_the_pages_show_every_command() -> None:
     assert len(LINES) > 40
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line.page}: {line.text}")
+@rows("line", LINES, ids=lambda line: f"{line.page}: {line.text}")
 def test_a_command_line_parses(line: Line) -> None:
     text = re.sub(r"\[([A-Z]+)\](?:\.\.\.)?", r"\1", line.text)
     words = [word for word in shlex.split(text, comments=True) if not ASSIGNMENT.fullmatch(word)]
@@ -89,7 +90,7 @@ def test_a_command_line_parses(line: Line) -> None:
     assert example in (None, "EXAMPLE") or [*RECIPES.glob(f"{example}.*")], f"there is no example '{example}'"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+@rows("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_and_named_files_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.rows import rows
 
 from builder.cli.explain import lines_of
 from builder.cli.findings_output import known_codes, page_of
@@ -13,7 +14,7 @@ from builder.cli.main import run
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize("code", known_codes())
+@rows("code", known_codes())
 def test_the_page_of_a_code_is_printed(code: str, capsys: Capture) -> None:
     assert run(["explain", code]) == 0
     out, err = capsys.readouterr()

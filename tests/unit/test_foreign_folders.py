@@ -90,6 +90,7 @@ def test_security_16_ordinary_folders_serve_where_a_path_is_quoted(tmp_path: Pat
     assert (code, "error" in said) == (0, False), said
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(
     "name", ["a\n\n%post\n    touch CANARY\n", "{{ x }}CANARY", "a\rRUN touch CANARY", "'; touch CANARY; '"]
 )

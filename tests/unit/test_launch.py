@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.matrix import TOOL, bare_target, script_of
+from support.rows import rows
 
 from builder.compile.image_plans import image_target, smoke_plan
 from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
@@ -30,7 +31,7 @@ def facts(job: Job) -> tuple[int, int | None, int, int, str]:
     return job.tasks_per_node, job.cpus_per_task, job.gpus, job.devices, job.options.get("mem", "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "nodes", "devices", "purpose", "expected"),
     [
         ("lumi-g", None, None, "gpu", (1, 7, 1, 1, "60G")),
@@ -167,7 +168,7 @@ def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     assert all(place < text.index("set -u") < text.index("MASTER_ADDR=") for place in modules)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "found"),
     [
         ("torchrun --nproc_per_node 8 train.py", "torchrun"),

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import ConfigError
 from builder.model.recipe import Container, Recipe, Smoke
@@ -38,7 +39,7 @@ def only_message(path: Path) -> str:
     return finding.message
 
 
-@pytest.mark.parametrize("path", [*FILES, *FOLDERS], ids=lambda path: path.name)
+@rows("path", [*FILES, *FOLDERS], ids=lambda path: path.name)
 def test_wild_files_are_read(path: Path) -> None:
     recipe = load_recipe(path)
     assert recipe.file == str(path)
@@ -222,7 +223,7 @@ def test_messages_name_the_file_as_asked(tmp_path: Path) -> None:
     assert str(tmp_path) not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "data", "message"),
     [
         ("a.yml", b"", "the recipe is empty"),
@@ -316,6 +317,7 @@ def _outcome(path: Path) -> str:
     return "findings" if sound else f"unsound findings: {texts}"
 
 
+@pytest.mark.property
 def test_a_damaged_file_gives_a_recipe_or_findings(tmp_path: Path) -> None:
     dice = random.Random(20260101)
     sources = [(path.suffix, path.read_bytes()) for path in FILES]

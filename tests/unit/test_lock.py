@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import image_files
@@ -194,7 +195,7 @@ def test_an_address_that_is_not_plain_is_refused(address: str) -> None:
         read_conda(text, file=Path("pixi.lock"))
 
 
-@pytest.mark.parametrize(
+@rows(
     "address",
     [
         f"file:///dev/null%0A{'a' * 64}%09../../.bashrc%09/payload%0A/linux-64/x-1-0.conda",

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 from support.faulty import RECIPES, faulty
+from support.rows import rows
 
 from builder.cli.help import EXAMPLES, GROUPS
 from builder.cli.init import RECIPES as EXAMPLE_FOLDER
@@ -38,13 +39,13 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 EVERY = dict(_commands())
 
 
-@pytest.mark.parametrize("name", EVERY)
+@rows("name", EVERY)
 def test_every_command_takes_the_options_of_what_is_shown(name: str) -> None:
     taken = {option for param in EVERY[name].params for option in param.opts}
     assert {"-v", "--verbose", "-q", "--quiet", "--no-color"} <= taken
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@rows("name", COMMANDS)
 def test_help_has_two_examples_and_fits_80_columns(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,12 +86,10 @@ def _empty(value: Any) -> bool:
     "words",
     [
         "check --format json environment.yml", "sites --format json", "sites lumi-g --format json",
-        "sites local --format json", "doctor --format json", "cache ls --format json",
+        "sites local --format json", "cache ls --format json",
     ],
 )  # fmt: skip
 def test_every_document_has_a_schema_number_and_null_for_nothing(documents: Any, words: str) -> None:
-    if words.startswith("doctor"):
-        pytest.skip("it asks programs: tests/commands")
     found = documents(*words.split())
     assert next(iter(found)) == "schema"
     assert found["schema"] == 1
@@ -146,7 +145,7 @@ SHIPPED = sorted(path for path in EXAMPLE_FOLDER.iterdir() if path.suffix in (".
 ALL = {case.path: case for case in FAULTY} | {path.name: path for path in SHIPPED}
 
 
-@pytest.mark.parametrize("name", ALL)
+@rows("name", ALL)
 def test_sarif_is_what_code_hosts_take(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,8 +218,8 @@ def test_a_faulty_file_is_in_every_shape(
         assert json.loads(out)
 
 
-@pytest.mark.parametrize("name", ["x\udcff.yml", "a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])
-@pytest.mark.parametrize("text", ["dependencies: [a b]\n", "dependencies: [python=3.12]\n"])
+@rows("name", ["x\udcff.yml", "a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])
+@rows("text", ["dependencies: [a b]\n", "dependencies: [python=3.12]\n"])
 def test_security_18_a_file_of_any_name_is_in_every_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, text: str
 ) -> None:

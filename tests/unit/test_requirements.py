@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import ConfigError, Place
 from builder.model.recipe import PipRequirement
@@ -42,7 +43,7 @@ def test_a_long_run_of_spaces_is_read_in_linear_time() -> None:
     assert list(logical_lines("a" + " " * 500_000 + "b")) == [(1, "a" + " " * 500_000 + "b")]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "name", "specifier", "written"),
     [
         ("numpy", "numpy", "", "numpy"),
@@ -73,7 +74,7 @@ def test_markers() -> None:
     assert found.specifier == "<2"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "name", "url"),
     [
         ("trl @ https://example.org/trl-1.0.tar.gz", "trl", "https://example.org/trl-1.0.tar.gz"),
@@ -99,7 +100,7 @@ def test_extras_of_a_path() -> None:
     assert (found.url, found.extras, found.text) == ("./pkg", ("dev", "test"), "./pkg[dev,test]")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "options"),
     [
         ("-i https://example.org/s", [("index-url", "https://example.org/s")]),
@@ -123,7 +124,7 @@ def test_options(text: str, options: list[tuple[str, str]]) -> None:
     assert parse_line(text, at=AT) == tuple(Option(name=name, value=value) for name, value in options)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["-", "--", "-x", "-r", "-e", "--no-such", "--pre=1", "-i", "-i --pre", "-i https://u:p@example.org/s", "-i s3://b",
      "-i https://example.org/$(id)", "-i 'https://example.org/\"x'", "-r https://example.org/r.txt", "-r 'a b.txt'",
@@ -201,7 +202,7 @@ def test_the_last_index_url_holds(tmp_path: Path) -> None:
     assert reader.options().extra_index_urls == ("https://b.example.org/s",)
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "root:$6$S3CRET:19000::",
@@ -212,7 +213,7 @@ def test_the_last_index_url_holds(tmp_path: Path) -> None:
         "S3CRET/x",
     ],
 )
-@pytest.mark.parametrize("kind", ["-r", "-c"])
+@rows("kind", ["-r", "-c"])
 def test_security_20_no_line_of_a_file_outside_the_recipes_folder_is_shown(
     tmp_path: Path, line: str, kind: str
 ) -> None:

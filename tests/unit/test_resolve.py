@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.matrix import ROOT, TOOL, cases, compiled, shown
+from support.rows import rows
 
 from builder.compile.compile import compile_plan
 from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
@@ -98,7 +99,7 @@ def _update(request: pytest.FixtureRequest) -> None:
             path.with_suffix(".expected").write_text(answer(path), encoding="utf-8")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@rows("path", FILES, ids=lambda path: path.stem)
 def test_the_answer_is_the_expected_one(path: Path) -> None:
     assert answer(path) == path.with_suffix(".expected").read_text(encoding="utf-8")
 
@@ -111,7 +112,7 @@ def test_every_answer_has_its_recipe() -> None:
 # --- the decisions that matter most ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stem", "site", "torch"),
     [
         ("torch-2.6", "lumi-g", "2.6.0+rocm6.2.4"),
@@ -160,7 +161,7 @@ def test_the_image_that_brings_the_torch(stem: str, site: str, base: str, torch:
     assert target.base.cuda is None or target.base.cuda.startswith("12."), "driver 535 runs CUDA 12"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stem", "site", "code", "words"),
     [
         ("torch-2.11", "lumi-g", "torch-build", "serves none of its builds (builds: rocm7.1, rocm7.2)"),
@@ -281,6 +282,7 @@ def everything() -> Iterator[tuple[str, Recipe, Plan]]:
             yield f"{path.stem} {site}", recipe_of(path.stem), plan
 
 
+@pytest.mark.property
 def test_every_requirement_is_told_exactly_once() -> None:
     count = 0
     for name, recipe, plan in everything():
@@ -294,6 +296,7 @@ def test_every_requirement_is_told_exactly_once() -> None:
     assert count > 200
 
 
+@pytest.mark.property
 def test_every_story_has_a_reason() -> None:
     for name, _, plan in everything():
         for package in plan.packages:
@@ -302,6 +305,7 @@ def test_every_story_has_a_reason() -> None:
             assert not re.search(r"\bby ;|  |None|\{", package.why), (name, package)
 
 
+@pytest.mark.property
 def test_what_is_installed_is_what_was_told() -> None:
     """A line that a plan installs is the outcome of exactly one story, but for pip itself."""
     for path in FILES:
@@ -336,6 +340,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
+@pytest.mark.property
 def test_every_code_is_seen_with_its_message() -> None:
     """The answers of tests/resolve and tests/golden hold every finding that can be given."""
     seen = set(re.findall(r"\[([a-z0-9-]+)\]:", "".join(path.with_suffix(".expected").read_text() for path in FILES)))

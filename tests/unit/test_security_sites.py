@@ -11,6 +11,7 @@ import pytest
 import yaml
 from support import names
 from support.matrix import EXAMPLES
+from support.rows import rows
 
 from builder.compile.compile import compile_plan
 from builder.model.finding import ConfigError, UnsupportedError
@@ -53,10 +54,8 @@ def refused(folder: Path, content: dict[str, Any], *, parent: str) -> list[tuple
     return []
 
 
-@pytest.mark.parametrize("key", LISTS)
-@pytest.mark.parametrize(
-    "words", [["/tmp/x/canary.sh"], ["--ok=1", "/tmp/evil.sif", "/bin/sh"], ["--", "x"], ["-"], [""]]
-)
+@rows("key", LISTS)
+@rows("words", [["/tmp/x/canary.sh"], ["--ok=1", "/tmp/evil.sif", "/bin/sh"], ["--", "x"], ["-"], [""]])
 def test_security_09_a_word_without_a_dash_is_no_option(key: str, words: list[str], tmp_path: Path) -> None:
     found = refused(tmp_path, below(key, words), parent=LISTS[key])
     assert found
@@ -159,6 +158,7 @@ def test_security_09_a_proxy_sets_variables_of_proxies(tmp_path: Path) -> None:
         assert refused(tmp_path, below(f"network.proxy.{name}", "http://p:1"), parent="lumi-g") == []
 
 
+@pytest.mark.property
 def test_security_09_keys_of_prose_are_prose_at_their_own_depth_only(tmp_path: Path) -> None:
     """`note`, `source`, `model`, `fabric`, `unsure` and the names of tables, as keys of another table."""
     words = ("note", "source", "model", "fabric", "unsure", "account_form", "environment", "proxy", "tmpdir", "modules")
@@ -200,6 +200,7 @@ def test_security_09_commands_to_be_copied_are_quoted(tmp_path: Path) -> None:
 NO_VERSIONS = ("2.x", "abc", "", "1" * 5000, "v6.3", "1!6.3", "٣.٤", "2..3", "-1", "1e3")
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("text", NO_VERSIONS, ids=lambda text: text[:6])
 def test_security_18_what_is_no_version_is_a_finding(text: str, tmp_path: Path) -> None:
     for vendor, parent in (("nvidia", "mn5"), ("amd", "lumi-g")):
@@ -271,6 +272,7 @@ def said(place: str, key: str) -> bool:
     return place == key or (place.startswith(key) and place[len(key)] in ".[")
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("parent", ["dawn", "frontier", "local", "lumi-g", "mn5"])
 def test_security_09_no_text_of_a_site_adds_a_line_or_a_word(parent: str, tmp_path: Path) -> None:
     """Every text becomes each payload: refused, or told to people only, or quoted where a shell reads it."""

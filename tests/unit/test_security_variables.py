@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support import names
 from support.matrix import target_plan
+from support.rows import rows
 
 from builder.model.finding import ConfigError
 from builder.model.recipe import Recipe
@@ -69,7 +70,7 @@ def test_a_plain_random_is_refused_in_words(tmp_path: Path) -> None:
     assert "shells set it" in finding.message
 
 
-@pytest.mark.parametrize(("site", "backend"), TARGETS)
+@rows(("site", "backend"), TARGETS)
 def test_security_06_no_script_of_the_host_holds_a_variable(site: str, backend: str, tmp_path: Path) -> None:
     """What bash runs outside an image is the same with and without them, but for one function of container.sh."""
     variables = "variables: {" + ", ".join(f"'{name}': '{VALUE}'" for name in names.ALLOWED) + "}\n"

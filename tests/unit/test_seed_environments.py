@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.model.finding import ConfigError, UnsupportedError, errors
 from builder.model.target import Context, Target
@@ -172,7 +173,7 @@ def test_every_seed_is_written_down_for_every_site() -> None:
         assert sorted(site for site, _, _ in lines) == sorted(site_files()), seed
 
 
-@pytest.mark.parametrize(("seed", "site", "expected", "why"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+@rows(("seed", "site", "expected", "why"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_a_seed_becomes(seed: str, site: str, expected: str, why: str, tmp_path: Path) -> None:
     assert told(outcome(seed, site, tmp_path)) == expected, why
 
@@ -243,7 +244,7 @@ def with_another_driver(site: str, driver: str, folder: Path) -> str:
     return str(folder / "mine.yaml")
 
 
-@pytest.mark.parametrize(("site", "driver", "line", "expected", "why"), DRIVERS)
+@rows(("site", "driver", "line", "expected", "why"), DRIVERS)
 def test_a_driver_changes_the_outcome(
     site: str, driver: str, line: str, expected: str, why: str, tmp_path: Path
 ) -> None:

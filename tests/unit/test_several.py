@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 from test_cli import Call, recipe
 
 from builder.cli.targets import read_words
@@ -44,7 +45,7 @@ def test_sites_and_files_are_told_apart(words: tuple[str, ...], sites: list[str]
     assert (list(named.sites), [str(path) for path in named.files]) == (sites, files)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "said"),
     [
         (("lumig", "local", "a.yml"), "'lumig' is neither a known site nor a file: did you mean 'lumi-g'?"),

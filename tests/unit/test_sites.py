@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.faulty import Faulty, faulty, said
+from support.rows import rows
 
 from builder.execute.machine import machine_of
 from builder.model.finding import ConfigError
@@ -266,7 +267,7 @@ def test_an_unknown_site_is_told_from_a_missing_file(tmp_path: Path) -> None:
         load_site(str(tmp_path / "none.yaml"))
 
 
-@pytest.mark.parametrize("case", faulty("site"), ids=lambda case: case.name)
+@rows("case", faulty("site"), ids=lambda case: case.name)
 def test_a_faulty_site_is_refused_in_these_words(case: Faulty, tmp_path: Path) -> None:
     folder = case.placed(tmp_path)
     with pytest.raises(ConfigError) as caught:

@@ -172,6 +172,7 @@ def outcomes() -> tuple[tuple[Cell, Target | tuple[Finding, ...]], ...]:
     return tuple((cell, outcome(cell)) for cell in cells())
 
 
+@pytest.mark.property
 def test_every_cell_is_a_real_wheel_the_images_own_or_a_refusal() -> None:
     faults: list[str] = []
     kinds = {"wheel": 0, "base": 0, "refusal": 0}
@@ -189,6 +190,7 @@ def test_every_cell_is_a_real_wheel_the_images_own_or_a_refusal() -> None:
     assert min(kinds.values()) > 10, kinds
 
 
+@pytest.mark.property
 def test_what_can_run_is_not_refused() -> None:
     refused = []
     for cell, answer in outcomes():

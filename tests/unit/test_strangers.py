@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.fixing import corrected
 from builder.cli.main import run
@@ -74,7 +75,7 @@ def fixed(folder: Path, finding: Finding) -> str:
     return text
 
 
-@pytest.mark.parametrize("wrong", [
+@rows("wrong", [
     "three", "3.11t", "3.l1", "3,11", "=3.1O", "3.x", "latest", "3.12.", "3..12", "3.13t.*", ">=3.10,<3.l2",
     "3.10|3.1l",
 ])  # fmt: skip

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.main import run
 from builder.cli.output import columns, echo, finding_lines
@@ -23,7 +24,7 @@ ODD = ("\x1b]0;pwned\x07", "\x1b[2J", "\x9b31m", "a\rb", "a\bb", "\x7f", "a\u202
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
-@pytest.mark.parametrize("text", ODD)
+@rows("text", ODD)
 def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     echo(f"x {text} y\nnext")
     echo(text, err=True)
@@ -33,7 +34,7 @@ def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: py
     assert json.loads(visible(json.dumps([text], ensure_ascii=False))) == [text]  # JSON stays JSON
 
 
-@pytest.mark.parametrize("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
+@rows("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
 def test_security_19_a_name_forges_no_line(text: str) -> None:
     finding = Finding(code="x", message=f"'{text}' is odd", at=Place(file=text, key=text), fix=f"look at {text}")
     assert [line[:6] for line in finding_lines(finding)] == ["error:", "  at: ", "  fix:"]
@@ -72,9 +73,7 @@ def test_security_19_a_file_whose_name_has_line_breaks(
         assert "\x1b" not in err
 
 
-@pytest.mark.parametrize(
-    "odd", [None, True, 3, 10**400, 1e308, "x", "\x1b[2J", [], [[]], {}, {"a": 1}, [None, 3, "x", {"name": {}}]]
-)
+@rows("odd", [None, True, 3, 10**400, 1e308, "x", "\x1b[2J", [], [[]], {}, {"a": 1}, [None, 3, "x", {"name": {}}]])
 def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
     for name in ("ranks", "backend", "accuracy", "training", "imports", "device", "seconds"):
         whole = {

@@ -30,6 +30,16 @@ def stand_in_debian(tar: Path) -> str:
     return name
 
 
+def pushed_debian(tar: Path, *, registry: str) -> str:
+    """The same in the registry, under the digest that it has there."""
+    name = stand_in_debian(tar)
+    there = f"{registry}/{name}"
+    docker("tag", name, there)
+    docker("push", "--quiet", there)
+    (digest,) = docker("image", "inspect", "--format", "{{range .RepoDigests}}{{println .}}{{end}}", there).split()
+    return f"docker://{digest}"
+
+
 def stand_in_ngc_pytorch(tar: Path, *, scratch: Path) -> str:
     """An image shaped like NVIDIA's, with real torch for CPUs; its layers stay in the daemon for the next run."""
     with tar.open("rb") as alone:  # two workers may want it

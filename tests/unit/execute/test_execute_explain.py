@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.rows import rows
 
 from builder.execute.diagnose import UNKNOWN, explain, last_word
 from builder.model.plan import Step
@@ -249,7 +250,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "word"), KNOWN)
+@rows(("text", "code", "word"), KNOWN)
 def test_known_failures_have_one_cause_and_one_fix(text: str, code: str, word: str) -> None:
     finding = explain(STEP, text.splitlines(), 255, log="logs/build.log")
     assert finding.code == code
@@ -271,7 +272,7 @@ def test_codes_are_unique() -> None:
     assert len(codes) == len(set(codes))
 
 
-@pytest.mark.parametrize(
+@rows(
     "harmless",
     [
         "INFO:    User not listed in /etc/subuid, trying root-mapped namespace",
@@ -382,7 +383,7 @@ CACHE_LINE = "recipe: this was written to the cache '/home/me/.cache/recipe'"
 OUTPUT_LINE = "recipe: this was written to the folder of the image '/scratch/me'"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("said", "where", "code", "message", "option"),
     [
         (text, where, code, message, option)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 from builder.compile.scripts import minutes_of
 from builder.execute.judgement import judge_suite, suite_shapes
@@ -209,7 +210,7 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
     assert read_record(tmp_path, "12") is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("end", "code"),
     [
         (JobEnd(exit_code=143, reason="time limit", recorded=True), "job-time-limit"),
@@ -362,7 +363,7 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("code", "reason", "word", "expected"),
     [
         (1, "", "CANCELLED", (143, "cancelled")),  # srun found the job gone before its script was told to end
@@ -399,6 +400,7 @@ def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> No
     assert (end.exit_code, end.word, end.recorded) == (1, "NODE_FAIL", True)
 
 
+@pytest.mark.property
 def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job was cancelled and put back into the queue; its next run leaves no record, and Slurm is the witness."""
     path = record_path(tmp_path, "12")

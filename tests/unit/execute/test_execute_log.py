@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.system import log
 from builder.system.log import Line, Lines, StepLog, clean, shorten
@@ -23,7 +24,7 @@ def kept(data: bytes, *, size: int = 65_536) -> list[str]:
     return [line.text for line in [*found, *lines.close()] if not line.passing]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "expected"),
     [
         ("one\ntwo\n", ["one", "two"]),
@@ -41,7 +42,7 @@ def kept(data: bytes, *, size: int = 65_536) -> list[str]:
         ("half a bar\r\x1b[2K", ["half a bar"]),
     ],
 )
-@pytest.mark.parametrize("size", [1, 3, 65_536])
+@rows("size", [1, 3, 65_536])
 def test_lines_do_not_depend_on_how_the_bytes_come(written: str, expected: list[str], size: int) -> None:
     assert kept(written.encode(), size=size) == expected
 
@@ -96,6 +97,7 @@ def test_a_secret_is_masked_before_a_long_line_is_cut(tmp_path: Path) -> None:
     assert "hun" not in path.read_text()
 
 
+@pytest.mark.property
 def test_a_log_over_its_limit_keeps_its_beginning_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "LOG_LIMIT", 1000)
     path = tmp_path / "build.log"

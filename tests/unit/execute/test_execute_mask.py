@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from support.rows import rows
 
 from builder.system.log import Mask
 
 
-@pytest.mark.parametrize(
+@rows(
     ("environment", "text", "expected"),
     [
         ({"HF_TOKEN": "hf_abcdef"}, "login with hf_abcdef now", "login with *** now"),

@@ -102,6 +102,7 @@ def put(path: Path, kind: str) -> None:
             file.truncate(1 << 40)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("kind", ["pipe", "deep", "huge"])
 @pytest.mark.parametrize("name", [REPORT_FILE, SOURCES_FILE, OLD_FILE, PLAN_FILE])
 @pytest.mark.usefixtures("ten_seconds")
@@ -193,6 +194,7 @@ def test_fault_01_a_step_left_out_has_the_product_of_the_plan_before(place: Plac
     assert origin_of(other, (), folder=place.kit).plan == plan_digest(other)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("stop", range(1, 12))
 def test_fault_01_every_rename_leaves_the_folder_known_as_old(
     place: Place, stop: int, monkeypatch: pytest.MonkeyPatch

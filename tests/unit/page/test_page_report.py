@@ -297,6 +297,7 @@ def harmless(tmp_path_factory: pytest.TempPathFactory) -> Skeleton:
     return poisoned_page(tmp_path_factory.mktemp("harmless"), "harmless words " * 3)
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("payload", SCRIPTS)
 def test_no_text_of_a_result_becomes_markup(tmp_path: Path, harmless: Skeleton, payload: str) -> None:
     hostile = poisoned_page(tmp_path, payload)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 from builder.model.results import cores_text, workload_result
 from builder.model.text import number, numbers, text, whole
@@ -103,7 +104,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@rows("field", FIELDS)
 def test_any_value_in_any_place_is_borne(field: str) -> None:
     for value in HOSTILE:
         for wrapped in (value, [value], {"type": value, "total": value, "ranks": value, "floors": value},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.rows import rows
 
 from builder.sif import bounded
 from builder.sif.bounded import BoundsError, parse_json
@@ -10,7 +11,7 @@ from builder.sif.bounded import BoundsError, parse_json
 DEEP = bounded.DEPTH
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "says"),
     [
         ("9" * 41, "more digits"), (f'{{"a": [-{"9" * 41}]}}', "more digits"), ("1e999", "not finite"),

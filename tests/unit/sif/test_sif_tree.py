@@ -143,6 +143,7 @@ def test_security_17_folders_without_rights_go_links_change_nothing(top: Path, m
     assert snapshot(mine) == before
 
 
+@pytest.mark.property
 def test_a_tree_deeper_than_any_path_may_be_long(tmp_path: Path) -> None:
     here = os.open(tmp_path, os.O_RDONLY)
     name = "d" * 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from support.rows import rows
 
 from builder.smoke.gather import diagnose, unfinished
 
@@ -24,7 +24,7 @@ def limited(number: int) -> dict[str, Any]:
     return rank(number, 100.0, error=LIMIT, ended_early=True)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("records", "world", "said"),
     [
         ([lost(0), rank(1, error="torch cannot be imported")], 2, "rank 1: torch cannot be imported"),

@@ -3,6 +3,8 @@
 import hashlib
 from collections import Counter
 
+import pytest
+
 from builder.smoke import data, digits
 
 # Equal on Python 3.8, 3.10, 3.11 and 3.13: a change here is a change of every site's data.
@@ -46,6 +48,7 @@ def test_drawn_digits_are_split_without_overlap() -> None:
     assert loaded.train[0] + loaded.test[0] == digits.draw(0, 50)[0]
 
 
+@pytest.mark.property
 def test_a_guess_by_the_mean_image_stays_under_the_floor() -> None:
     """Nearest class mean, the simplest learner there is, must not reach what a trained network has to."""
     pixels, labels = digits.draw(0, 1500)

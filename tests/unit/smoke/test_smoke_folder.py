@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
+from support.rows import rows
 
 import builder.smoke
 
@@ -24,19 +24,19 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@rows("file", FILES, ids=lambda file: file.stem)
 def test_is_python_3_8(file: Path) -> None:
     tree = ast.parse(file.read_text(), feature_version=(3, 8))
     futures = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     assert futures or file.name == "__init__.py"
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@rows("file", FILES, ids=lambda file: file.stem)
 def test_imports_torch_and_the_standard_library_only(file: Path) -> None:
     assert imported(ast.parse(file.read_text())) <= ALLOWED
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem not in NEEDS_TORCH], ids=lambda file: file.stem)
+@rows("file", [file for file in FILES if file.stem not in NEEDS_TORCH], ids=lambda file: file.stem)
 def test_is_imported_without_torch(file: Path) -> None:
     at_top = ast.Module(
         body=[node for node in ast.parse(file.read_text()).body if not isinstance(node, ast.FunctionDef)]

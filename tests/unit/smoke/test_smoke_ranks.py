@@ -1,6 +1,7 @@
 """Which rank a process is, when several launchers left their variables."""
 
 import pytest
+from support.rows import rows
 
 from builder.smoke.errors import UsageError
 from builder.smoke.ranks import Placement, check_own, from_environment
@@ -12,7 +13,7 @@ HYDRA = {"PMI_RANK": "9", "PMI_SIZE": "16", "MPI_LOCALRANKID": "1"}
 OPENMPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("environment", "expected"),
     [
         (TORCHRUN, Placement(5, 8, 1, "torchrun")),

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows import rows
 
 from builder.smoke import startup
 
@@ -30,9 +31,9 @@ class Clocks:
         return 1_000_000.0 + self.monotonic() + (self.jump if self.looks > self.after else 0.0)
 
 
-@pytest.mark.parametrize("after", [1, 2, 3, 5, 7])
-@pytest.mark.parametrize("jump", [-50.0, -0.2, 0.0, 0.2, 50.0])
-@pytest.mark.parametrize("said", [True, False])
+@rows("after", [1, 2, 3, 5, 7])
+@rows("jump", [-50.0, -0.2, 0.0, 0.2, 50.0])
+@rows("said", [True, False])
 def test_the_phases_fit_into_the_whole_however_the_clock_is_set(
     monkeypatch: pytest.MonkeyPatch, jump: float, after: int, said: bool
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.results import MNIST
+from support.rows import rows
 
 from builder.smoke.check_probe import cores_of, covers, span
 from builder.smoke.verdict import Check, judge, passed, vendor_of
@@ -265,7 +266,7 @@ FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("result", "path", "value", "names"),
     FAULTS,
     ids=[f"{r['workload']}-{path}-{str(v)[:9]}" for r, path, v, _ in FAULTS],
@@ -293,6 +294,7 @@ def paths(value: object, before: str = "") -> list[str]:
     return found
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("workload", GOOD)
 def test_no_alteration_raises_or_prints_unprintable(workload: str) -> None:
     tried = 0

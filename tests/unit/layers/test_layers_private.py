@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.execute.layer_cache import cache_of, check_files, lockless, open_cache, prune_downloads
 from builder.layers import locks
@@ -65,8 +66,8 @@ def test_security_14_a_cache_is_made_for_its_user_alone_whatever_the_umask(tmp_p
     assert {oct(mode(path)) for path in made} == {"0o700"}
 
 
-@pytest.mark.parametrize("bits", [0o770, 0o707, 0o777, 0o720, 0o1777])
-@pytest.mark.parametrize("part", ["", LAYERS, f"{LAYERS}/layers", UV, CONDA, FETCH])
+@rows("bits", [0o770, 0o707, 0o777, 0o720, 0o1777])
+@rows("part", ["", LAYERS, f"{LAYERS}/layers", UV, CONDA, FETCH])
 def test_security_14_a_cache_that_others_can_write_is_refused(tmp_path: Path, part: str, bits: int) -> None:
     environment = {"RECIPE_CACHE_DIR": str(tmp_path / "cache")}
     open_cache(environment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers.wheel_stubs import write_stubs
 from builder.lock.provided import normalise_packages
@@ -12,7 +13,7 @@ from builder.lock.provided import normalise_packages
 ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "a\u2028b", "a" * 5000)
 
 
-@pytest.mark.parametrize("name", ODD)
+@rows("name", ODD)
 def test_security_02_a_package_of_an_image_names_no_file_and_no_line(name: str, tmp_path: Path) -> None:
     names = {name: "1.0", str(tmp_path / "out"): "1.0", "numpy": "1.26"}
     assert normalise_packages(names) == {"numpy": "1.26"}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers.conda_worker import find_fault
 
@@ -20,7 +21,7 @@ def package(folder: Path, *names: str, **links: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "/etc/passwd", "..", "../x", "a/../../x", "a/..", "a\nb", "a\x1b[2Jb", "a\\..\\b", "\\x", "a\u2028b",

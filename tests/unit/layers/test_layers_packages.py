@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.layers.base_facts import BaseFacts
 from builder.layers.bytecode import is_imported, load, save
@@ -254,7 +255,7 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "answer"),
     [
         ("lib/python3.11/site-packages/numpy/__init__.py", True),

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 import builder.layers
 
@@ -22,7 +23,7 @@ def imported(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(FOLDER.parent)))
+@rows("file", FILES, ids=lambda file: str(file.relative_to(FOLDER.parent)))
 def test_is_python_3_10_and_the_standard_library(file: Path) -> None:
     # py-rattler is asked for when a recipe has conda packages, in a process of its own.
     more = {"rattler"} if file.name == "conda_worker.py" else set()

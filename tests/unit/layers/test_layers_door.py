@@ -92,7 +92,7 @@ class Tokens(BaseHTTPRequestHandler):
 @pytest.fixture
 def tokens() -> Iterator[IndexProxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Tokens) as server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.002,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}{BELOW}"
         found = IndexProxy(f"export UV_INDEX={address}\\ https://plain.example/simple\n", environment={})
         yield found
@@ -103,7 +103,7 @@ def tokens() -> Iterator[IndexProxy]:
 @pytest.fixture
 def proxy() -> Iterator[IndexProxy]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Private) as server:
-        Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.002,), daemon=True).start()
         address = f"http://me:pa%20ss@127.0.0.1:{server.server_port}/simple/"
         text = f"export UV_INDEX={address}\\ file:///mnt/0\nexport A='b c'\n"
         text += "export https_proxy=http://p:w@proxy.example:1\n"
@@ -121,8 +121,12 @@ def index(proxy: IndexProxy) -> str:
 
 def asked(address: str) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(address, timeout=10) as answer:
-        return str(answer.read().decode())
+    try:
+        with opener.open(address, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
 
 
 def test_security_04_settings_name_the_door_and_no_login(proxy: IndexProxy) -> None:

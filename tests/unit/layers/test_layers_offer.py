@@ -63,6 +63,7 @@ def test_security_04_a_step_that_installs_nothing_is_shown_nothing(given: Path) 
     made.close()
 
 
+@pytest.mark.property
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,6 +104,7 @@ def test_security_04_names_of_what_is_there_are_names(own: WheelServer, monkeypa
     assert seen[0]["d"] == "None"
 
 
+@pytest.mark.property
 @pytest.mark.parametrize("line", ["{\n", "[]\n", "null\n", "[" * 100_000 + "\n", '{"minor": 1}\n', "\n"])
 def test_security_04_an_odd_question_is_one_that_cannot_be_answered(own: WheelServer, line: str) -> None:
     assert own.answer(line) == "ask"
