@@ -32,13 +32,25 @@ WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debia
 @json_option
 @click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write a CycloneDX bill of materials.")
 @click.option("--verify", is_flag=True, help="Hold IMAGE against what is said of it: exit code 8 where that is not so.")
+@click.option("--gpu", is_flag=True, help="Show which GPUs its packages can use, by what their files say.")
+@click.option("--site", metavar="SITE", help="With --gpu: judge that for a site, exit code 6 where one is wrong.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
 @plain_verbosity
-def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: bool, everything: bool) -> None:
+def command(
+    image: Path, shape: str, as_json: bool, sbom: Path | None, verify: bool, gpu: bool, site: str | None,
+    everything: bool,
+) -> None:  # fmt: skip
     """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
 
-    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it.
+    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it. With
+    --gpu it is a SIF, a squashfs file, a folder, a wheel or a conda package.
     """
+    if gpu or site is not None:
+        _check_gpu_options(gpu, {"--sbom": sbom is not None, "--verify": verify})
+        from builder.cli.inspect_gpu import show_gpu  # what it reads with is needed here alone
+
+        show_gpu(image, site_name=site, as_json=as_json or shape == "json")
+        return
     if verify:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
@@ -50,6 +62,14 @@ def command(image: Path, shape: str, as_json: bool, sbom: Path | None, verify: b
         emit_document(content(contents))
     else:
         echo(shown(contents, everything))
+
+
+def _check_gpu_options(gpu: bool, others: dict[str, bool]) -> None:
+    if not gpu:
+        raise click.UsageError("--site goes with --gpu")
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"{name} does not go with --gpu")
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
