@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..sif.bounded import BoundsError
-from .content import Content
+from .content import AuditError, Content
 from .device_code import Code
-from .elf import AMDGPU, CUDA, INTEL_GPU, MACHINES, NOBITS, Elf, read_elf
+from .elf import AMDGPU, CUDA, INTEL_GPU, MACHINES, NOBITS, Elf, Section, read_elf
 from .fatbin import MAGIC as FATBIN
 from .fatbin import read_cubin, read_fatbins
 from .offload_bundle import MAGIC as BUNDLE
@@ -20,6 +21,8 @@ BUNDLES = (".hip_fatbin",)
 SYCL = BUNDLE.decode() + "sycl-"
 TEXTS = (".rodata", ".rodata.str1.1", ".rodata.str1.8", ".data.rel.ro")
 ALLOCATED, PROGBITS = 2, 1
+LOADS = 16  # segments; a library has four or five
+TIMES = 4  # the sizes of all sections, in sizes of the file
 EXTENSION = re.compile(r"\.(?:cpython-3(?P<minor>\d{1,3})(?P<free>t?)|(?P<stable>abi3))[^/]*\.so")
 
 
@@ -83,13 +86,11 @@ def _code(elf: Elf, content: Content) -> set[Code]:
     found: set[Code] = set()
     if not elf.sections:
         # Without section headers only what is loaded is known, and a container may begin anywhere in it.
-        for offset, size in elf.loads:
+        for offset, size in elf.loads[:LOADS]:
             found |= read_fatbins(content, offset=offset, size=size)
             found |= read_bundles(content, offset=offset, size=size)
         return found
-    for section in elf.sections:
-        if section.kind == NOBITS or section.size < 16:
-            continue
+    for section in _within(elf, content):
         place = {"offset": section.offset, "size": section.size}
         if section.name.startswith(SYCL):
             found |= read_sycl(section.name, content, **place)
@@ -107,6 +108,18 @@ def _code(elf: Elf, content: Content) -> set[Code]:
     return found
 
 
+def _within(elf: Elf, content: Content) -> Iterator[Section]:
+    """Sections that are in the file; those of a sound one do not overlap."""
+    left = TIMES * content.size
+    for section in elf.sections:
+        if section.kind == NOBITS or section.size < 16:
+            continue
+        left -= section.size
+        if left < 0:
+            raise AuditError("its sections overlap")
+        yield section
+
+
 def _alone(elf: Elf) -> set[Code]:
     """The code of an ELF file that is device code itself."""
     if elf.machine == CUDA:
@@ -121,8 +134,8 @@ def _alone(elf: Elf) -> set[Code]:
 def _opened(elf: Elf, content: Content) -> tuple[str, ...]:
     found = {
         name
-        for section in elf.sections
-        if section.name in TEXTS and section.kind != NOBITS
+        for section in _within(elf, content)
+        if section.name in TEXTS
         for name in opened_names(content, offset=section.offset, size=section.size)
     }
     return tuple(sorted(found))

@@ -73,8 +73,11 @@ def read_conda(path: Path) -> Inventory:
     about: dict[str, object] = {}
     binaries: list[Binary] = []
     unread: list[Unread] = []
-    for stream in _streams(path):
-        _read(stream, about, binaries, unread)
+    try:
+        for stream in _streams(path):
+            _read(stream, about, binaries, unread)
+    except ValueError as error:  # of the archive, or of its JSON
+        raise AuditError(str(error)[:200]) from None
     if not about:
         raise AuditError(f"it is no conda package: there is no {INDEX} in it")
     one = Distribution(

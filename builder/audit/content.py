@@ -6,6 +6,7 @@ Whatever a file holds, what is raised here is AuditError, which is a ValueError 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -96,14 +97,14 @@ class Window:
                 raise AuditError("it is cut short")
         return self.data[at : at + size]
 
-    def find(self, word: bytes, place: int) -> int:
-        """Where a word is next, -1 where it is not."""
-        while place + len(word) <= self.size:
-            self.get(place, len(word))
-            found = self.data.find(word, place - self.begin)
-            if found >= 0:
-                return self.begin + found
-            place = max(place + 1, self.begin + len(self.data) - len(word) + 1)
+    def find(self, word: re.Pattern[bytes], place: int, *, length: int) -> int:
+        """Where one of several words of at most this length is next, -1 where none is."""
+        while place < self.size:
+            self.get(place, min(length, self.size - place))
+            found = word.search(self.data, place - self.begin)
+            if found is not None:
+                return self.begin + found.start()
+            place = max(place + 1, self.begin + len(self.data) - length + 1)
         return -1
 
 

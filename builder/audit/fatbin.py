@@ -5,11 +5,13 @@ images (2026-11-23), and agree with `cuobjdump --list-elf --list-ptx` 12.8 and w
 0xBA55ED50, u16 version, u16 size of the head, u64 size of what follows; then entries of a head of at least 64 bytes:
 u16 kind, u16 version 0x101, u32 size of the head, u64 size of the payload, at 24 u16 minor and u16 major (of PTX its
 version), at 28 u32 architecture, at 40 u64 flags. Payloads may be packed, heads are not. Kind 0x100 (13.5, `-concat`)
-packs several images together: its head holds u32 count, u32 size and that many heads.
+packs several images together: its head holds u32 count, u32 size and that many heads, with the place of the image
+instead of the size of the head.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ from .content import AuditError, Content, Window
 from .device_code import Code
 
 MAGIC = b"\x50\xed\x55\xba"
+BEGIN = re.compile(re.escape(MAGIC))
 HEAD = struct.Struct("<IHHQ")
 ENTRY = struct.Struct("<HHIQ8xHHI8xQ")  # kind, version, head, payload, minor, major, architecture, flags
 ENTRY_SIZE = 64
@@ -33,7 +36,7 @@ def read_fatbins(content: Content, *, offset: int, size: int) -> set[Code]:
     window = Window(content, offset=offset, size=size)
     seen: set[tuple[int, int, int, int, int]] = set()
     place, entries = 0, 0
-    while (place := window.find(MAGIC, place)) >= 0:
+    while (place := window.find(BEGIN, place, length=len(MAGIC))) >= 0:
         if place + HEAD.size > window.size:
             break
         _, version, head, body = HEAD.unpack(window.get(place, HEAD.size))
@@ -67,8 +70,8 @@ def _several(table: bytes) -> Iterator[tuple[int, int, int, int, int]]:
     """The heads in a table: each has 64 bytes, and more where it says so, to a border of eight."""
     place = 8
     while place + ENTRY_SIZE <= len(table):
-        kind, version, head, _, *rest = ENTRY.unpack_from(table, place)
-        if kind in (PTX, CUBIN) and version == 0x101 and head == 0:
+        kind, version, _, _, *rest = ENTRY.unpack_from(table, place)
+        if kind in (PTX, CUBIN) and version == 0x101:
             yield (kind, *_marks(*rest))
             place += ENTRY_SIZE
         else:

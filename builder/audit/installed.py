@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..sif.bounded import BoundsError, parse_json
+from ..sif.bounded import BoundsError, in_units, parse_json
 from .binary import Binary, read_binary
-from .content import ELF, Candidate, Content, likely
+from .content import ELF, LARGEST, Candidate, Content, likely
 from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, inventory
 
 RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RECORD")
@@ -64,6 +64,8 @@ class Tree:
             with candidate.open() as content:
                 if papers:
                     self._papers(path, content)
+                elif size > LARGEST:
+                    self._unread(path, f"it is larger than {in_units(LARGEST)}")
                 elif content.read(0, 4) == ELF and (binary := read_binary(path, content)) is not None:
                     self.binaries[path] = binary
         except BoundsError as error:

@@ -20,16 +20,18 @@ from .content import AuditError, Content, Window
 from .device_code import Code
 
 MAGIC, PACKED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
-ROWS = 1000  # of a bundle; those of a torch have some thirty
-BUNDLES = 1_000_000  # of a file
+ROWS = 150  # of a bundle; those of a torch have some thirty
+BUNDLES = 50_000  # of a file; a torch has some hundred
+LOOKED, TIMES = 64 << 20, 32  # bytes that are looked at in a section: so many, and so often its size
+BEGIN = re.compile(re.escape(MAGIC) + b"|" + PACKED)
 NAME = 256  # bytes
-FRONT = 64 << 10  # bytes that are unpacked of a bundle: its table has a hundred bytes a row
+FRONT = 16 << 10  # bytes that are unpacked of a bundle: its table has a hundred bytes a row
 SLICE = 1 << 20  # packed bytes that are looked at for that
 TARGETS = 1000
 VERSIONS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 HIP = re.compile(r"(?:hip|hipv4|openmp)-amdgcn-amd-amdhsa-[^-]*-(gfx[0-9a-z-]+(?::[a-z]+[+-])*)")
 ARCHIVE = b"!<arch>\n"
-IMAGES = 64 << 20  # bytes unpacked of an archive of SYCL images
+IMAGES, RATIO = 16 << 20, 60  # bytes unpacked of an archive of SYCL images, and times its size
 DEVICE = re.compile(r"64\.(\d+\.\d+\.\d+)/?")
 
 # EF_AMDGPU_MACH in llvm/include/llvm/BinaryFormat/ELF.h (LLVM 21), read 2026-11-23: those of GFX9 and newer.
@@ -48,11 +50,14 @@ def read_bundles(content: Content, *, offset: int, size: int) -> set[Code]:
     """The targets of every bundle in a part of a file; raises AuditError and OSError."""
     window = Window(content, offset=offset, size=size)
     found: set[Code] = set()
-    place = 0
+    place, left = 0, LOOKED + TIMES * window.size
     for _ in range(BUNDLES):
-        place = _next(window, place)
+        place = window.find(BEGIN, place, length=len(MAGIC))
         if place < 0:
             return found
+        left -= min(SLICE, window.size - place)
+        if left < 0:
+            raise AuditError("its bundles of device code overlap")
         if window.get(place, 4) == PACKED:
             names, end = _packed(window, place)
         else:
@@ -62,20 +67,6 @@ def read_bundles(content: Content, *, offset: int, size: int) -> set[Code]:
             raise AuditError("its bundles of device code hold too much")
         place = max(end, place + 4)
     raise AuditError(f"it has more than {BUNDLES} bundles of device code")
-
-
-def _next(window: Window, place: int) -> int:
-    """Where the next bundle begins, -1 where none does. Bundles follow each other with zeros between."""
-    while place + 4 <= window.size:
-        head = window.get(place, min(64, window.size - place))
-        filled = head.lstrip(b"\0")
-        if filled.startswith((MAGIC, PACKED)) or (filled and MAGIC.startswith(filled)):
-            return place + len(head) - len(filled)
-        if filled:
-            found = [at for at in (window.find(MAGIC, place), window.find(PACKED, place)) if at >= 0]
-            return min(found, default=-1)
-        place += len(head)
-    return -1
 
 
 def _packed(window: Window, place: int) -> tuple[list[str], int]:
@@ -145,7 +136,7 @@ def read_sycl(name: str, content: Content, *, offset: int, size: int) -> set[Cod
     if target.startswith("spir64_gen"):
         front = content.read(offset, min(size, IMAGES))
         if front.startswith(zstd.MAGIC):
-            front = zstd.unpack(front, limit=IMAGES)
+            front = zstd.unpack(front, limit=min(IMAGES, FRONT + RATIO * size))
         return {Code(kind="sycl", target=device) for device in _devices(front)} or {
             Code(kind="sycl", target="intel_gpu")
         }

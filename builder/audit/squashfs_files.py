@@ -35,7 +35,8 @@ from .zstd import unpack as unpack_zstd
 PLAIN = 1 << 24  # in a block's length: it is not packed
 BLOCK = 1 << 20  # bytes of the largest block
 KEPT = 32 << 20  # bytes of unpacked blocks that are kept
-NAMES = 4_000_000
+ROOM, TIMES = 1 << 30, 60  # bytes that are unpacked: so many, and so often its size
+NAMES = 2_000_000
 DEPTH = 100
 BLOCKS = 1 << 22  # of one file
 
@@ -89,25 +90,30 @@ class SquashfsFiles:
         self.unpack = _unpacker(fs.head.compression)
         self.kept: OrderedDict[int, bytes] = OrderedDict()
         self.most = max(4, KEPT // fs.head.block_size)
+        self.names = 0
+        self.left = ROOM + TIMES * fs.head.size
 
     def items(self) -> Iterator[Item]:
         """Every name, a folder before what is in it."""
         try:
-            yield from self._below(self.fs.root, "", 0, [0])
+            yield from self._below(self.fs.root, "", 0, set())
         except (SquashfsError, struct.error, KeyError) as error:
             raise AuditError(f"its file system is damaged: {error}") from None
 
-    def _below(self, node: Node, path: str, depth: int, seen: list[int]) -> Iterator[Item]:
+    def _below(self, node: Node, path: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[Item]:
         if depth > DEPTH:
             raise AuditError(f"its folders are deeper than {DEPTH}")
         for entry in self.fs.names(node):
-            seen[0] += 1
-            if seen[0] > NAMES:
+            self.names += 1
+            if self.names > NAMES:
                 raise AuditError(f"it holds more than {NAMES} names")
             name = entry.name.decode("utf-8", errors="replace")
             below = f"{path}/{name}" if path else name
             yield Item(below, entry.kind, entry)
             if entry.kind == FOLDER:
+                if (entry.block, entry.offset) in seen:
+                    raise AuditError("a folder of it is in two places")
+                seen.add((entry.block, entry.offset))
                 yield from self._below(self.fs.folder(entry.block, entry.offset), below, depth + 1, seen)
 
     def open(self, entry: Entry) -> Content:
@@ -180,6 +186,9 @@ class SquashfsFiles:
             except SquashfsError as error:
                 raise AuditError(f"its file system is damaged: {error}") from None
             found = packed if length & PLAIN else self.unpack(packed, self.fs.head.block_size)
+            self.left -= len(found)
+            if self.left < 0:
+                raise AuditError(f"its files unpack to more than {TIMES} times its size")
             self.kept[place] = found
             if len(self.kept) > self.most:
                 self.kept.popitem(last=False)

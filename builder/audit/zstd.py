@@ -45,11 +45,11 @@ def _library() -> Any:
 class Unpacked:
     """A packed stream, read unpacked from front to back; raises AuditError where it is damaged."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, room: int = CHUNK) -> None:
         self.source, self.library = source, _library()
         self.context = self.library.ZSTD_createDCtx()
         self.packed, self.input = b"", _Buffer(None, 0, 0)
-        self.room = ctypes.create_string_buffer(CHUNK)
+        self.room = ctypes.create_string_buffer(room)
         self.ready, self.at, self.ended = b"", 0, False
 
     def __del__(self) -> None:
@@ -76,7 +76,7 @@ class Unpacked:
                 self.ended = not self.packed
                 place = ctypes.cast(ctypes.c_char_p(self.packed), ctypes.c_void_p)
                 self.input = _Buffer(place, len(self.packed), 0)
-            output = _Buffer(ctypes.cast(self.room, ctypes.c_void_p), CHUNK, 0)
+            output = _Buffer(ctypes.cast(self.room, ctypes.c_void_p), len(self.room), 0)
             code = self.library.ZSTD_decompressStream(self.context, ctypes.byref(output), ctypes.byref(self.input))
             if self.library.ZSTD_isError(code):
                 raise AuditError("it is damaged: zstd cannot unpack it")
@@ -100,4 +100,4 @@ class _Bytes:
 
 def unpack(packed: bytes, *, limit: int) -> bytes:
     """The first `limit` bytes of what was packed; raises AuditError."""
-    return Unpacked(_Bytes(packed)).read(limit)
+    return Unpacked(_Bytes(packed), room=min(limit, CHUNK)).read(limit)
