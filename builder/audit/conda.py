@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ..sif.archive import ArchiveError, Bounds, Plain, Stream, members
-from ..sif.bounded import in_units, open_file, parse_json
+from ..sif.bounded import BoundsError, in_units, open_file, parse_json
 from . import zstd
 from .binary import Binary, read_binary
 from .content import ELF, AuditError, likely, unpacked
 from .distribution import Distribution, Inventory, Unread, inventory
-from .wheel import ROOM, TIMES, open_zip
+from .wheel import DAMAGED, ROOM, TIMES, in_words, open_zip
 
 INDEX = "info/index.json"
 TEXT = 1 << 20
@@ -76,8 +76,10 @@ def read_conda(path: Path) -> Inventory:
     try:
         for stream in _streams(path):
             _read(stream, about, binaries, unread)
-    except ValueError as error:  # of the archive, or of its JSON
-        raise AuditError(str(error)[:200]) from None
+    except BoundsError as error:
+        raise AuditError(str(error)) from None
+    except (*DAMAGED, OSError) as error:
+        raise in_words(error) from None
     if not about:
         raise AuditError(f"it is no conda package: there is no {INDEX} in it")
     one = Distribution(

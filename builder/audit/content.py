@@ -65,7 +65,9 @@ class OpenFile:
 
     def read(self, offset: int, size: int) -> bytes:
         """Some bytes of it, fewer at the end; raises OSError."""
-        return os.pread(self.descriptor, min(size, max(0, self.size - offset)), offset)
+        if not 0 <= offset < self.size:
+            return b""
+        return os.pread(self.descriptor, min(size, self.size - offset), offset)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,7 +81,7 @@ class _Reader:
         return found
 
     def place(self, address: int) -> int:
-        """Where in the file lies what is loaded to an address."""
+        """The place in the file of what is loaded to an address."""
         for begin, offset, size in self.loads:
             if begin <= address < begin + size:
                 return offset + address - begin

@@ -50,7 +50,7 @@ class Tree:
     room: int = PAPERS_ALL
 
     def link(self, path: str) -> None:
-        """A link stands for a library by its name."""
+        """The name of a link is that of a library, too."""
         if len(self.names) < FILES and ".so" in path:
             self.names.add(path.rpartition("/")[2])
 

@@ -68,7 +68,7 @@ class Runtime:
 
 
 def runtime_of(soname: str) -> Runtime | None:
-    """The runtime that a library's name stands for, None for any other library."""
+    """The runtime with this file name, None for any other library."""
     match = FORM.fullmatch(soname)
     if match is None:
         return None

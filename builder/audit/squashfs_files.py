@@ -6,6 +6,7 @@ Layout: the Linux kernel's fs/squashfs/squashfs_fs.h and Documentation/filesyste
 from __future__ import annotations
 
 import lzma
+import os
 import struct
 import zlib
 from collections import OrderedDict
@@ -87,6 +88,8 @@ class SquashfsFiles:
         self.fs = fs
         if fs.head.block_size > BLOCK:
             raise AuditError("its blocks are too large")
+        if fs.offset + fs.head.size > os.fstat(fs.file.fileno()).st_size:
+            raise AuditError("it is cut short")
         self.unpack = _unpacker(fs.head.compression)
         self.kept: OrderedDict[int, bytes] = OrderedDict()
         self.most = max(4, KEPT // fs.head.block_size)

@@ -5,6 +5,7 @@ Layout: "Binary distribution format", packaging.python.org; APPNOTE 6.3.10 of zi
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
 import zipfile
@@ -26,7 +27,8 @@ TEXT = 1 << 20  # bytes of the file WHEEL
 TAGS = 100
 INFO = re.compile(r"(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/WHEEL")
 DAMAGED = (
-    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError, KeyError,
+    zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError, LookupError,
+    OverflowError,
 )  # fmt: skip
 ENCRYPTED = 1
 
@@ -51,8 +53,15 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
                 yield archive
         except BoundsError:
             raise
-        except DAMAGED as error:
-            raise AuditError(f"it is no sound zip archive: {str(error)[:200]}") from None
+        except (*DAMAGED, OSError) as error:
+            raise in_words(error) from None
+
+
+def in_words(error: Exception) -> Exception:
+    """What a damaged archive makes Python's reader raise, as an AuditError; a true error of the system stays."""
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the beginning, or far too late
+        return error
+    return AuditError(f"it is no sound zip archive: {str(error)[:200]}")
 
 
 def _check_directory(file: BinaryIO) -> None:
@@ -101,12 +110,14 @@ def _binaries(archive: zipfile.ZipFile) -> tuple[list[Binary], list[Unread]]:
     found: list[Binary] = []
     unread: list[Unread] = []
     for member in archive.infolist():
-        if member.is_dir() or not likely(member.filename, member.file_size):
+        if member.filename.endswith("/") or not likely(member.filename, member.file_size):
             continue
         try:
             if (binary := _binary(archive, member)) is not None:
                 found.append(binary)
-        except DAMAGED as error:  # AuditError is a ValueError
+        except (*DAMAGED, OSError) as error:  # AuditError is a ValueError
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
             unread.append(Unread(path=member.filename, reason=str(error)[:200] or "it is damaged"))
     return found, unread
 
