@@ -112,7 +112,7 @@ def _within(elf: Elf, content: Content) -> Iterator[Section]:
     """Sections that are in the file; those of a sound one do not overlap."""
     left = TIMES * content.size
     for section in elf.sections:
-        if section.kind == NOBITS or section.size < 16:
+        if section.kind == NOBITS or section.size < len(PACKED):
             continue
         left -= section.size
         if left < 0:

@@ -14,6 +14,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 
 from . import zstd
 from .content import AuditError, Content, Window
@@ -32,6 +33,7 @@ VERSIONS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct(
 HIP = re.compile(r"(?:hip|hipv4|openmp)-amdgcn-amd-amdhsa-[^-]*-(gfx[0-9a-z-]+(?::[a-z]+[+-])*)")
 ARCHIVE = b"!<arch>\n"
 IMAGES, RATIO = 16 << 20, 60  # bytes unpacked of an archive of SYCL images, and times its size
+FRAME, FRAMES = re.compile(re.escape(zstd.MAGIC)), 64
 DEVICE = re.compile(r"64\.(\d+\.\d+\.\d+)/?")
 
 # EF_AMDGPU_MACH in llvm/include/llvm/BinaryFormat/ELF.h (LLVM 21), read 2026-11-23: those of GFX9 and newer.
@@ -134,13 +136,21 @@ def read_sycl(name: str, content: Content, *, offset: int, size: int) -> set[Cod
     """The images in a section of SYCL's by its name: SPIR-V, or code for named devices; raises AuditError, OSError."""
     target = name.removeprefix(MAGIC.decode()).removeprefix("sycl-")
     if target.startswith("spir64_gen"):
-        front = content.read(offset, min(size, IMAGES))
-        if front.startswith(zstd.MAGIC):
-            front = zstd.unpack(front, limit=min(IMAGES, FRONT + RATIO * size))
-        return {Code(kind="sycl", target=device) for device in _devices(front)} or {
-            Code(kind="sycl", target="intel_gpu")
-        }
+        packed = content.read(offset, min(size, IMAGES))
+        devices = {device for archive in _images(packed) for device in _devices(archive)}
+        return {Code(kind="sycl", target=device) for device in devices or {"intel_gpu"}}
     return {Code(kind="spirv", target="spir64")} if target in ("spir64", "spir64-unknown-unknown") else set()
+
+
+def _images(section: bytes) -> Iterator[bytes]:
+    """The images in a section, one behind the other; packed ones are recognised by their first word."""
+    begins = [match.start() for match in FRAME.finditer(section)][:FRAMES]
+    if not begins or begins[0]:
+        yield section
+    limit = min(IMAGES, FRONT + RATIO * len(section)) // max(1, len(begins))
+    for begin in begins:
+        with suppress(AuditError):  # the word may be there by chance
+            yield zstd.unpack(section[begin:], limit=limit)
 
 
 def _devices(archive: bytes) -> Iterator[str]:

@@ -34,6 +34,7 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "tensorflow": ("intel-extension-for-tensorflow",),
     "onnxruntime": ("onnxruntime-",),
     "paddlepaddle": (),
+    "intel-extension-for-pytorch": (),
 }
 SHOWN = 8  # targets that a reason lists
 

@@ -43,10 +43,13 @@ def _library() -> Any:
 
 
 class Unpacked:
-    """A packed stream, read unpacked from front to back; raises AuditError where it is damaged."""
+    """A packed stream, read unpacked from front to back; raises AuditError where it is damaged.
 
-    def __init__(self, source: Source, *, room: int = CHUNK) -> None:
-        self.source, self.library = source, _library()
+    It may have several frames; with `single` it ends with the first one, whatever follows.
+    """
+
+    def __init__(self, source: Source, *, room: int = CHUNK, single: bool = False) -> None:
+        self.source, self.library, self.single = source, _library(), single
         self.context = self.library.ZSTD_createDCtx()
         self.packed, self.input = b"", _Buffer(None, 0, 0)
         self.room = ctypes.create_string_buffer(room)
@@ -80,6 +83,8 @@ class Unpacked:
             code = self.library.ZSTD_decompressStream(self.context, ctypes.byref(output), ctypes.byref(self.input))
             if self.library.ZSTD_isError(code):
                 raise AuditError("it is damaged: zstd cannot unpack it")
+            if code == 0 and self.single:
+                self.ended, self.input = True, _Buffer(None, 0, 0)
             if output.at:
                 self.ready, self.at = self.room.raw[: output.at], 0
                 return True
@@ -99,5 +104,5 @@ class _Bytes:
 
 
 def unpack(packed: bytes, *, limit: int) -> bytes:
-    """The first `limit` bytes of what was packed; raises AuditError."""
-    return Unpacked(_Bytes(packed), room=min(limit, CHUNK)).read(limit)
+    """The first `limit` bytes of one frame, whatever follows it; raises AuditError."""
+    return Unpacked(_Bytes(packed), room=min(limit, CHUNK), single=True).read(limit)

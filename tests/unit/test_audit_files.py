@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from support.made_elf import AMDGPU, CUDA, bundle, elf, fatbin, packed
+from support.made_elf import AMDGPU, CUDA, bundle, compressed, elf, fatbin, packed
 
 from builder.audit.binary import Binary, read_binary
 from builder.audit.content import Memory
@@ -108,12 +108,22 @@ def test_device_code_that_is_a_file_by_itself() -> None:
     assert code(elf(machine=AMDGPU, flags=0x3F | 0x200 | 0xC00)) == {"gfx90a:sramecc+:xnack-"}
 
 
+def archive_for(device: str) -> bytes:
+    whole = b"!<arch>\n"
+    for name in ("pad_0/", f"64.{device}/"):
+        whole += f"{name:16}{0:12}{0:6}{0:6}{644:8}{4:10}`\n".encode() + b"code"
+    return whole
+
+
+def test_several_packed_images_in_one_section() -> None:
+    section = b"".join(compressed(archive_for(device)) + bytes(13) for device in ("12.60.7", "20.1.4"))
+    found = code(elf(sections={"__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen": section}))
+    assert found == {"12.60.7", "20.1.4"}
+
+
 def test_sycl_by_the_names_of_its_sections() -> None:
-    archive = b"!<arch>\n"
-    for name in ("pad_0/", "64.12.60.7/"):
-        archive += f"{name:16}{0:12}{0:6}{0:6}{644:8}{4:10}`\n".encode() + b"code"
     sections = {f"__CLANG_OFFLOAD_BUNDLE__sycl-{name}": content for name, content in (
-        ("spir64", bytes(64)), ("spir64_gen", archive), ("native_cpu", bytes(64)),
+        ("spir64", bytes(64)), ("spir64_gen", archive_for("12.60.7")), ("native_cpu", bytes(64)),
     )}  # fmt: skip
     assert code(elf(sections=sections)) == {"spir64", "12.60.7"}
 
@@ -135,7 +145,7 @@ def test_runtimes_by_their_names(name: str, vendor: str, major: int | None) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["libc.so.6", "libcudax.so.1", "libcudart.py", "../libcudart.so.12", "libsyclone.so.1"]
+    "name", ["libc.so.6", "libcudax.so.1", "libcudart.py", "../libcudart.so.12", "libsyclone.so.1", "libOpenCL.so.1"]
 )
 def test_other_libraries(name: str) -> None:
     assert runtime_of(name) is None

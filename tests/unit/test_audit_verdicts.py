@@ -85,7 +85,9 @@ def test_a_wheel_for_another_python(tmp_path: Path) -> None:
     assert (found.says, found.wrong) == ("other Python", True)
 
 
-@pytest.mark.parametrize("name", ["torch", "jaxlib", "tensorflow", "onnxruntime", "paddlepaddle"])
+@pytest.mark.parametrize(
+    "name", ["torch", "jaxlib", "tensorflow", "onnxruntime", "paddlepaddle", "intel_extension_for_pytorch"]
+)
 def test_a_framework_without_its_gpu_is_wrong(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}-1-py3-none-linux_x86_64.whl"
     assert only(path, {"a.so": elf()}, MI250).wrong is True
