@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.audit.binary import Binary
+from builder.audit.device_code import Code
 from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import numbers
 from builder.audit.verdict import NAMES, STACKS, Machine, Verdict, judge, majors_of, vendors_of
@@ -131,7 +132,7 @@ def _judged(site: Site, machine: Machine, verdicts: Sequence[Verdict]) -> list[s
     table = [(painted("BAD" if one.wrong else "ok"), one.says, f"{one.name} {one.version}", one.reason) for one in rows]
     plain = sum(one.kind in PACKAGES and one.says == "CPU only" and not one.wrong for one in verdicts)
     blocks = [one_lines(head), *([columns(table)] if table else [])]
-    return [*blocks, *([f"{plain} packages with ELF files need no GPU"] if plain else [])]
+    return [*blocks, *([f"{counted(plain, 'package')} with ELF files and no need of a GPU"] if plain else [])]
 
 
 def _described(inventory: Inventory) -> list[str]:
@@ -145,7 +146,7 @@ def _described(inventory: Inventory) -> list[str]:
             blocks.append(Styled(one_line(about) + "\n" + columns(rows)))
         else:
             plain += 1
-    return [*blocks, *([f"{plain} packages and folders with ELF files need no GPU"] if plain else [])]
+    return [*blocks, *([f"{counted(plain, 'package or folder')} with ELF files and no need of a GPU"] if plain else [])]
 
 
 def _rows(one: Distribution) -> list[tuple[str, str, str]]:
@@ -158,13 +159,31 @@ def _rows(one: Distribution) -> list[tuple[str, str, str]]:
         majors = sorted({major for binary in own for major in majors_of(binary, vendor)})
         stack = STACKS[vendor]
         said = ", ".join(f"{stack} {major}".replace("20 ", "20") for major in majors) or f"{stack.split()[0]} ?"
-        code = {str(item): item for binary in own for item in binary.code if item.vendor == vendor}
-        rows.append((f"  {NAMES[vendor]}", said, ", ".join(sorted(code, key=_order)) or "no device code"))
+        code = {item for binary in own for item in binary.code if item.vendor == vendor}
+        rows.append((f"  {NAMES[vendor]}", said, ", ".join(_targets(code)) or "no device code"))
     opened = sorted({name for binary in one.binaries for name in binary.opened})
     return [*rows, *([("  opens", "when it runs", ", ".join(opened))] if opened else [])]
 
 
-def _order(target: str) -> tuple[str, int, str]:
-    """By kind, then by number: sm_90 before sm_100."""
-    digits = "".join(filter(str.isdigit, target.partition("-")[0]))
-    return target.rstrip("0123456789abcdef")[:4], int(digits or 0), target
+def _targets(code: set[Code]) -> list[str]:
+    """The targets by kind and number, sm_90 before sm_100; of PTX with its versions."""
+    found: dict[str, list[str]] = {}
+    for one in sorted(code, key=_order):
+        found.setdefault(one.target, []).extend([one.isa] if one.isa else [])
+    return [f"{target} (PTX {_span(versions)})" if versions else target for target, versions in found.items()]
+
+
+def _span(versions: Sequence[str]) -> str:
+    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def _order(code: Code) -> tuple[str, int, str, tuple[int, ...]]:
+    digits = "".join(filter(str.isdigit, code.target.partition("-")[0]))
+    return code.kind, int(digits or 0), code.target, numbers(code.isa)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things in words."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} " + " or ".join(f"{word}s" for word in noun.split(" or "))

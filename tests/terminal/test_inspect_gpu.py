@@ -55,7 +55,7 @@ def test_a_wheel_that_is_wrong_for_a_site(furnished: Seat) -> None:
 def test_a_folder_with_several_packages(furnished: Seat) -> None:
     shown = furnished.type("recipe inspect env --gpu --site lumi-g")
     assert (shown.code, faults(shown)) == (6, [])
-    assert "1 packages with ELF files need no GPU" in shown.text
+    assert "1 package with ELF files and no need of a GPU" in shown.text
     text = shown.text
     assert text.index("other vendor") < text.index("uses this GPU")
 
