@@ -1,6 +1,6 @@
 """NVIDIA's containers of device code: cubins and PTX for several architectures, in .nv_fatbin and __nv_relfatbin.
 
-There is no public specification. The fields were read from containers that fatbinary 12.9 and 13.5 wrote of known
+There is no public specification. The fields were read from containers that fatbinary 13.5 wrote of known
 images (2026-11-23), and agree with `cuobjdump -all -lelf -lptx` 13.5.37 and elfgpu 0.1.0a1: a head of the word
 0xBA55ED50, u16 version, u16 size of the head, u64 size of what follows; then entries of a head of at least 64 bytes:
 u16 kind, u16 version 0x101, u32 size of the head, u64 size of the payload, at 24 u16 minor and u16 major (of PTX its
@@ -8,8 +8,8 @@ version), at 28 u32 architecture, at 40 u64 flags. Payloads may be packed, heads
 packs several images together: its head holds u32 count, u32 size and that many heads, with the place of the image
 instead of the size of the head.
 
-What is in __nv_relfatbin counts too: where no linked cubin fits, the driver links the parts anew for its GPU out of
-their PTX or cubins ("CUDA Compiler Driver NVCC", "JIT Linking"). cuobjdump lists it with -all only.
+What is in __nv_relfatbin counts too: where no linked cubin fits, the driver links the parts again for its GPU, out
+of their PTX or cubins ("CUDA Compiler Driver NVCC", "JIT Linking"). cuobjdump lists it with -all only.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ of CUDA 13 (13.5.37), looked at 2026-11-23; libcufft, libcusolver, libcusparse, 
 own and say no CUDA version. AMD: ROCm's install folders, rocm.docs.amd.com, "compatibility matrix" (components), and
 bitsandbytes 0.49.0, which is built for ROCm 6.2 to 7.1 by name: libamdhip64.so.6 and libhipblas.so.2 are ROCm 6,
 libamdhip64.so.7 and libhipblas.so.3 are ROCm 7. Intel: libsycl.so.7 is oneAPI 2024, .8 is 2025, .9 is 2026.
-libOpenCL.so.1 is nobody's: each vendor has a driver for it.
+libOpenCL.so.1 says no vendor: each has a driver for it.
 """
 
 from __future__ import annotations
