@@ -174,7 +174,7 @@ def _needed_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]
         for _ in range(count):
             steps += 1
             if steps > VERSIONS:
-                break
+                raise AuditError("its versions do not end")
             _, _, _, name, step = struct.unpack("<IHHII", reader.exactly(at, 16))
             yield reader.text(strings + name)
             if not step:

@@ -29,6 +29,7 @@ ENTRY_SIZE = 64
 PTX, CUBIN, SEVERAL = 1, 2, 0x100
 ARCHITECTURE_SPECIFIC, FAMILY_SPECIFIC = 0x100000, 0x200000  # flags: sm_90a, sm_100f
 LARGEST_HEAD = 1 << 16
+CONTAINERS = 1_000_000  # of one file; a word that only looks like the beginning of one counts for ten
 ENTRIES = 4_000_000  # of one file; a torch has some hundred thousand
 TARGETS = 1000  # different ones of one file
 SMALLEST, NEWEST = 10, 999  # architectures: sm_10 was the first
@@ -38,12 +39,16 @@ def read_fatbins(content: Content, *, offset: int, size: int) -> set[Code]:
     """The device code in a part of a file; what is no container there is passed over. Raises AuditError, OSError."""
     window = Window(content, offset=offset, size=size)
     seen: set[tuple[int, int, int, int, int]] = set()
-    place, entries = 0, 0
+    place, entries, containers = 0, 0, 0
     while (place := window.find(BEGIN, place, length=len(MAGIC))) >= 0:
         if place + HEAD.size > window.size:
             break
         _, version, head, body = HEAD.unpack(window.get(place, HEAD.size))
-        if version != 1 or not HEAD.size <= head <= LARGEST_HEAD or body > window.size - place - head:
+        sound = version == 1 and HEAD.size <= head <= LARGEST_HEAD and body <= window.size - place - head
+        containers += 1 if sound else 10
+        if containers > CONTAINERS:
+            raise AuditError("its containers of device code are too many")
+        if not sound:
             place += len(MAGIC)
             continue
         end = place + head + body

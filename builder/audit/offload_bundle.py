@@ -22,12 +22,12 @@ from .device_code import Code
 
 MAGIC, PACKED = b"__CLANG_OFFLOAD_BUNDLE__", b"CCOB"
 ROWS = 150  # of a bundle; those of a torch have some thirty
-BUNDLES = 50_000  # of a file; a torch has some hundred
+BUNDLES = 20_000  # of a file; a torch has some hundred
 LOOKED, TIMES = 64 << 20, 32  # bytes that are looked at in a section: so many, and so often its size
 BEGIN = re.compile(re.escape(MAGIC) + b"|" + PACKED)
 NAME = 256  # bytes
 FRONT = 16 << 10  # bytes that are unpacked of a bundle: its table has a hundred bytes a row
-SLICE = 1 << 20  # packed bytes that are looked at for that
+SLICE = 160 << 10  # packed bytes that are looked at for that: a block of zstd has at most 128 KiB
 TARGETS = 1000
 VERSIONS = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 HIP = re.compile(r"(?:hip|hipv4|openmp)-amdgcn-amd-amdhsa-[^-]*-(gfx[0-9a-z-]+(?::[a-z]+[+-])*)")
@@ -57,13 +57,13 @@ def read_bundles(content: Content, *, offset: int, size: int) -> set[Code]:
         place = window.find(BEGIN, place, length=len(MAGIC))
         if place < 0:
             return found
-        left -= min(SLICE, window.size - place)
+        if window.get(place, 4) == PACKED:
+            names, end, looked = _packed(window, place)
+        else:
+            names, end, looked = _plain(window, place)
+        left -= looked
         if left < 0:
             raise AuditError("its bundles of device code overlap")
-        if window.get(place, 4) == PACKED:
-            names, end = _packed(window, place)
-        else:
-            names, end = _plain(window, place)
         found |= {code for name in names if (code := code_of(name)) is not None}
         if len(found) > TARGETS:
             raise AuditError("its bundles of device code hold too much")
@@ -71,16 +71,17 @@ def read_bundles(content: Content, *, offset: int, size: int) -> set[Code]:
     raise AuditError(f"it has more than {BUNDLES} bundles of device code")
 
 
-def _packed(window: Window, place: int) -> tuple[list[str], int]:
+def _packed(window: Window, place: int) -> tuple[list[str], int, int]:
+    """The names in a bundle, where it ends, and how many bytes of it were looked at."""
     version, method = struct.unpack("<HH", window.get(place + 4, 4))
     layout = VERSIONS.get(version)
     if layout is None or method not in (0, 1):
-        return [], place + 4  # four letters of something else
+        return [], place + 4, 4  # four letters of something else
     fields = layout.unpack(window.get(place + 8, layout.size))
     head = 8 + layout.size
     size = fields[0] if version > 1 else window.size - place
     if size < head:
-        return [], place + 4
+        return [], place + 4, 4
     size = min(size, window.size - place)
     packed = window.get(place + head, min(size - head, SLICE))
     try:
@@ -88,13 +89,14 @@ def _packed(window: Window, place: int) -> tuple[list[str], int]:
     except zlib.error:
         raise AuditError("a bundle of device code is damaged") from None
     names = [name for name, _ in _rows(front)]
-    return names, place + (size if version > 1 else head)
+    return names, place + (size if version > 1 else head), len(packed)
 
 
-def _plain(window: Window, place: int) -> tuple[list[str], int]:
+def _plain(window: Window, place: int) -> tuple[list[str], int, int]:
     front = window.get(place, min(FRONT, window.size - place))
     rows = list(_rows(front))
-    return [name for name, _ in rows], place + max((end for _, end in rows if end <= window.size), default=len(MAGIC))
+    end = max((end for _, end in rows if end <= window.size), default=len(MAGIC))
+    return [name for name, _ in rows], place + end, len(front)
 
 
 def _rows(front: bytes) -> Iterator[tuple[str, int]]:

@@ -53,7 +53,7 @@ OTHERS: Mapping[Vendor, re.Pattern[str]] = {
 }
 # auditwheel puts a digest behind the name of what it copies in: libcudart-d0da41ae.so.11.0.
 FORM = re.compile(r"lib([A-Za-z][A-Za-z0-9_+-]*?)(?:-[0-9a-f]{8})?\.so((?:\.\d{1,9}){0,4})")
-OPENED = re.compile(rb"lib([A-Za-z][A-Za-z0-9_-]{1,40})\.so((?:\.\d{1,4}){0,3})\0")
+OPENED = re.compile(rb"(?<![A-Za-z0-9_-])lib([A-Za-z][A-Za-z0-9_-]{1,40})\.so((?:\.\d{1,4}){0,3})\0")
 MOST_OPENED = 100
 SEARCHED = 256 << 20  # bytes of .rodata
 

@@ -35,6 +35,9 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime": ("onnxruntime-",),
     "paddlepaddle": (),
     "intel-extension-for-pytorch": (),
+    "pytorch": ("libtorch",),  # conda
+    "libtorch": (),
+    "tensorflow-base": (),
 }
 SHOWN = 8  # targets that a reason lists
 
