@@ -23,10 +23,11 @@ TEXT = 1 << 20
 
 
 @dataclass(kw_only=True)
-class _Bounds(Bounds):
+class RoomyBounds(Bounds):
     """Libraries of CUDA are packed better than the files of a system."""
 
     def unpack(self, size: int) -> None:
+        """So many bytes more."""
         self.unpacked += size
         if self.unpacked > ROOM + TIMES * self.packed:
             raise ArchiveError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
@@ -58,13 +59,14 @@ class _Counted:
         return found
 
 
-class _Part:
+class Part:
     """A member as a file that is read from front to back."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
 
     def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
         return bytes(self.stream.read(size))
 
 
@@ -91,7 +93,7 @@ def read_conda(path: Path) -> Inventory:
 
 def _streams(path: Path) -> Iterator[Stream]:
     """The tar archives of a package."""
-    bounds = _Bounds()
+    bounds = RoomyBounds()
     if path.name.endswith(".conda"):
         with open_zip(path) as archive:
             for member in archive.infolist():
@@ -115,7 +117,7 @@ def _read(stream: Stream, about: dict[str, object], binaries: list[Binary], unre
             if head != ELF:
                 continue
             try:
-                with unpacked(cast(BinaryIO, _Part(content)), size=member.size, head=head) as whole:
+                with unpacked(cast(BinaryIO, Part(content)), size=member.size, head=head) as whole:
                     if (binary := read_binary(member.name, whole)) is not None:
                         binaries.append(binary)
             except AuditError as error:

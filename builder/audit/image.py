@@ -17,16 +17,17 @@ from .squashfs_files import Item, SquashfsFiles
 MAGIC = b"hsqs"
 
 
-def read_image(path: Path) -> Inventory:
-    """Every ELF file of an image; raises AuditError where it is none that can be read here, and OSError."""
+def read_image(*parts: Path) -> Inventory:
+    """Every ELF file of an image in one file or several; raises AuditError where one cannot be read, and OSError."""
     tree = Tree()
-    with open_file(path) as file:
-        for item, files in _union(file, path).values():
-            if item.kind in (LINK, LINK + LONG):
-                tree.link(item.path)
-            else:
-                size = files.size_of(item.entry)
-                tree.take(Candidate(path=item.path, size=size, open=files.opener(item.entry)))
+    for path in parts:
+        with open_file(path) as file:
+            for item, files in _union(file, path).values():
+                if item.kind in (LINK, LINK + LONG):
+                    tree.link(item.path)
+                else:
+                    size = files.size_of(item.entry)
+                    tree.take(Candidate(path=item.path, size=size, open=files.opener(item.entry)))
     return tree.inventory("image", whole=True)
 
 

@@ -29,6 +29,11 @@ FILES = 200_000  # ELF files of one tree
 UNREAD = 1000
 
 
+def is_papers(path: str) -> bool:
+    """Whether a file says who installed what."""
+    return any(form.fullmatch(path) for form in (RECORD, CONDA, DPKG))
+
+
 @dataclass(frozen=True)
 class Package:
     """Who owns files."""
@@ -57,7 +62,7 @@ class Tree:
     def take(self, candidate: Candidate) -> None:
         """Read a file where it is an ELF file or says who owns what; raises OSError."""
         path, size = candidate.path, candidate.size
-        papers = RECORD.fullmatch(path) or CONDA.fullmatch(path) or DPKG.fullmatch(path)
+        papers = is_papers(path)
         if not papers and (not likely(path, size) or len(self.binaries) >= FILES):
             return
         try:
@@ -72,6 +77,16 @@ class Tree:
             self._unread(path, str(error))
         except OSError as error:
             self._unread(path, (error.strerror or str(error)).lower())
+
+    def cover(self, layer: Tree, hidden: set[str]) -> None:
+        """Put a layer over what is there; `hidden` are files and folders that it takes away."""
+        for paths in (self.binaries, self.papers):
+            for path in [path for path in paths if _hides(hidden, path)]:
+                del paths[path]
+        self.binaries |= layer.binaries
+        self.papers |= layer.papers
+        self.names |= layer.names
+        self.unread += layer.unread
 
     def _papers(self, path: str, content: Content) -> None:
         if content.size <= min(PAPERS, self.room):
@@ -121,6 +136,11 @@ class Tree:
                 if row in self.binaries and (package.kind == "pip" or row not in owners):
                     owners[row] = package
         return owners
+
+
+def _hides(hidden: set[str], path: str) -> bool:
+    parts = path.split("/")
+    return any("/".join(parts[: end + 1]) in hidden for end in range(len(parts)))
 
 
 def _rows(record: str) -> Iterator[str]:

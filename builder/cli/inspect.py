@@ -43,7 +43,7 @@ def command(
     """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing of it is run.
 
     IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image; whoever made it. With
-    --gpu it is a SIF, a squashfs file, a folder, a wheel or a conda package.
+    --gpu it may be a wheel, a conda package or any folder, too.
     """
     if gpu or site is not None:
         _check_gpu_options(gpu, {"--sbom": sbom is not None, "--verify": verify})

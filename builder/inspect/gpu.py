@@ -15,8 +15,10 @@ from builder.model.site import Gpu, Site
 from builder.model.text import is_there, shown
 from builder.parse.gpu_tables import driver_table
 from builder.resolve.driver import with_driver
+from builder.sif.archive import is_archive
 
-KINDS = "a wheel, a conda package, a folder, a SIF or a squashfs file"
+KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
+TYKKY = ("container.sif", "img.sqfs")  # the parts of one of its folders
 
 
 def read_inventory(path: Path) -> Inventory:
@@ -32,6 +34,10 @@ def read_inventory(path: Path) -> Inventory:
 
 def _read(path: Path) -> Inventory:
     # One of them is used: the others need not be imported.
+    if path.is_dir() and (parts := [part for name in TYKKY if (part := path / name).is_file()]):
+        from builder.audit.image import read_image
+
+        return read_image(*parts)
     if path.is_dir():
         from builder.audit.folder import read_folder
 
@@ -44,6 +50,10 @@ def _read(path: Path) -> Inventory:
         from builder.audit.conda import read_conda
 
         return read_conda(path)
+    if is_archive(path):
+        from builder.audit.archive import read_archive
+
+        return read_archive(path)
     from builder.audit.image import read_image
 
     return read_image(path)

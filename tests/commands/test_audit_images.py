@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
-from support.bombs import squashfs
+from support.bombs import archive, squashfs
 from support.made_elf import bundle, compressed, elf, fatbin
 
 from builder.audit.content import AuditError
 from builder.audit.image import read_image
+from builder.inspect.gpu import read_inventory
+from builder.model.finding import ConfigError
 from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_layer, add_object, empty_sif, write_header
 
 CUDA = elf(needed=["libcudart.so.12"], sections={".nv_fatbin": fatbin(("cubin", 90, "", ""))})
@@ -54,6 +57,47 @@ def test_every_packing_gives_the_same(words: str, tmp_path: Path) -> None:
     files = {"a.so": CUDA, "b/large.so": large + bytes(70_000), "b/text.py": b"x" * 90, **dict.fromkeys(small, HIP)}
     found = targets(squashfs(tmp_path / "x.sqfs", files, *words.split()))
     assert found == {"a.so": ["sm_90"], "b/large.so": ["sm_80"], **{name: ["gfx90a"] for name in small}}
+
+
+def docker_archive(path: Path, *layers: dict[str, bytes]) -> Path:
+    """What `docker save` writes, with the layers before what describes them."""
+    files = {f"blobs/sha256/{row}": archive(layer) for row, layer in enumerate(layers)}
+    manifest = json.dumps([{"Config": "c.json", "Layers": list(files)}]).encode()
+    path.write_bytes(archive({**files, "c.json": b"{}", "manifest.json": manifest}))
+    return path
+
+
+def test_a_docker_archive_by_its_layers(tmp_path: Path) -> None:
+    site = "opt/env/lib/python3.12/site-packages"
+    below = {"usr/lib/a.so": CUDA, "usr/lib/dir/b.so": CUDA, "usr/lib/c.so": CUDA, "usr/lib/d.so": CUDA}
+    above = {
+        "usr/lib/a.so": HIP, "usr/lib/.wh.c.so": b"", "usr/lib/dir/.wh..wh..opq": b"", f"{site}/x/e.so": HIP,
+        f"{site}/x-1.0.dist-info/RECORD": b"x/e.so,,\n",
+    }  # fmt: skip
+    found = read_inventory(docker_archive(tmp_path / "x.tar", below, above))
+    assert {(one.name, binary.path): str(binary.code[0]) for one in found.distributions for binary in one.binaries} == {
+        ("/usr/lib", "usr/lib/a.so"): "gfx90a", ("/usr/lib", "usr/lib/d.so"): "sm_90",
+        ("x", f"{site}/x/e.so"): "gfx90a",
+    }  # fmt: skip
+    assert (found.kind, found.whole) == ("image", True)
+
+
+@pytest.mark.parametrize("manifest", [b"[]", b"{", b'[{"Layers": 7}]', b'[{"Layers": ["gone"]}]'])
+def test_an_archive_whose_manifest_is_damaged(manifest: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    path.write_bytes(archive({"manifest.json": manifest}))
+    with pytest.raises(ConfigError, match=r"manifest|missing"):
+        read_inventory(path)
+
+
+def test_a_folder_of_tykky(tmp_path: Path) -> None:
+    system = squashfs(tmp_path / "system.sqfs", {"usr/lib/a.so": CUDA})
+    folder = tmp_path / "env"
+    folder.mkdir()
+    sif(folder / "container.sif", system)
+    squashfs(folder / "img.sqfs", {"env/b.so": HIP})
+    found = read_inventory(folder)
+    assert {binary.path for one in found.distributions for binary in one.binaries} == {"usr/lib/a.so", "env/b.so"}
 
 
 def test_lz4_is_named(tmp_path: Path) -> None:

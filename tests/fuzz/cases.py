@@ -320,6 +320,7 @@ def archive(draw: random.Random, folder: Path) -> None:
     with suppress(LayeringError):
         labels_of(path, time=1_700_000_000)
     _plain(shown(read_contents(path, environment={"PATH": "/nonexistent"}), True).replace("\n", ""))
+    read_inventory(path)
 
 
 def _fast_gzip(content: bytes) -> bytes:
