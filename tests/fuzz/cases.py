@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import copy
 import functools
 import gzip
 import hashlib
@@ -95,13 +96,13 @@ def altered(tree: Any, draw: random.Random) -> Any:
         holder, key = draw.choice(places)
         what = draw.randrange(6)
         if isinstance(holder, dict) and what == 0 and key is not None:
-            holder[str(draw.choice(WORDS))] = holder.pop(key)
+            holder[str(copy.deepcopy(draw.choice(WORDS)))] = holder.pop(key)
         elif what == 1 and key is not None:
             del holder[key]
         elif what == 2 and isinstance(holder, list):
-            holder.append(draw.choice(WORDS))
+            holder.append(copy.deepcopy(draw.choice(WORDS)))
         elif key is not None:
-            holder[key] = draw.choice(WORDS)
+            holder[key] = copy.deepcopy(draw.choice(WORDS))
     return tree
 
 
