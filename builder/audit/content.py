@@ -44,7 +44,7 @@ class Content(Protocol):
 class Memory:
     """Bytes."""
 
-    data: bytes
+    data: bytes | bytearray
 
     @property
     def size(self) -> int:
@@ -53,7 +53,7 @@ class Memory:
 
     def read(self, offset: int, size: int) -> bytes:
         """Some of them, fewer at the end."""
-        return self.data[offset : offset + size]
+        return bytes(memoryview(self.data)[offset : offset + size])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def unpacked(stream: BinaryIO, *, size: int, head: bytes = b"") -> AbstractConte
         while len(found) < size and (part := stream.read(min(CHUNK, size - len(found)))):
             found += part
         _check_length(len(found), size)
-        return nullcontext(Memory(bytes(found)))
+        return nullcontext(Memory(found))
     return _Spooled(stream, size=size, head=head)
 
 
