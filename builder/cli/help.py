@@ -33,7 +33,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "convert": ("recipe convert mn5 image.tar", "recipe convert mn5 image.tar -o image.sif"),
     "status": ("recipe status image.plan", "recipe status --follow image.sif"),
     "diff": ("recipe diff before.sif after.sif", "recipe diff image.sif environment.lock.yml"),
-    "inspect": ("recipe inspect image.sif", "recipe inspect image.sif --integrity"),
+    "inspect": ("recipe inspect image.sif --integrity", "recipe inspect x.whl --gpu --site lumi-g"),
     "sites": ("recipe sites", "recipe sites lumi-g"),
     "cache": ("recipe cache ls", "recipe cache prune --gib 20"),
     "doctor": ("recipe doctor", "recipe doctor lumi-g"),

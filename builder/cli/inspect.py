@@ -38,13 +38,25 @@ WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debia
     is_flag=True,
     help="Check IMAGE against its SBOM, provenance and signature: exit code 8 on a mismatch.",
 )
+@click.option("--gpu", is_flag=True, help="Show which GPUs its packages can use, as their files tell.")
+@click.option("--site", metavar="SITE", help="With --gpu: judge that for a site, exit code 6 if one is wrong.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
 @plain_verbosity
-def command(image: Path, shape: str, as_json: bool, sbom: Path | None, integrity: bool, everything: bool) -> None:
+def command(
+    image: Path, shape: str, as_json: bool, sbom: Path | None, integrity: bool, gpu: bool, site: str | None,
+    everything: bool,
+) -> None:  # fmt: skip
     """Show what is inside IMAGE: base, labels, layers, packages, torch, signatures. Nothing in it is run.
 
-    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image, made by any tool.
+    IMAGE is a SIF, a squashfs file, a docker-archive, a folder of Tykky or an unpacked image, made by any tool. With
+    --gpu it can be a wheel, a conda package or any folder, too.
     """
+    if gpu or site is not None:
+        _check_gpu_options(gpu, {"--sbom": sbom is not None, "--integrity": integrity})
+        from builder.cli.inspect_gpu import show_gpu  # what it reads with is needed here alone
+
+        show_gpu(image, site_name=site, as_json=as_json or shape == "json")
+        return
     if integrity:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
@@ -56,6 +68,14 @@ def command(image: Path, shape: str, as_json: bool, sbom: Path | None, integrity
         emit_document(content(contents))
     else:
         echo(shown(contents, everything))
+
+
+def _check_gpu_options(gpu: bool, others: dict[str, bool]) -> None:
+    if not gpu:
+        raise click.UsageError("--site goes with --gpu")
+    for name, given in others.items():
+        if given:
+            raise click.UsageError(f"{name} does not go with --gpu")
 
 
 def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:

@@ -90,6 +90,12 @@ class SmokeError(BuilderError):
     exit_code = 6
 
 
+class GpuError(BuilderError):
+    """What is installed cannot use the GPU of the site, by what its files say."""
+
+    exit_code = 6
+
+
 class UnfinishedError(BuilderError):
     """Jobs still wait or run: there is no verdict yet."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import copy
 import functools
 import gzip
@@ -12,21 +13,26 @@ import lzma
 import os
 import random
 import re
+import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
-from support import bombs
+from support import bombs, made_elf
 from support.hostile import CANARY, PAYLOADS
 from support.matrix import EXAMPLES, OWN, target_plan
 
+from builder.audit.verdict import Machine, judge
+from builder.cli import inspect_gpu
 from builder.cli.inspect import shown
 from builder.cli.output import finding_lines
 from builder.cli.terminal import verdict
 from builder.compile.compile import compile_plan
 from builder.execute.report_file import read_report
+from builder.inspect.gpu import read_inventory
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import check_claims
 from builder.model.finding import BuilderError, ConfigError
@@ -321,6 +327,7 @@ def archive(draw: random.Random, folder: Path) -> None:
     with suppress(LayeringError):
         labels_of(path, time=1_700_000_000)
     _plain(shown(read_contents(path), True).replace("\n", ""))
+    read_inventory(path)
 
 
 def _fast_gzip(content: bytes) -> bytes:
@@ -377,9 +384,72 @@ def text(draw: random.Random, folder: Path) -> None:
     parse_yaml(broken(draw.choice(_trees(EXAMPLES, OWN, BUNDLED))[0], draw).decode(errors="replace"), file="x.yml")
 
 
+SECTIONS = {
+    ".nv_fatbin": made_elf.fatbin(("cubin", 90, "a", ""), ("ptx", 90, "", "8.4"), ("cubin", 100, "f", "")) * 3,
+    ".hip_fatbin": made_elf.bundle("gfx90a", "gfx942") + bytes(64)
+    + made_elf.packed(made_elf.bundle("gfx90a:xnack-"), version=2, zstd=True) + bytes(32)
+    + made_elf.packed(made_elf.bundle("gfx950"), version=3, zstd=False),
+    "__CLANG_OFFLOAD_BUNDLE__sycl-spir64_gen": made_elf.compressed(b"!<arch>\n64.12.60.7/     " + b"0 " * 22),
+    ".rodata": b"\0libcuda.so.1\0libamdhip64.so.6\0",
+}  # fmt: skip
+H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(12,), cuda="12.2", glibc="2.35", python="3.12")
+
+
+def compiled(draw: random.Random, folder: Path) -> None:
+    """An ELF file with device code, by itself, in a wheel, a conda package, a folder or a squashfs."""
+    needed = draw.choice(((), ("libcudart.so.12", "libm.so.6"), ("libamdhip64.so.6",)))
+    whole = made_elf.elf(
+        needed=needed, soname="liba.so", glibc=("GLIBC_2.17", "GLIBC_2.34"), sections=SECTIONS,
+        machine=draw.choice((62, 62, 62, 183, 190, 224)), headers=draw.random() < 0.8,
+    )  # fmt: skip
+    content = broken(whole, draw) if draw.random() < 0.8 else whole
+    which = draw.choice(("wheel", "wheel", "conda", "bz2", "folder", "image"))
+    files = {"pkg/a.cpython-312-x86_64-linux-gnu.so": content, "pkg/b.so": whole}
+    if which == "wheel":
+        path = made_elf.wheel(folder / "a-1-x.whl", files)
+    elif which in ("conda", "bz2"):
+        packed = bombs.archive({"info/index.json": as_json(altered({"name": "a", "version": "1"}, draw)), **files})
+        packed = broken(packed, draw) if draw.random() < 0.3 else packed
+        path = folder / ("a.conda" if which == "conda" else "a.tar.bz2")
+        if which == "conda":
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("pkg-a.tar.zst", made_elf.compressed(packed))
+        else:
+            path.write_bytes(bz2.compress(packed, 1))
+    elif which == "folder":
+        path = folder / "root"
+        shutil.rmtree(path, ignore_errors=True)
+        made_elf.installed(path / "lib/python3.12/site-packages", "a", files)
+        record = path / "lib/python3.12/site-packages/a-1.0.dist-info/RECORD"
+        record.write_bytes(broken(record.read_bytes(), draw))
+    else:
+        path = folder / "x.sqfs"
+        path.write_bytes(broken(_compiled_image(), draw))
+    if which in ("wheel", "conda", "bz2") and draw.random() < 0.4:
+        path.write_bytes(broken(path.read_bytes(), draw))
+    inventory = read_inventory(path)
+    site = load_site("mn5")
+    for machine, verdicts in ((None, ()), (H100, judge(inventory, H100))):
+        on = site if machine is not None else None
+        _plain(inspect_gpu.shown(path, inventory, on, machine, verdicts).replace("\n", ""))
+        json.dumps(inspect_gpu.content(path, inventory, on, machine, verdicts))
+
+
+@functools.cache
+def _compiled_image() -> bytes:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        files = {
+            f"opt/lib{row}.so": made_elf.elf(needed=["libcudart.so.12"], sections=SECTIONS) + b"x" * row
+            for row in range(9)
+        }
+        return bombs.squashfs(Path(name, "a.sqfs"), files, "-no-xattrs").read_bytes()
+
+
 KINDS: dict[str, Callable[[random.Random, Path], None]] = {
     "recipes": recipe, "sites": site, "locks": lock, "json": records, "archives": archive, "images": image,
-    "yaml": text,
+    "yaml": text, "compiled": compiled,
 }  # fmt: skip
 
 

@@ -10,7 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 # Drawn the same way each time: what fails here fails for everybody. `make fuzz` draws others.
-CASES = {"recipes": 150, "sites": 150, "locks": 400, "json": 400, "archives": 400, "images": 400, "yaml": 400}
+CASES = {
+    "recipes": 150,
+    "sites": 150,
+    "locks": 400,
+    "json": 400,
+    "archives": 400,
+    "images": 400,
+    "yaml": 400,
+    "compiled": 400,
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,11 +10,11 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "builder"
 # Each imports itself and what stands before it, wherever in a file the import is.
 FLOORS = (
-    "sif", "layers", "smoke", "model", "parse", "system", "resolve", "compile", "inspect", "report", "lock", "execute",
-    "slurm", "pipeline", "cli",
+    "sif", "audit", "layers", "smoke", "model", "parse", "system", "resolve", "compile", "inspect", "report", "lock",
+    "execute", "slurm", "pipeline", "cli",
 )  # fmt: skip
 # What travels in plan folders and runs without the rest of us: of the house it imports itself and this.
-TRAVELS = {"sif": ("sif",), "layers": ("layers", "sif"), "smoke": ("smoke",)}
+TRAVELS = {"sif": ("sif",), "audit": ("audit", "sif"), "layers": ("layers", "sif"), "smoke": ("smoke",)}
 EVERY = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] in FLOORS)
 FILES = [path for path in EVERY if path.relative_to(PACKAGE).parts[0] not in TRAVELS]  # `data` is no package
 ONE_DOOR = {

@@ -1,0 +1,88 @@
+"""The ELF files of a docker-archive, layer by layer as they come, or of a tar of a root file system.
+
+Layout: moby's "Docker Image Specification v1.2" (manifest.json) and the OCI image layout, "Whiteouts", read 2026-11-23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ..sif.archive import Bounds, FileStream, Member, Stream, members, read_small_files
+from ..sif.bounded import BoundsError, open_file, parse_json
+from .conda import Part, RoomyBounds
+from .content import ELF, AuditError, Candidate, likely, unpacked
+from .distribution import Inventory
+from .installed import Tree, is_papers
+
+LAYERS = 500
+WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+LINKS = (b"1", b"2")
+
+
+def read_archive(path: Path) -> Inventory:
+    """Every ELF file of an archive; raises AuditError where it is none, and OSError."""
+    try:
+        with open_file(path) as file:
+            names = _layers(read_small_files(FileStream(file, Bounds())))
+            if not names:
+                return _layer(FileStream(file, RoomyBounds()))[0].inventory("image", whole=True)
+            found = dict(_read(FileStream(file, RoomyBounds()), names))
+    except BoundsError as error:
+        raise AuditError(str(error)) from None
+    tree = Tree()
+    for name in names:
+        if name not in found:
+            raise AuditError("a layer of it is missing")
+        layer, hidden = found[name]
+        tree.cover(layer, hidden)
+    return tree.inventory("image", whole=True)
+
+
+def _layers(about: dict[str, bytes]) -> list[str]:
+    """The layers of the first image, lowest first; none where it is no image that was saved."""
+    if "manifest.json" not in about:
+        return []
+    try:
+        found = parse_json(about["manifest.json"])
+        names = found[0]["Layers"]
+    except (ValueError, LookupError, TypeError):
+        raise AuditError("its manifest.json is damaged") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > LAYERS:
+        raise AuditError("its manifest.json is damaged")
+    return names
+
+
+def _read(archive: Stream, names: list[str]) -> Iterator[tuple[str, tuple[Tree, set[str]]]]:
+    for member, content in members(archive):
+        if member.regular and member.name in names:
+            yield member.name, _layer(content)
+
+
+def _layer(stream: Stream) -> tuple[Tree, set[str]]:
+    """What one layer adds, and the paths that it hides in those below."""
+    tree, hidden = Tree(), set[str]()
+    for member, content in members(stream):
+        path = member.name.removeprefix("./").strip("/")
+        above, _, name = path.rpartition("/")
+        if name == OPAQUE:
+            hidden.add(above)
+        elif name.startswith(WHITEOUT):
+            hidden.add(f"{above}/{name.removeprefix(WHITEOUT)}".lstrip("/"))
+        elif member.kind in LINKS:
+            tree.link(path)
+        elif member.regular:
+            _take(tree, path, member, content)
+    return tree, hidden
+
+
+def _take(tree: Tree, path: str, member: Member, content: Stream) -> None:
+    papers = is_papers(path)
+    if not papers and not likely(path, member.size):
+        return
+    head = bytes(content.read(4))
+    if papers or head == ELF:
+        stream = cast(BinaryIO, Part(content))
+        tree.take(Candidate(path=path, size=member.size, open=partial(unpacked, stream, size=member.size, head=head)))

@@ -1,0 +1,124 @@
+"""The ELF files of a conda package: a .conda (zip of tar.zst) or a .tar.bz2, read as a stream and never unpacked.
+
+Layout: conda-package-handling, "conda file format" (version 2), read 2026-11-23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ..sif.archive import ArchiveError, Bounds, FileStream, Stream, members
+from ..sif.bounded import BoundsError, in_units, open_file, parse_json
+from . import zstd
+from .binary import Binary, read_binary
+from .content import ELF, AuditError, likely, unpacked
+from .distribution import Distribution, Inventory, Unread, inventory
+from .wheel import DAMAGED, ROOM, TIMES, in_words, open_zip
+
+INDEX = "info/index.json"
+TEXT = 1 << 20
+
+
+@dataclass(kw_only=True)
+class RoomyBounds(Bounds):
+    """Libraries of CUDA are packed better than the files of a system."""
+
+    def unpack(self, size: int) -> None:
+        """So many bytes more."""
+        self.unpacked += size
+        if self.unpacked > ROOM + TIMES * self.packed:
+            raise ArchiveError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
+
+
+class _Zstd(Stream):
+    """A packed member of a .conda."""
+
+    def __init__(self, packed: BinaryIO, bounds: Bounds) -> None:
+        super().__init__(bounds)
+        self.packed = zstd.Unpacked(_Counted(packed, bounds))
+
+    def some(self, most: int) -> bytes:
+        found = self.packed.read(most)
+        self.bounds.unpack(len(found))
+        return found
+
+
+@dataclass
+class _Counted:
+    """What is read of the packed bytes, counted."""
+
+    file: BinaryIO
+    bounds: Bounds
+
+    def read(self, size: int, /) -> bytes:
+        found = self.file.read(size)
+        self.bounds.packed += len(found)
+        return found
+
+
+class Part:
+    """A member as a file that is read from front to back."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        return bytes(self.stream.read(size))
+
+
+def read_conda(path: Path) -> Inventory:
+    """Every ELF file of a conda package; raises AuditError where it is none, and OSError."""
+    about: dict[str, object] = {}
+    binaries: list[Binary] = []
+    unread: list[Unread] = []
+    try:
+        for stream in _streams(path):
+            _read(stream, about, binaries, unread)
+    except BoundsError as error:
+        raise AuditError(str(error)) from None
+    except (*DAMAGED, OSError) as error:
+        raise in_words(error) from None
+    if not about:
+        raise AuditError(f"it is no conda package: there is no {INDEX} in it")
+    one = Distribution(
+        kind="conda", name=str(about.get("name", ""))[:200], version=str(about.get("version", ""))[:200],
+        binaries=tuple(binaries),
+    )  # fmt: skip
+    return inventory("conda", [one], unread=tuple(unread))
+
+
+def _streams(path: Path) -> Iterator[Stream]:
+    """The tar archives of a package."""
+    bounds = RoomyBounds()
+    if path.name.endswith(".conda"):
+        with open_zip(path) as archive:
+            for member in archive.infolist():
+                if member.filename.endswith(".tar.zst"):
+                    with archive.open(member) as file:
+                        yield _Zstd(cast(BinaryIO, file), bounds)
+    else:
+        with open_file(path) as file:
+            yield FileStream(file, bounds)
+
+
+def _read(stream: Stream, about: dict[str, object], binaries: list[Binary], unread: list[Unread]) -> None:
+    for member, content in members(stream):
+        if not member.regular:
+            continue
+        if member.name == INDEX and member.size <= TEXT:
+            found = parse_json(bytes(content.read(member.size)))
+            about.update(found if isinstance(found, dict) else {})
+        elif likely(member.name, member.size):
+            head = bytes(content.read(4))
+            if head != ELF:
+                continue
+            try:
+                with unpacked(cast(BinaryIO, Part(content)), size=member.size, head=head) as whole:
+                    if (binary := read_binary(member.name, whole)) is not None:
+                        binaries.append(binary)
+            except AuditError as error:
+                unread.append(Unread(path=member.name, reason=str(error)))

@@ -1,0 +1,158 @@
+"""The bytes of one file, read from any place of it: in memory, in an open file, or unpacked into a temporary one.
+
+Whatever a file holds, what is raised here is AuditError, which is a ValueError in words, or OSError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from ..sif.bounded import BoundsError, in_units
+
+IN_MEMORY = 128 << 20  # bytes of one unpacked file; a larger one is written to a temporary file
+LARGEST = 16 << 30  # bytes of one unpacked file; the largest library of a torch has two GiB
+CHUNK = 1 << 20
+ELF = b"\x7fELF"
+# What is never looked into: texts, bytecode and pictures by their names.
+TEXTS = (
+    ".py", ".pyc", ".pyi", ".txt", ".md", ".rst", ".h", ".hpp", ".hh", ".cuh", ".inc", ".c", ".cc", ".cpp", ".pxd",
+    ".pyx", ".json", ".yaml", ".yml", ".toml", ".cfg", ".ini", ".html", ".css", ".js", ".map", ".ts", ".svg", ".png",
+    ".jpg", ".gif", ".csv", ".npy", ".npz", ".pdf", ".xml", ".mo", ".po", ".ttf", ".gz", ".cmake", ".pc", ".typed",
+)  # fmt: skip
+
+
+class AuditError(BoundsError):
+    """A file that is damaged, or more than it may be."""
+
+
+class Content(Protocol):
+    """A file of a known size that can be read from any place."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, size: int) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes."""
+
+    data: bytes | bytearray
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return len(self.data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Some of them, fewer at the end."""
+        return bytes(memoryview(self.data)[offset : offset + size])
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenFile:
+    """An open file."""
+
+    descriptor: int
+    size: int
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Some bytes of it, fewer at the end; raises OSError."""
+        if not 0 <= offset < self.size:
+            return b""
+        return os.pread(self.descriptor, min(size, self.size - offset), offset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A file that may be an ELF file; its size in bytes is what is said of it."""
+
+    path: str
+    size: int
+    open: Callable[[], AbstractContextManager[Content]]
+
+
+class Window:
+    """A part of a file that is read from front to back, with short steps; places count from the part's beginning."""
+
+    def __init__(self, content: Content, *, offset: int, size: int) -> None:
+        self.content, self.offset = content, offset
+        self.size = max(0, min(size, content.size - offset))
+        self.data, self.begin = b"", 0
+
+    def get(self, place: int, size: int) -> bytes:
+        """So many bytes from a place on; raises AuditError where there are fewer."""
+        at = place - self.begin
+        if at < 0 or at + size > len(self.data):
+            if place < 0 or place + size > self.size:
+                raise AuditError("it is cut short")
+            self.data = self.content.read(self.offset + place, min(max(CHUNK, size), self.size - place))
+            self.begin, at = place, 0
+            if len(self.data) < size:
+                raise AuditError("it is cut short")
+        return self.data[at : at + size]
+
+    def find(self, word: re.Pattern[bytes], place: int, *, length: int) -> int:
+        """Where one of several words of at most this length is next, -1 where none is."""
+        while place < self.size:
+            self.get(place, min(length, self.size - place))
+            found = word.search(self.data, place - self.begin)
+            if found is not None:
+                return self.begin + found.start()
+            place = max(place + 1, self.begin + len(self.data) - length + 1)
+        return -1
+
+
+def likely(path: str, size: int) -> bool:
+    """Whether a file can be an ELF file, by its name and size."""
+    return size >= 52 and not path.lower().endswith(TEXTS)
+
+
+def unpacked(stream: BinaryIO, *, size: int, head: bytes = b"") -> AbstractContextManager[Content]:
+    """A file out of an archive, whole: `head` was read of it before; raises AuditError and OSError."""
+    if size > LARGEST:
+        raise AuditError(f"it is larger than {in_units(LARGEST)}")
+    if size <= IN_MEMORY:
+        found = bytearray(head)
+        while len(found) < size and (part := stream.read(min(CHUNK, size - len(found)))):
+            found += part
+        _check_length(len(found), size)
+        return nullcontext(Memory(found))
+    return _Spooled(stream, size=size, head=head)
+
+
+def _check_length(found: int, said: int) -> None:
+    if found != said:
+        raise AuditError("it is cut short")
+
+
+class _Spooled(AbstractContextManager[Content]):
+    """A file out of an archive in a temporary file, which is gone with the process."""
+
+    def __init__(self, stream: BinaryIO, *, size: int, head: bytes) -> None:
+        self.stream, self.size, self.head = stream, size, head
+
+    def __enter__(self) -> Content:
+        self.file = tempfile.TemporaryFile(prefix="recipe-audit-")
+        try:
+            self.file.write(self.head)
+            left = self.size - len(self.head)
+            while left > 0 and (part := self.stream.read(min(CHUNK, left))):
+                self.file.write(part)
+                left -= len(part)
+            self.file.flush()
+            _check_length(self.size - left, self.size)
+        except BaseException:
+            self.file.close()
+            raise
+        return OpenFile(descriptor=self.file.fileno(), size=self.size)
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()

@@ -1,0 +1,171 @@
+"""The ELF files of a tree of files, each with the package that installed it.
+
+Who owns a file is in RECORD of each *.dist-info (packaging.python.org, "Recording installed projects"), in `files` of
+conda-meta/*.json, and in /var/lib/dpkg/info/*.list.
+"""
+
+from __future__ import annotations
+
+import csv
+import posixpath
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ..sif.bounded import BoundsError, in_units, parse_json
+from .binary import Binary, read_binary
+from .content import ELF, LARGEST, Candidate, Content, likely
+from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, inventory
+
+RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RECORD")
+CONDA = re.compile(r"(?P<prefix>(?:.*/)?)conda-meta/[^/]+\.json")
+DPKG = re.compile(r"var/lib/dpkg/info/(?P<name>[^/:]+)(?::[^/]+)?\.list")
+PYTHON = re.compile(r"(?:^|/)python(3\.\d{1,3}t?)/")
+PAPERS = 64 << 20  # bytes of one list of files
+PAPERS_ALL = 512 << 20
+FILES = 200_000  # ELF files of one tree
+UNREAD = 1000
+
+
+def is_papers(path: str) -> bool:
+    """Whether a file says who installed what."""
+    return any(form.fullmatch(path) for form in (RECORD, CONDA, DPKG))
+
+
+@dataclass(frozen=True)
+class Package:
+    """Who owns files."""
+
+    kind: Kind
+    name: str
+    version: str = ""
+    python: str = ""
+
+
+@dataclass(kw_only=True)
+class Tree:
+    """What has been read of a tree so far."""
+
+    binaries: dict[str, Binary] = field(default_factory=dict)
+    papers: dict[str, bytes] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    unread: list[Unread] = field(default_factory=list)
+    room: int = PAPERS_ALL
+
+    def link(self, path: str) -> None:
+        """The name of a link is that of a library, too."""
+        if len(self.names) < FILES and ".so" in path:
+            self.names.add(path.rpartition("/")[2])
+
+    def take(self, candidate: Candidate) -> None:
+        """Read a file where it is an ELF file or says who owns what; raises OSError."""
+        path, size = candidate.path, candidate.size
+        papers = is_papers(path)
+        if not papers and (not likely(path, size) or len(self.binaries) >= FILES):
+            return
+        try:
+            with candidate.open() as content:
+                if papers:
+                    self._papers(path, content)
+                elif size > LARGEST:
+                    self._unread(path, f"it is larger than {in_units(LARGEST)}")
+                elif content.read(0, 4) == ELF and (binary := read_binary(path, content)) is not None:
+                    self.binaries[path] = binary
+        except BoundsError as error:
+            self._unread(path, str(error))
+        except OSError as error:
+            self._unread(path, (error.strerror or str(error)).lower())
+
+    def cover(self, layer: Tree, hidden: set[str]) -> None:
+        """Put a layer over what is there; `hidden` are files and folders that it takes away."""
+        for paths in (self.binaries, self.papers):
+            for path in [path for path in paths if _hides(hidden, path)]:
+                del paths[path]
+        self.binaries |= layer.binaries
+        self.papers |= layer.papers
+        self.names |= layer.names
+        self.unread += layer.unread
+
+    def _papers(self, path: str, content: Content) -> None:
+        if content.size <= min(PAPERS, self.room):
+            self.room -= content.size
+            self.papers[path] = content.read(0, content.size)
+        else:
+            self._unread(path, "it is too large")
+
+    def _unread(self, path: str, reason: str) -> None:
+        if len(self.unread) < UNREAD:
+            self.unread.append(Unread(path=path, reason=reason))
+
+    def inventory(self, kind: SourceKind, *, whole: bool) -> Inventory:
+        """Everything, sorted by package."""
+        owners = self._owners()
+        grouped: dict[Package, list[Binary]] = defaultdict(list)
+        for path, binary in sorted(self.binaries.items()):
+            grouped[owners.get(path) or Package("files", f"/{path.rpartition('/')[0]}")].append(binary)
+        found = [
+            Distribution(
+                kind=package.kind, name=package.name, version=package.version, binaries=tuple(binaries),
+                python=package.python or _python(binaries),
+            )
+            for package, binaries in sorted(grouped.items(), key=lambda item: (item[0].kind, item[0].name.lower()))
+        ]  # fmt: skip
+        return inventory(kind, found, whole=whole, names=frozenset(self.names), unread=tuple(self.unread))
+
+    def _owners(self) -> dict[str, Package]:
+        """Who installed each ELF file: pip's word before conda's, which lists what pip has installed too."""
+        owners: dict[str, Package] = {}
+        merged = {path.removeprefix("usr/"): path for path in self.binaries}  # /lib is a link to /usr/lib
+        for path, content in self.papers.items():
+            text = content.decode("utf-8", errors="replace")
+            if match := RECORD.fullmatch(path):
+                package = Package("pip", match["name"].replace("_", "-"), match["version"], _python_of(path))
+                site = posixpath.dirname(posixpath.dirname(path))
+                listed: Iterable[str] = (posixpath.normpath(posixpath.join(site, row)) for row in _rows(text))
+            elif match := CONDA.fullmatch(path):
+                package, files = _conda(content)
+                listed = (match["prefix"] + row for row in files)
+            elif match := DPKG.fullmatch(path):
+                package = Package("deb", match["name"])
+                listed = (merged.get(row.lstrip("/").removeprefix("usr/"), "") for row in text.splitlines())
+            else:
+                continue
+            for row in listed:
+                if row in self.binaries and (package.kind == "pip" or row not in owners):
+                    owners[row] = package
+        return owners
+
+
+def _hides(hidden: set[str], path: str) -> bool:
+    parts = path.split("/")
+    return any("/".join(parts[: end + 1]) in hidden for end in range(len(parts)))
+
+
+def _rows(record: str) -> Iterator[str]:
+    """The paths in a RECORD; what the reader of CSV refuses ends it."""
+    with suppress(csv.Error):
+        for row in csv.reader(record.splitlines()):
+            if row:
+                yield row[0]
+
+
+def _conda(content: bytes) -> tuple[Package, list[str]]:
+    try:
+        found = parse_json(content, limit=PAPERS)
+    except ValueError:
+        found = {}
+    found = found if isinstance(found, dict) else {}
+    files = found.get("files")
+    package = Package("conda", str(found.get("name", ""))[:200], str(found.get("version", ""))[:200])
+    return package, [row for row in files if isinstance(row, str)] if isinstance(files, list) else []
+
+
+def _python(binaries: list[Binary]) -> str:
+    return next((word for binary in binaries if (word := _python_of(binary.path))), "")
+
+
+def _python_of(path: str) -> str:
+    match = PYTHON.search(path)
+    return match[1] if match else ""

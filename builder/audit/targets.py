@@ -1,0 +1,122 @@
+"""Which device code runs on which GPU: the vendors' own rules, each with where it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from .device_code import Code
+from .elf import numbers
+
+SM = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
+# Integrated GPUs (Tegra, Jetson, Drive): 5.3, 6.2, 7.2, 8.7, 10.1 (11.0 since CUDA 13).
+TEGRA = frozenset({53, 62, 72, 87, 101, 110})
+# "Family-specific architecture": what runs the code of each, by compute capability.
+FAMILIES: Mapping[int, frozenset[int]] = {
+    100: frozenset({100, 103}), 101: frozenset({101}), 103: frozenset({103}), 110: frozenset({110, 101}),
+    120: frozenset({120, 121}), 121: frozenset({121}),
+}  # fmt: skip
+GENERIC: Mapping[str, frozenset[str]] = {
+    "gfx9-generic": frozenset({"gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"}),
+    "gfx9-4-generic": frozenset({"gfx940", "gfx941", "gfx942", "gfx950"}),
+    "gfx10-1-generic": frozenset({"gfx1010", "gfx1011", "gfx1012", "gfx1013"}),
+    "gfx10-3-generic": frozenset({"gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"}),
+    "gfx11-generic": frozenset({
+        "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1153",
+    }),
+    "gfx12-generic": frozenset({"gfx1200", "gfx1201"}),
+    "gfx12-5-generic": frozenset({"gfx1250", "gfx1251"}),
+}  # fmt: skip
+# Version of PTX -> the first CUDA that has it: PTX ISA 9.0, "Release Notes", table "PTX Release History".
+PTX_OF_CUDA: Mapping[str, str] = {
+    "10.0": "6.3", "10.1": "6.4", "10.2": "6.5", "11.0": "7.0", "11.1": "7.1", "11.2": "7.2", "11.3": "7.3",
+    "11.4": "7.4", "11.5": "7.5", "11.6": "7.6", "11.7": "7.7", "11.8": "7.8", "12.0": "8.0", "12.1": "8.1",
+    "12.2": "8.2", "12.3": "8.3", "12.4": "8.4", "12.5": "8.5", "12.6": "8.5", "12.7": "8.6", "12.8": "8.7",
+    "12.9": "8.8", "13.0": "9.0", "13.1": "9.1",
+}  # fmt: skip
+# Versions of Intel's devices, major.minor: PRODUCT_CONFIG in intel/compute-runtime, platforms.h.
+INTEL: Mapping[str, str] = {
+    "pvc": "12.60", "ats-m": "12.55", "dg2": "12.55", "mtl": "12.70", "arl": "12.74", "bmg": "20.1", "lnl": "20.4",
+    "ptl": "30.0",
+}  # fmt: skip
+
+
+def newest_ptx(cuda: str) -> str:
+    """The newest PTX that the driver of a CUDA toolkit compiles, "" where that is not known."""
+    known = [(numbers(version), ptx) for version, ptx in PTX_OF_CUDA.items() if numbers(version) <= numbers(cuda)]
+    return max(known)[1] if cuda and known else ""
+
+
+def runs(code: Code, devices: Iterable[str], *, ptx: str = "") -> bool:
+    """Whether some of the devices (sm_90, gfx90a, pvc) runs a piece of code; `ptx` is the newest PTX of the driver."""
+    if code.kind == "cubin":
+        return any(runs_cubin(code.target, device) for device in devices)
+    if code.kind == "ptx":
+        compiled = not ptx or not code.isa or numbers(code.isa) <= numbers(ptx)
+        return compiled and any(compiles_ptx(code.target, device) for device in devices)
+    if code.kind == "hip":
+        return any(runs_hip(code.target, device) for device in devices)
+    if code.kind == "sycl":
+        return any(runs_sycl(code.target, device) for device in devices)
+    return any(not device.startswith(("sm_", "gfx")) for device in devices)
+
+
+def runs_cubin(target: str, device: str) -> bool:
+    """Whether a GPU runs a cubin: the same major compute capability and the same or a higher minor one.
+
+    Source: CUDA C++ Programming Guide 13.0, "Binary Compatibility" (not between integrated GPUs and others) and
+    "Feature Set Compiler Targets": `a` runs on exactly that capability, `f` on the GPUs of its family.
+    """
+    code, gpu = SM.fullmatch(target), SM.fullmatch(device)
+    if code is None or gpu is None:
+        return False
+    built, have = int(code[1]), int(gpu[1])
+    if code[2] == "a":
+        return built == have
+    if code[2] == "f":
+        return have in FAMILIES.get(built, frozenset({built}))
+    if built in TEGRA or have in TEGRA:
+        return built == have
+    return built // 10 == have // 10 and have >= built
+
+
+def compiles_ptx(target: str, device: str) -> bool:
+    """Whether the driver can make code for a GPU out of PTX: for any capability from the PTX's own one on.
+
+    Source: CUDA C++ Programming Guide 13.0, "Just-in-Time Compilation" and "Feature Set Compiler Targets": PTX for
+    `a` is compiled for exactly that capability, PTX for `f` for its family. That the driver knows the version of PTX
+    is a condition of its own: "CUDA Compatibility", "Minor Version Compatibility", limitations.
+    """
+    code, gpu = SM.fullmatch(target), SM.fullmatch(device)
+    if code is None or gpu is None:
+        return False
+    built, have = int(code[1]), int(gpu[1])
+    if code[2] == "a":
+        return built == have
+    if code[2] == "f":
+        return have in FAMILIES.get(built, frozenset({built}))
+    return have >= built
+
+
+def runs_hip(target: str, device: str) -> bool:
+    """Whether a GPU runs an AMD code object: the same processor, or a generic one that covers it; and its features.
+
+    Source: LLVM's AMDGPUUsage, "Target ID": a feature that the code does not name fits any setting, one that it names
+    must be the device's. "Generic processors" there, and GCC 15 "AMD GCN Options", list what a generic target covers.
+    Where the device does not say it: xnack is off (HSA_XNACK=0 is the driver's default), sramecc is on.
+    """
+    name, *features = target.split(":")
+    gpu, *settings = device.split(":")
+    if name != gpu and gpu not in GENERIC.get(name, frozenset()):
+        return False
+    have = {"xnack": "-", "sramecc": "+"} | {word[:-1]: word[-1] for word in settings if word}
+    return all(have.get(word[:-1], word[-1]) == word[-1] for word in features if word)
+
+
+def runs_sycl(target: str, device: str) -> bool:
+    """Whether an Intel GPU runs an image that was compiled for named devices; one without a known name may fit any.
+
+    Source: intel/compute-runtime, ocloc's option -device: versions of one major and minor are steppings of a device.
+    """
+    version = INTEL.get(device, "")
+    return not version or not target[:1].isdigit() or numbers(target)[:2] == numbers(version)[:2]

@@ -1,0 +1,84 @@
+"""The GPU audit of whatever a path names, and a site's GPU as the audit needs it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from builder.audit.content import AuditError
+from builder.audit.distribution import Inventory
+from builder.audit.verdict import Machine
+from builder.model.finding import ConfigError, Finding, Place
+from builder.model.site import Gpu, Site
+from builder.model.text import is_there, shown
+from builder.parse.gpu_tables import driver_table
+from builder.resolve.driver import with_driver
+from builder.sif.archive import is_archive
+
+KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
+TYKKY = ("container.sif", "img.sqfs")  # the parts of one of its folders
+
+
+def read_inventory(path: Path) -> Inventory:
+    """Read every ELF file of what a path names; raises ConfigError where it is nothing that the audit reads."""
+    name = shown(str(path), limit=400)
+    if not is_there(path):
+        raise _fault("path-missing", f"'{name}' does not exist", path)
+    try:
+        return _read(path)
+    except AuditError as error:
+        raise _fault("audit-unreadable", f"'{name}' cannot be read: {shown(str(error), limit=400)}", path) from None
+
+
+def _read(path: Path) -> Inventory:
+    # One of them is used: the others need not be imported.
+    if path.is_dir() and (parts := [part for name in TYKKY if (part := path / name).is_file()]):
+        from builder.audit.image import read_image
+
+        return read_image(*parts)
+    if path.is_dir():
+        from builder.audit.folder import read_folder
+
+        return read_folder(path)
+    if path.suffix in (".whl", ".zip"):
+        from builder.audit.wheel import read_wheel
+
+        return read_wheel(path)
+    if path.name.endswith((".conda", ".tar.bz2")):
+        from builder.audit.conda import read_conda
+
+        return read_conda(path)
+    if is_archive(path):
+        from builder.audit.archive import read_archive
+
+        return read_archive(path)
+    from builder.audit.image import read_image
+
+    return read_image(path)
+
+
+def machine_of(site: Site) -> Machine:
+    """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
+    glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
+    plain = Machine(vendor=site.vendor, arch=site.node.arch, glibc=glibc)
+    gpu = with_driver(site, "").gpu
+    if gpu is None:
+        return plain
+    return replace(plain, targets=(gpu.target,), majors=_majors(gpu), cuda=gpu.cuda_native or "")
+
+
+def _majors(gpu: Gpu) -> tuple[int, ...]:
+    """Majors of CUDA or ROCm that the driver serves, none where that is not known."""
+    if gpu.vendor == "amd":
+        return tuple(sorted({Version(version).major for version in gpu.rocm}))
+    if gpu.vendor == "nvidia" and gpu.driver:
+        driver = Version(gpu.driver)
+        return tuple(sorted(row.major for row in driver_table().cuda_majors if Version(row.min_driver) <= driver))
+    return ()
+
+
+def _fault(code: str, message: str, path: Path) -> ConfigError:
+    at = Place(file=shown(str(path), limit=400))
+    return ConfigError(Finding(code=code, message=message, at=at, fix=f"give the path of {KINDS}"))
