@@ -11,7 +11,7 @@ from builder.audit.binary import Binary
 from builder.audit.device_code import Code
 from builder.audit.distribution import Distribution, Inventory
 from builder.audit.elf import numbers
-from builder.audit.verdict import NAMES, STACKS, Machine, Verdict, judge, majors_of, vendors_of
+from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, judge, majors_of, vendors_of
 from builder.cli.inputs import sites_folder
 from builder.cli.json_documents import emit_document
 from builder.cli.output import Styled, columns, echo, painted

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from builder.audit.content import AuditError
 from builder.audit.distribution import Inventory
-from builder.audit.verdict import Machine
+from builder.audit.gpu_verdict import Machine
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.site import Gpu, Site
 from builder.model.text import is_there, shown
@@ -35,7 +35,7 @@ def read_inventory(path: Path) -> Inventory:
 def _read(path: Path) -> Inventory:
     # One of them is used: the others need not be imported.
     if path.is_dir() and (parts := [part for name in TYKKY if (part := path / name).is_file()]):
-        from builder.audit.image import read_image
+        from builder.audit.sif_image import read_image
 
         return read_image(*parts)
     if path.is_dir():
@@ -47,14 +47,14 @@ def _read(path: Path) -> Inventory:
 
         return read_wheel(path)
     if path.name.endswith((".conda", ".tar.bz2")):
-        from builder.audit.conda import read_conda
+        from builder.audit.conda_package import read_conda
 
         return read_conda(path)
     if is_archive(path):
-        from builder.audit.archive import read_archive
+        from builder.audit.docker_archive import read_archive
 
         return read_archive(path)
-    from builder.audit.image import read_image
+    from builder.audit.sif_image import read_image
 
     return read_image(path)
 

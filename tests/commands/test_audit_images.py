@@ -10,7 +10,7 @@ from support.bombs import archive, squashfs
 from support.made_elf import bundle, compressed, elf, fatbin
 
 from builder.audit.content import AuditError
-from builder.audit.image import read_image
+from builder.audit.sif_image import read_image
 from builder.inspect.gpu import read_inventory
 from builder.model.finding import ConfigError
 from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_layer, add_object, empty_sif, write_header

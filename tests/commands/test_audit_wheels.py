@@ -22,8 +22,8 @@ from builder.audit.content import Memory
 from builder.audit.distribution import Distribution
 from builder.audit.elf import numbers
 from builder.audit.folder import read_folder
-from builder.audit.image import read_image
-from builder.audit.verdict import Machine, Verdict, judge
+from builder.audit.gpu_verdict import Machine, Verdict, judge
+from builder.audit.sif_image import read_image
 from builder.audit.wheel import read_wheel
 
 H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")

@@ -25,7 +25,7 @@ from support import bombs, made_elf
 from support.hostile import CANARY, PAYLOADS
 from support.matrix import EXAMPLES, OWN, target_plan
 
-from builder.audit.verdict import Machine, judge
+from builder.audit.gpu_verdict import Machine, judge
 from builder.cli import inspect_gpu
 from builder.cli.inspect import shown
 from builder.cli.output import finding_lines

@@ -13,7 +13,7 @@ import pytest
 from support.made_elf import bundle, compressed, elf, fatbin, installed, wheel
 
 from builder.audit import content
-from builder.audit.conda import read_conda
+from builder.audit.conda_package import read_conda
 from builder.audit.content import AuditError
 from builder.audit.folder import read_folder
 from builder.audit.wheel import read_wheel
@@ -104,7 +104,7 @@ def test_a_member_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 
 def test_conda_packages_unpack_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.audit.conda.ROOM", 1 << 20)
+    monkeypatch.setattr("builder.audit.conda_package.ROOM", 1 << 20)
     path = tmp_path / "a-1-0.conda"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("pkg-a-1-0.tar.zst", compressed(tar({"a.so": b"\x7fELF" + bytes(64 << 20)})))

@@ -10,7 +10,7 @@ import pytest
 from support.made_elf import ARM, bundle, elf, fatbin, installed, wheel
 
 from builder.audit.folder import read_folder
-from builder.audit.verdict import Machine, Verdict, judge
+from builder.audit.gpu_verdict import Machine, Verdict, judge
 from builder.audit.wheel import read_wheel
 from builder.inspect.gpu import machine_of
 from builder.parse.site import load_site

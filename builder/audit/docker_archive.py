@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 from ..sif.archive import Bounds, FileStream, Member, Stream, members, read_small_files
 from ..sif.bounded import BoundsError, open_file, parse_json
-from .conda import Part, RoomyBounds
+from .conda_package import Part, RoomyBounds
 from .content import ELF, AuditError, Candidate, likely, unpacked
 from .distribution import Inventory
 from .installed import Tree, is_papers
