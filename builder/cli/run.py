@@ -29,7 +29,6 @@ from builder.pipeline.chain import Submission, job_lines, submit_plan
 from builder.pipeline.prepare import check_here, check_jobs_possible
 from builder.pipeline.request import SlurmOptions
 from builder.slurm.status import follow_command
-from builder.slurm.submit import header
 from builder.system.process import attach
 from builder.system.scratch import private_parent
 
@@ -145,14 +144,14 @@ def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: d
 def _shape(plan: Plan) -> dict[str, str]:
     """What sbatch would have set and an allocation leaves out where its options did not say it."""
     (step,) = plan.steps
-    options = header(plan, step)
+    if step.job is None:
+        return {}
     found = {
-        "SLURM_CPUS_PER_TASK": options.get("cpus-per-task", ""),
-        "SLURM_NTASKS_PER_NODE": options.get("ntasks-per-node", ""),
+        "SLURM_CPUS_PER_TASK": step.job.cpus_per_task,
+        "SLURM_NTASKS_PER_NODE": step.job.tasks_per_node,
+        "SLURM_NTASKS": step.job.nodes * step.job.tasks_per_node,
     }
-    if "nodes" in options and options.get("ntasks-per-node"):
-        found["SLURM_NTASKS"] = str(int(options["nodes"]) * int(options["ntasks-per-node"]))
-    return {name: value for name, value in found.items() if value}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def _free(folder: Path) -> Path:

@@ -64,9 +64,7 @@ class ArraySubmission:
         try:
             batch = self._batch(steps)
             numbers = [task.number for task in tasks.values()]
-            check_jobs(
-                self.plan, steps, batch=of_tasks(batch, numbers, most=self.most), folder=self.place, slurm=self.slurm
-            )
+            check_jobs(steps, batch=of_tasks(batch, numbers, most=self.most), folder=self.place, slurm=self.slurm)
             tasks = self._after_lead(tasks, signals=signals)
             if tasks:
                 self._submit(steps, list(tasks.values()), batch=batch, signals=signals)

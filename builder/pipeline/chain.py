@@ -61,7 +61,7 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, progress: Progress) -> 
         unsent.callback(forget_command, command, folder)
         batch = _batch(what, tried, jobs=jobs, output=output, variables={**what.variables, **given}, command=command)
         # Before anything is built here: a job that is refused is known at once.
-        check_jobs(what.plan, tried, batch=batch, folder=folder, slurm=slurm)
+        check_jobs(tried, batch=batch, folder=folder, slurm=slurm)
         done = Lead()
         if here:
             forget_ledger(folder)
@@ -96,7 +96,7 @@ def try_jobs(ready: Prepared, *, request: BuildRequest) -> None:
                 path = Path(name) / file.path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(file.text, encoding="utf-8")
-        check_jobs(what.plan, steps, batch=batch, folder=Path(name), slurm=Slurm(what.options.environment))
+        check_jobs(steps, batch=batch, folder=Path(name), slurm=Slurm(what.options.environment))
 
 
 def _batch(

@@ -14,7 +14,7 @@ from builder.model.finding import BuilderError
 from builder.model.plan import Plan, Step
 from builder.slurm.client import Slurm
 from builder.slurm.state import Ledger, Submitted, write_ledger
-from builder.slurm.submit import Batch, Undisturbed, arguments, job_name, variables_of
+from builder.slurm.submit import Batch, Undisturbed, arguments, job_of, variables_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def submit_arrays(
     try:
         for step in steps:
             with undisturbed():
-                number = _submit(plan, step, tasks, after, ledgers, batch=batch, folder=folder, slurm=slurm)
+                number = _submit(step, tasks, after, ledgers, batch=batch, folder=folder, slurm=slurm)
             arrays.append(number)
             if step.kind != "smoke":
                 after = (number,)
@@ -71,7 +71,6 @@ def submit_arrays(
 
 
 def _submit(
-    plan: Plan,
     step: Step,
     tasks: Sequence[Task],
     after: tuple[str, ...],
@@ -83,7 +82,7 @@ def _submit(
 ) -> str:
     """Submit one array and note its tasks in the ledgers; returns its number."""
     before = {task.number: make_room(task.plan, own, task.folder) for task in tasks if (own := task.step(step.name))}
-    argv = arguments(plan, step, batch=batch, after=after)
+    argv = arguments(step, batch=batch, after=after)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
     for task in tasks:
         own = task.step(step.name)
@@ -94,7 +93,7 @@ def _submit(
             job=f"{number}_{task.number}",
             step=own.name,
             script=own.batch,
-            log=f"{job_name(plan, step)}-{number}_{task.number}.log",
+            log=f"{job_of(step).name}-{number}_{task.number}.log",
             after=tuple(last),
             submitted=time.time(),
             argv=("sbatch", *argv),

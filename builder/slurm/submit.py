@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from builder.compile.scripts import header_options, minutes_of, signal_option
+from builder.compile.scripts import minutes_of, notice
 from builder.execute.preflight import find_programs
 from builder.execute.reproduce import again_steps
 from builder.execute.run import Lead
@@ -22,6 +23,7 @@ from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
+from builder.model.step_job import StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_record import read_record
 from builder.slurm.options import Wishes
@@ -107,13 +109,13 @@ class Batch:
     again: Mapping[str, str] | None = None
 
 
-def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
+def check_jobs(steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
     """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
     findings = []
     for step in steps:
-        argv = arguments(plan, step, batch=batch, after=(), dependency=False)
+        argv = arguments(step, batch=batch, after=(), dependency=False)
         refused = slurm.test(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
-        findings += [refused] if refused is not None else _too_long(plan, step, batch=batch, slurm=slurm)
+        findings += [refused] if refused is not None else _too_long(step, batch=batch, slurm=slurm)
     if any(finding.code == "no-slurm" for finding in findings):
         raise ToolError(findings[0])
     if findings:
@@ -145,8 +147,8 @@ def submit(
     try:
         for step, again in chain(steps, plan, again=batch.again is not None):
             with undisturbed():
-                submit_one = _submit_again if again else _submit
-                job = submit_one(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
+                submit_one = _submit_again if again else partial(_submit, plan)
+                job = submit_one(step, batch=batch, after=after, folder=folder, slurm=slurm)
                 ledger = ledger.with_job(job)
                 write_ledger(ledger, folder)
             if step.kind != "smoke":
@@ -162,14 +164,12 @@ def chain(steps: Sequence[Step], plan: Plan, *, again: bool) -> list[tuple[Step,
     return [(step, False) for step in steps] + [(step, True) for step in again_steps(plan) if again]
 
 
-def _submit_again(
-    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm
-) -> Submitted:
+def _submit_again(step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
     """The same job in the folder of the second build; its log and its record lie beside the others."""
-    name = f"{job_name(plan, step)}-{AGAIN}"
+    name = f"{job_of(step).name}-{AGAIN}"
     variables = {**variables_of(batch, folder / AGAIN), **(batch.again or {})}
     own = replace(batch, variables=variables)
-    argv = arguments(plan, step, batch=own, after=after, name=name)
+    argv = arguments(step, batch=own, after=after, name=name)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
     return Submitted(
         job=number,
@@ -184,13 +184,13 @@ def _submit_again(
 
 def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
     before = make_room(plan, step, folder)
-    argv = arguments(plan, step, batch=batch, after=after)
+    argv = arguments(step, batch=batch, after=after)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
     return Submitted(
         job=number,
         step=step.name,
         script=step.batch,
-        log=f"{job_name(plan, step)}-{number}.log",
+        log=f"{job_of(step).name}-{number}.log",
         after=after,
         submitted=time.time(),
         argv=("sbatch", *argv),
@@ -199,12 +199,12 @@ def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], fol
 
 
 def arguments(
-    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
+    step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
-    name = name or job_name(plan, step)
-    output = header(plan, step).get("output", "%x-%j.log").replace("%x", name)
-    words = [f"--job-name={name}", f"--output={output}", *_export(batch)]
+    job = job_of(step)
+    name = name or job.name
+    words = [f"--job-name={name}", f"--output={job.log.replace('%x', name)}", *_export(batch)]
     words += [f"--array={batch.array}"] if batch.array else []
     wishes = batch.wishes
     for option in ("partition", "qos", "time", "mem"):
@@ -214,7 +214,7 @@ def arguments(
         words.append(f"--account={wishes.account}")
     if wishes.of("time", step=step.name):
         minutes = minutes_of(wishes.of("time", step=step.name))
-        words.append(f"--signal={signal_option(minutes)}")
+        words.append(f"--signal={signal_option(notice(minutes))}")
     when = "aftercorr" if batch.array else "afterok"
     conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
     if dependency and conditions:
@@ -223,10 +223,9 @@ def arguments(
     return (*words, step.batch)
 
 
-def header(plan: Plan, step: Step) -> dict[str, str]:
-    """The #SBATCH options of a step's job."""
-    text = next((file.text for file in plan.files if file.path == step.batch), "")
-    return header_options(text)
+def job_of(step: Step) -> StepJob:
+    """What a step's job asks for; of a plan that does not say it, its name alone is known."""
+    return step.job or StepJob(name=PurePosixPath(step.batch).stem)
 
 
 def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
@@ -251,11 +250,6 @@ def check_free(folder: Path, *, slurm: Slurm) -> None:
         raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
 
 
-def job_name(plan: Plan, step: Step) -> str:
-    """The name of a step's job, which its log begins with."""
-    return header(plan, step).get("job-name") or PurePosixPath(step.batch).stem
-
-
 def _export(batch: Batch) -> list[str]:
     """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
@@ -272,16 +266,16 @@ def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
     return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
 
 
-def _value(plan: Plan, step: Step, option: str, variable: str, *, batch: Batch) -> str:
-    """An option's value in sbatch's own order: the command line, the environment, the script."""
-    said = batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "")
-    return said or header(plan, step).get(option, "")
+def _value(given: str, step: Step, option: str, variable: str, *, batch: Batch) -> str:
+    """An option's value in sbatch's own order: the command line, the environment, what the script has (`given`)."""
+    return batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "") or given
 
 
-def _too_long(plan: Plan, step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
+def _too_long(step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
     """sbatch takes a job that is longer than its partition allows, and never starts it."""
-    wanted = _value(plan, step, "time", "SBATCH_TIMELIMIT", batch=batch)
-    longest = slurm.longest(_value(plan, step, "partition", "SBATCH_PARTITION", batch=batch))
+    job = job_of(step)
+    wanted = _value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)
+    longest = slurm.longest(_value(job.partition, step, "partition", "SBATCH_PARTITION", batch=batch))
     try:
         too_long = minutes_of(wanted) > minutes_of(longest)
     except ValueError:

@@ -14,7 +14,8 @@ from builder.compile.scripts import minutes_of
 from builder.execute.judgement import judge_suite, suite_shapes
 from builder.execute.runner import Seen
 from builder.model.finding import ConfigError
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import Plan, Step
+from builder.model.step_job import StepJob
 from builder.slurm.client import JobState, Slurm, hopeless, refusal
 from builder.slurm.job_record import read_record, record_path
 from builder.slurm.monitor import Follower, JobEnd, LogTail, job_fault
@@ -24,20 +25,19 @@ from builder.slurm.submit import Batch, arguments
 from builder.system.process import Captured
 
 PlanOf = Callable[..., Plan]
-HEADER = "#!/usr/bin/env bash\n#SBATCH --job-name=demo-build\n#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n"
+DEMO = StepJob(name="demo-build", minutes=60, notice=120)
 
 
-def batch_plan(plan_of: PlanOf) -> tuple[Plan, Step]:
-    plan = plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch"}})
-    file = File(path="build.sbatch", text=HEADER)
-    return Plan(**{**vars(plan), "files": (*plan.files, file)}), plan.steps[0]
+def batch_step(plan_of: PlanOf) -> Step:
+    return plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch", "job": DEMO}}).steps[0]
 
 
 def words(plan_of: PlanOf, *, wishes: Wishes | None = None, **batch: Any) -> tuple[str, ...]:
-    plan, step = batch_plan(plan_of)
     after = batch.pop("after", ())
     return arguments(
-        plan, step, batch=Batch(kind="build", output=Path("x"), wishes=wishes or Wishes(), **batch), after=after
+        batch_step(plan_of),
+        batch=Batch(kind="build", output=Path("x"), wishes=wishes or Wishes(), **batch),
+        after=after,
     )
 
 
