@@ -18,7 +18,7 @@ from builder.execute.options import Options
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.pipeline.plans import Planned, plan_builds
-from builder.pipeline.prepare import make_folder
+from builder.pipeline.prepare import check_jobs_ended, make_folder
 from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
 
 
@@ -89,13 +89,13 @@ def command(
             if show:
                 terminal.described(build)
             else:
-                write_plan(build.plan, build.folder, recipe_folder=build.home, force=force)
+                write_plan(build.plan, build.folder, recipe_folder=build.home, force=force, check_jobs=check_jobs_ended)
                 written[key] = build
         except BuilderError as error:
             refused[key] = failure(key, error)
     paths = [build.folder for build in written.values()]
     if written and len(named.files) > 1:
-        from builder.pipeline.arrays import write_arrays
+        from builder.pipeline.batch import write_arrays
 
         paths += write_arrays(written, place=output or Path(), most=jobs)
     for path in () if quiet else paths:

@@ -28,18 +28,14 @@ def build(request: BuildRequest, *, ui: UI) -> Ended:
 
 
 def _run(builds: Builds, request: BuildRequest, ui: UI) -> Ended:
-    """Here, or as jobs: a chain of them for one build, arrays for several."""
+    """Here, or as jobs."""
     if not request.slurm.submit:
         from builder.pipeline.local import run_here
 
         return run_here(builds, request=request, ui=ui)
-    if not request.single:
-        from builder.pipeline.arrays import run_arrays
+    from builder.pipeline.batch import run_jobs
 
-        return run_arrays(builds, request=request, ui=ui)
-    from builder.pipeline.chain import run_chain
-
-    return Ended(outcomes={name: run_chain(name, found, request=request, ui=ui) for name, found in builds.items()})
+    return run_jobs(builds, request=request, ui=ui)
 
 
 def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
@@ -49,7 +45,7 @@ def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
         try:
             ready = look(found, request=request)
             if ready.jobs:
-                from builder.pipeline.chain import try_jobs
+                from builder.pipeline.batch import try_jobs
 
                 try_jobs(ready, request=request)
         except BuilderError as error:

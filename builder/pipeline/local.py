@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from builder.execute.executor import execute, verify
 from builder.execute.options import Interrupted
-from builder.execute.parallel import Halt, Heeding, SideBySide, at_once
+from builder.execute.parallel import Halt, Heeding, SideBySide, Together, at_once
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
@@ -19,42 +20,55 @@ from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Out
 
 def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
     """Prepare and run each build; a failure does not stop the others. A fault of recipe itself is raised."""
-    halt, display = Halt(), ui.display(list(builds))
+    display = ui.display(list(builds))
 
-    def task(name: str, build: Build) -> Callable[[], Outcome]:
-        progress = Heeding(display.side(name), halt=halt)
-        return lambda: _one(name, build, request=request, progress=progress, ui=ui)
+    def run(name: str, build: Build, progress: Progress) -> Report | None:
+        with ExitStack() as held:
+            report = _report(build, request=request, progress=progress, tell=partial(ui.line, name), held=held)
+        if report is not None:
+            ui.report(name, report)
+        return report
 
+    tasks = {name: partial(run, name, build) for name, build in builds.items()}
+    images = {name: build.image for name, build in builds.items()}
     with display.shown():
-        tasks = [task(name, build) for name, build in builds.items()]
-        results = SideBySide[Outcome](jobs=request.parallel or at_once(len(tasks)), halt=halt).run(tasks)
+        return run_together(tasks, images=images, display=display, parallel=request.parallel or at_once(len(tasks)))
+
+
+def run_together(
+    tasks: Mapping[str, Callable[[Progress], Report | None]],
+    *,
+    images: Mapping[str, Path],
+    display: Together,
+    parallel: int,
+) -> Ended:
+    """Run tasks in threads, so many at a time; their outcomes by name. None of a task: there was nothing to do.
+
+    A signal stops all of them. A fault of recipe itself is raised.
+    """
+    halt = Halt()
+
+    def run(name: str, task: Callable[[Progress], Report | None]) -> Outcome:
+        try:
+            report = task(Heeding(display.side(name), halt=halt))
+        except BuilderError as error:
+            return failure(name, error)
+        if report is None:
+            return Outcome(name=name, word="nothing to do", text=str(images[name]), image=str(images[name]))
+        return outcome_of(name, report, image=images[name])
+
+    results = SideBySide[Outcome](jobs=parallel, halt=halt).run([partial(run, *item) for item in tasks.items()])
     outcomes: dict[str, Outcome] = {}
     stop = Interrupted(halt.number) if halt.number else None
-    for name, result in zip(builds, results, strict=True):
+    for name, result in zip(tasks, results, strict=True):
         if isinstance(result, Outcome):
             outcomes[name] = result
         elif isinstance(result, Interrupted):
             stop = stop or result
             outcomes[name] = Outcome(name=name, word="stopped", text=result.message, code=result.exit_code)
-        elif isinstance(result, BuilderError):
-            outcomes[name] = failure(name, result)
         else:
             raise result
     return Ended(outcomes=outcomes, stop=stop)
-
-
-def _one(name: str, build: Build, *, request: BuildRequest, progress: Progress, ui: UI) -> Outcome:
-    """Prepare and run one build; its failure is its outcome."""
-    report: Report | None = None
-    try:
-        with ExitStack() as held:
-            report = _report(build, request=request, progress=progress, tell=partial(ui.line, name), held=held)
-    except BuilderError as error:
-        return failure(name, error)
-    if report is None:
-        return Outcome(name=name, word="nothing to do", text=str(build.image), image=str(build.image))
-    ui.report(name, report)
-    return outcome_of(name, report, image=build.image)
 
 
 def _report(build: Build, *, request: BuildRequest, progress: Progress, tell: Tell, held: ExitStack) -> Report | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -70,14 +71,17 @@ def prepare(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack)
     """
     ready, options = look(build, request=request, held=held), request.options
     if ready.done and options.verify:
-        _check_free(ready.folder, options=options)
+        check_jobs_ended(ready.folder, environment=options.environment)
     elif ready.done:
         tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
     if ready.done:
         return ready
     new = not is_there(ready.folder / PLAN_FILE)
     _forget_jobs(build.folder)
-    held.enter_context(hold_plan(build.plan, build.folder, recipe_folder=build.home, force=options.force))
+    free = partial(check_jobs_ended, environment=options.environment)
+    held.enter_context(
+        hold_plan(build.plan, build.folder, recipe_folder=build.home, force=options.force, check_jobs=free)
+    )
     if new:  # until now it was not held: another build may have put its image there
         chosen(build.plan, folder=ready.folder, output=ready.output, options=options)
     return ready
@@ -104,7 +108,7 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
         held.enter_context(hold(folder))  # what is looked at here stays so
     else:
         check_not_held(folder)
-    _check_free(folder, options=options)
+    check_jobs_ended(folder, environment=options.environment)
     # Before the plan folder changes: it belongs to the image that is there.
     why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
     steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
@@ -211,13 +215,13 @@ def make_folder(folder: Path) -> None:
         raise ConfigError(Finding(code="output-folder", message=message, fix="name another one with -o")) from None
 
 
-def _check_free(folder: Path, *, options: Options) -> None:
-    """Raise ConfigError while jobs of an earlier submission work there."""
+def check_jobs_ended(folder: Path, *, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError while jobs that were submitted from a folder wait or run."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.slurm.client import Slurm
+        from builder.slurm.client import Slurm  # few folders have jobs
         from builder.slurm.submit import check_free
 
-        check_free(folder, slurm=Slurm(options.environment))
+        check_free(folder, slurm=Slurm(environment))
 
 
 def _forget_jobs(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is said, and done, when someone stops following jobs.
+"""What is printed, and done, when someone stops following jobs.
 
 A second build as jobs, to compare: the same job scripts once more, in a copy of the plan below the plan folder.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from builder.model.report import Report
 from builder.model.text import is_plain
 from builder.slurm.client import NODE_LOST, JobState, Slurm
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
-from builder.slurm.monitor import JobSteps
+from builder.slurm.monitor import Monitor, SlurmRunner
 from builder.slurm.state import Ledger, ledger_path, note_finished, read_ledger
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
@@ -46,17 +46,32 @@ from builder.system.log import Mask
 from builder.system.process import which
 from builder.system.trust import read_below
 
+NAMED = 4  # jobs in a message; of more only the number
 
-def stopped(ledger: Ledger, *, folder: Path, slurm: Slurm, cancel: bool) -> str:
-    """Cancel the jobs that have not ended where that was asked for; the words for the user."""
-    jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+
+def open_jobs(folder: Path) -> list[str]:
+    """The jobs of a folder that have left no record yet."""
+    ledger = read_ledger(folder)
+    return [job.job for job in ledger.jobs if read_record(folder, job.job) is None] if ledger else []
+
+
+def interrupt_text(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
+    """What to print when someone stops following: these `jobs` have not ended; `place` is what has a status."""
     if not jobs:
-        return f"interrupted: all jobs have ended; `recipe status {folder}` judges them"
-    named = ("job " if len(jobs) == 1 else "jobs ") + ", ".join(jobs)
-    if cancel:
-        slurm.cancel(jobs)
+        return f"interrupted: all jobs have ended; `recipe status {place}` prints the result"
+    some = f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {', '.join(jobs)}"
+    named = some if len(jobs) <= NAMED else f"{len(jobs)} jobs"
+    if cancelled:
         return f"interrupted: {named} cancelled"
-    return f"interrupted: {named} in the queue or running; `recipe status {folder}` comes back, --cancel ends them"
+    return f"interrupted: {named} in the queue or running; `recipe status {place}` shows them, --cancel ends them"
+
+
+def stop_following(folder: Path, stop: Interrupted, *, slurm: Slurm, cancel: bool) -> None:
+    """Cancel the open jobs where that was requested, and give the words for the user to what stopped it."""
+    left = open_jobs(folder)
+    if cancel:
+        slurm.cancel(left)
+    stop.message = interrupt_text(left, place=folder, cancelled=cancel)
 
 
 def check_jobs_again(plan: Plan) -> None:
@@ -96,7 +111,7 @@ def was_submitted(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
     )
 
 
-def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps, image: Path) -> None:
+def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: SlurmRunner, image: Path) -> None:
     """Follow the jobs of a second build, and note what they gave."""
     plan = replace(run.plan, image=f"{AGAIN}/{run.plan.image}", steps=steps)
     second = Run(
@@ -167,12 +182,6 @@ def read_plan(folder: Path) -> Plan:
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
 
-def look_at_jobs(ledger: Ledger, *, folder: Path, slurm: Slurm) -> tuple[JobView, ...]:
-    """How each job of a ledger is doing."""
-    states = slurm.states([job.job for job in ledger.jobs]) if ledger.jobs else {}
-    return views_of(ledger, folder=folder, states=states)
-
-
 def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
     """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
     return tuple(
@@ -197,20 +206,26 @@ def is_over(plan: Plan, views: tuple[JobView, ...]) -> bool:
 
 
 def finish(
-    folder: Path, *, environment: Mapping[str, str], progress: Progress, cancel_on_interrupt: bool = False
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    progress: Progress,
+    monitor: Monitor | None = None,
+    cancel_on_interrupt: bool = False,
 ) -> Report:
     """Follow the jobs of a folder to their end, judge them, publish the image and write report.json.
 
-    Done twice it says the same. Raises Interrupted; the jobs then go on unless they are to be cancelled. Raises
-    ConfigError when another process is at it.
+    `monitor` is that of several builds. Done twice it gives the same. Raises Interrupted; the jobs then continue unless
+    they are to be cancelled. Raises ConfigError when another process does the same.
     """
     folder = folder.resolve()
-    plan, signals, slurm = read_plan(folder), Signals(), Slurm(environment)
-    with signals.caught(), hold(folder):
+    plan, signals = read_plan(folder), Signals()
+    monitor = monitor or Monitor(Slurm(environment))
+    with signals.caught(), hold(folder), monitor.turn():
         ledger = ledger_of(folder)
         check_output(ledger, plan, folder=folder)
         steps = tuple(step for step in plan.steps if ledger.of(step.name))
-        carrier = JobSteps(ledger=ledger, folder=folder, slurm=slurm, progress=progress, mask=Mask(environment))
+        carrier = SlurmRunner(ledger=ledger, folder=folder, monitor=monitor, progress=progress, mask=Mask(environment))
         run = Run(
             plan=plan,
             folder=folder,
@@ -228,7 +243,7 @@ def finish(
             return _carry_out(run, steps, carrier=carrier)
         except Interrupted as stop:
             signals.hold()
-            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            stop_following(folder, stop, slurm=monitor.slurm, cancel=cancel_on_interrupt)
             raise
 
 
@@ -268,7 +283,7 @@ def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
     return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
 
 
-def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:
+def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: SlurmRunner) -> Report:
     ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
     known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
@@ -279,7 +294,7 @@ def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Repor
             judge_again(run, second, carrier=carrier, image=run.image or run.output)
     finally:
         run.progress.end()
-    carrier.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    carrier.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
         # The papers of an image that was there already are those of its own build.

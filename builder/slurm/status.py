@@ -1,6 +1,4 @@
-"""Watch the tasks of many kits: one question to Slurm for all of them, since its controllers are shared.
-
-A folder of kits: kits.json, which names them, and the arrays that run them.
+"""The state of submitted jobs, of one plan folder or of several: kits.json names those that were written together.
 
 A user's command as a job: its output as it comes, its exit code in the end.
 """
@@ -9,8 +7,7 @@ from __future__ import annotations
 
 import json
 import stat
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,73 +20,47 @@ from builder.model.plan import Plan
 from builder.model.text import is_plain, shown, typed
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, hopeless
-from builder.slurm.collect import JobView, check_output, is_over, ledger_of, read_plan, stopped, views_of
-from builder.slurm.job_record import read_record
-from builder.slurm.monitor import ASK, Follower, LogTail, job_fault
+from builder.slurm.collect import JobView, check_output, is_over, ledger_of, read_plan, stop_following, views_of
+from builder.slurm.monitor import Follower, LogTail, Monitor, job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
 from builder.system.files import write_whole
 from builder.system.layout import KITS_FILE, PLAN_FILE
 from builder.system.log import Mask
 from builder.system.trust import read_below
 
-LOOK = 0.5  # seconds between two looks at the records
-
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
-    """A kit whose jobs are not at their end."""
+class SubmittedPlan:
+    """A plan folder from which jobs were submitted."""
 
     ledger: Ledger
     plan: Plan
     folder: Path
 
     @classmethod
-    def of(cls, ledger: Ledger, folder: Path) -> Watched:
-        """Read its plan; raises ConfigError."""
-        plan = read_plan(folder)
+    def read(cls, folder: Path) -> SubmittedPlan:
+        """Read a folder that has a ledger; raises ConfigError."""
+        ledger, plan = ledger_of(folder), read_plan(folder)
         check_output(ledger, plan, folder=folder.resolve())
         return cls(ledger=ledger, plan=plan, folder=folder)
 
-    def records(self) -> int:
-        """How many of its jobs have left a record."""
-        return sum(read_record(self.folder, job.job) is not None for job in self.ledger.jobs)
+    def is_over(self, views: tuple[JobView, ...]) -> bool:
+        """Whether nothing more will come of its jobs."""
+        return bool(self.ledger.finished) or is_over(self.plan, views)
 
 
-def look_at_kits(kits: Mapping[str, Watched], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
-    """How the jobs of each are doing."""
-    jobs = [job.job for kit in kits.values() for job in kit.ledger.jobs]
+def look_at_jobs(plans: Mapping[str, SubmittedPlan], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
+    """How the jobs of each are doing: one question to Slurm for all of them, since its controllers are shared."""
+    jobs = [job.job for plan in plans.values() for job in plan.ledger.jobs]
     states = slurm.states(jobs) if jobs else {}
-    return {name: views_of(kit.ledger, folder=kit.folder, states=states) for name, kit in kits.items()}
+    return {name: views_of(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
 
 
-def watch(kits: Mapping[str, Watched], *, slurm: Slurm, say: Callable[[str, str], None]) -> Iterator[str]:
-    """Give the name of each kit whose jobs will do nothing more, as soon as that is known; `say` what changes."""
-    left = dict(kits)
-    said: dict[str, str] = {}
-    seen, asked, pause = -1, 0.0, ASK[0]
-    while left:
-        records = sum(kit.records() for kit in left.values())
-        now = time.monotonic()
-        if records == seen and now - asked < pause:
-            time.sleep(LOOK)
-            continue
-        seen, asked, pause = records, now, min(pause * 1.5, ASK[1])
-        for name, views in look_at_kits(left, slurm=slurm).items():
-            for view in views:
-                text = f"{view.step}: {state_of(view)}"
-                heard = view.over or view.state is not None  # else it is asked again
-                if heard and said.get(view.job) != text:
-                    said[view.job], pause = text, ASK[0]
-                    say(name, f"job {view.job}, {text}")
-            if is_over(left[name].plan, views) or any(never_starts(view) for view in views):
-                seen -= left.pop(name).records()
-                yield name
-
-
-def never_starts(view: JobView) -> bool:
-    """Whether a job waits for what will never be."""
-    waits = view.state is not None and view.state.stage == "waiting"
-    return waits and view.state is not None and hopeless(view.state.reason, step=view.step, job=view.job) is not None
+def never_starts(view: JobView) -> Finding | None:
+    """Why a job waits for what will never be, None where it may start."""
+    if view.state is None or view.state.stage != "waiting":
+        return None
+    return hopeless(view.state.reason, step=view.step, job=view.job)
 
 
 def state_of(view: JobView) -> str:
@@ -206,12 +177,12 @@ def follow_command(
         ledger = ledger_of(folder)
         job = ledger.only
         log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
-        follower = Follower(job=job, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=note)
+        follower = Follower(job=job, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=note)
         try:
             end = follower.follow()
         except Interrupted as stop:
             signals.hold()
-            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            stop_following(folder, stop, slurm=slurm, cancel=cancel_on_interrupt)
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)

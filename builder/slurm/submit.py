@@ -1,6 +1,7 @@
 """Which steps of a submission run on this machine first, since the site has no job for them, and which are jobs.
 
-Submit the steps of a plan as a chain of jobs: all of them tried first, each noted as soon as it is in the queue.
+Submit the steps of one plan as a chain of jobs, or those of several as a chain of arrays: each is noted in the ledger
+of its plan folder as soon as it is in the queue.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -27,7 +27,7 @@ from builder.model.step_job import StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_record import read_record
 from builder.slurm.options import Wishes
-from builder.slurm.state import Kind, Ledger, Submitted, read_ledger, write_ledger
+from builder.slurm.state import Kind, Ledger, Submitted, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import which
 
@@ -99,7 +99,6 @@ class Batch:
     """
 
     kind: Kind
-    output: Path
     site_options: tuple[str, ...] = ()
     wishes: Wishes
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -122,80 +121,114 @@ def check_jobs(steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slur
         raise ConfigError(*dict.fromkeys(findings))
 
 
-def submit(
-    plan: Plan,
-    steps: Sequence[Step],
-    *,
-    batch: Batch,
-    folder: Path,
-    slurm: Slurm,
-    undisturbed: Undisturbed,
-    lead: Lead | None = None,
-    origin: Origin,
-) -> Ledger:
-    """Submit the steps, each build step after the one before it, every smoke test after the last of them.
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One plan of a submission, and those of its steps that are to run; of arrays the number of its task."""
 
-    `lead` has run before them; a second build comes after the first. What is in the queue when one of them is refused
-    is cancelled. Raises StepError, or OSError when the folder cannot be written.
+    plan: Plan
+    folder: Path
+    output: Path
+    steps: tuple[Step, ...]
+    number: int = 0
+    lead: Lead = field(default_factory=Lead)
+    origin: Origin = field(default_factory=Origin)
+
+    def step(self, name: str) -> Step | None:
+        """Its own step of a name."""
+        return next((step for step in self.steps if step.name == name), None)
+
+
+def submit(
+    steps: Sequence[Step], tasks: Sequence[Task], *, batch: Batch, folder: Path, slurm: Slurm, undisturbed: Undisturbed
+) -> None:
+    """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
+
+    A step is a job of the only task, or with `batch.array` an array of which each task follows its own of the step
+    before. A second build comes after the first. What is in the queue when one of them is refused is cancelled. Raises
+    StepError, or OSError when a folder cannot be written.
     """
-    ledger = Ledger(
-        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command,
-        origin=origin,
-    )  # fmt: skip
-    write_ledger(ledger, folder)
+    ledgers = {
+        task.number: Ledger(
+            site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
+            origin=task.origin,
+        )
+        for task in tasks
+    }  # fmt: skip
+    for task in tasks:
+        write_ledger(
+            ledgers[task.number], task.folder
+        )  # a folder that cannot be written is known before a job is there
+    submitted: list[str] = []
     after: tuple[str, ...] = ()
     try:
-        for step, again in chain(steps, plan, again=batch.again is not None):
+        for step, again in _in_order(steps, tasks, again=batch.again is not None):
             with undisturbed():
-                submit_one = _submit_again if again else partial(_submit, plan)
-                job = submit_one(step, batch=batch, after=after, folder=folder, slurm=slurm)
-                ledger = ledger.with_job(job)
-                write_ledger(ledger, folder)
+                number, jobs = _submit(step, tasks, batch=batch, after=after, folder=folder, slurm=slurm, again=again)
+                submitted.append(number)
+                for task in tasks:
+                    if task.number in jobs:
+                        ledgers[task.number] = _with_job(ledgers[task.number], jobs[task.number], after)
+                        write_ledger(ledgers[task.number], task.folder)
             if step.kind != "smoke":
-                after = (job.job,)
+                after = (number,)
     except (BuilderError, OSError):
-        slurm.cancel([job.job for job in ledger.jobs])
+        slurm.cancel(submitted)
+        for task in tasks:
+            if not ledgers[task.number].jobs:
+                forget_ledger(task.folder)
         raise
-    return ledger
 
 
-def chain(steps: Sequence[Step], plan: Plan, *, again: bool) -> list[tuple[Step, bool]]:
+def _in_order(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
     """The steps in the order of their jobs, each with whether it is of a second build."""
-    return [(step, False) for step in steps] + [(step, True) for step in again_steps(plan) if again]
+    return [(step, False) for step in steps] + [(step, True) for step in again_steps(tasks[0].plan) if again]
 
 
-def _submit_again(step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
-    """The same job in the folder of the second build; its log and its record lie beside the others."""
-    name = f"{job_of(step).name}-{AGAIN}"
-    variables = {**variables_of(batch, folder / AGAIN), **(batch.again or {})}
-    own = replace(batch, variables=variables)
-    argv = arguments(step, batch=own, after=after, name=name)
+def _submit(
+    step: Step,
+    tasks: Sequence[Task],
+    *,
+    batch: Batch,
+    after: tuple[str, ...],
+    folder: Path,
+    slurm: Slurm,
+    again: bool,
+) -> tuple[str, dict[int, Submitted]]:
+    """Submit one step: the number of its job or array, and the job of each task.
+
+    That of a second build runs in a folder of its own; its log and its record are with the others.
+    """
+    own = [(task, one) for task in tasks if (one := step if again else task.step(step.name)) is not None]
+    before = {} if again else {task.number: make_room(task.plan, one, task.folder) for task, one in own}
+    place = folder / AGAIN if again else folder
+    variables = {**variables_of(batch, place), **((batch.again or {}) if again else {})}
+    name = f"{job_of(step).name}-{AGAIN}" if again else job_of(step).name
+    argv = arguments(step, batch=replace(batch, variables=variables) if again else batch, after=after, name=name)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
-    return Submitted(
-        job=number,
-        step=f"{AGAIN}-{step.name}",
-        script=step.batch,
-        log=f"{name}-{number}.log",
-        after=after,
-        submitted=time.time(),
-        argv=("sbatch", *argv),
-    )
+    jobs = {}
+    for task, one in own:
+        job = f"{number}_{task.number}" if batch.array else number
+        jobs[task.number] = Submitted(
+            job=job,
+            step=f"{AGAIN}-{one.name}" if again else one.name,
+            script=one.batch,
+            log=f"{name}-{job}.log",
+            submitted=time.time(),
+            argv=("sbatch", *argv),
+            before=before.get(task.number, {}),
+        )
+    return number, jobs
 
 
-def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
-    before = make_room(plan, step, folder)
-    argv = arguments(step, batch=batch, after=after)
-    number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
-    return Submitted(
-        job=number,
-        step=step.name,
-        script=step.batch,
-        log=f"{job_of(step).name}-{number}.log",
-        after=after,
-        submitted=time.time(),
-        argv=("sbatch", *argv),
-        before=before,
-    )
+def _with_job(ledger: Ledger, job: Submitted, after: tuple[str, ...]) -> Ledger:
+    """The ledger with one job more, which waits for that of the step before where this plan has one."""
+    waits = tuple(one.job for one in ledger.jobs if one.job.partition("_")[0] in after)
+    return ledger.with_job(replace(job, after=waits))
+
+
+def of_tasks(batch: Batch, numbers: Sequence[int], *, most: int) -> Batch:
+    """For some tasks only: a task that has nothing to do is left out of every array."""
+    return replace(batch, array=f"{','.join(map(str, numbers))}%{most}")
 
 
 def arguments(

@@ -17,10 +17,9 @@ from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
 from builder.model.step_job import StepJob
 from builder.parse.site import load_site
-from builder.slurm.arrays import Task, of_tasks
 from builder.slurm.options import Wishes
 from builder.slurm.status import NamedKit, read_kits, write_kits
-from builder.slurm.submit import Batch, arguments
+from builder.slurm.submit import Batch, Task, arguments, of_tasks
 
 LUMI = load_site("lumi-g")
 
@@ -156,7 +155,7 @@ def test_what_has_to_be_done_before_is_said() -> None:
 
 def test_some_tasks_of_an_array() -> None:
     plan = array_plan(LUMI, KITS)
-    batch = of_tasks(Batch(kind="build", output=Path("x"), wishes=Wishes(account="p_1")), [0, 3], most=2)
+    batch = of_tasks(Batch(kind="build", wishes=Wishes(account="p_1")), [0, 3], most=2)
     assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
         "--output=lumi-g-verify-%A_%a.log",

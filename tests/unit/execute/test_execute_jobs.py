@@ -18,7 +18,7 @@ from builder.model.plan import Plan, Step
 from builder.model.step_job import StepJob
 from builder.slurm.client import JobState, Slurm, hopeless, refusal
 from builder.slurm.job_record import read_record, record_path
-from builder.slurm.monitor import Follower, JobEnd, LogTail, job_fault
+from builder.slurm.monitor import Follower, JobEnd, LogTail, Monitor, job_fault
 from builder.slurm.options import Wishes, read_wishes
 from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
 from builder.slurm.submit import Batch, arguments
@@ -36,7 +36,7 @@ def words(plan_of: PlanOf, *, wishes: Wishes | None = None, **batch: Any) -> tup
     after = batch.pop("after", ())
     return arguments(
         batch_step(plan_of),
-        batch=Batch(kind="build", output=Path("x"), wishes=wishes or Wishes(), **batch),
+        batch=Batch(kind="build", wishes=wishes or Wishes(), **batch),
         after=after,
     )
 
@@ -324,7 +324,7 @@ def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower,
     lines: list[str] = []
     log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
     slurm: Any = Answers(*words, started=started)
-    watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
+    watch = Follower(job=JOB, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
 
 
