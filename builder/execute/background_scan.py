@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.model.plan import Plan
-from builder.system.layout import WHOLE
 
 if TYPE_CHECKING:
     from builder.execute.image_scan import Inside
@@ -18,7 +17,7 @@ BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 
 
 class Ahead:
-    """Looks inside the image of a plan: as soon as its step says that it is whole, else when it is asked for."""
+    """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is asked for."""
 
     def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str], digest: str) -> None:
         self._digest = digest
@@ -28,9 +27,9 @@ class Ahead:
         modules.daemon = True
         modules.start()
 
-    def hear(self, text: str) -> None:
-        """A line of a step; the first that says so begins it."""
-        if self._begun is None and text.startswith(WHOLE.format(image=self._plan.image)):
+    def on_whole(self, image: str) -> None:
+        """An image without its name yet is whole; that of the plan begins it."""
+        if self._begun is None and image == f"{self._plan.image}.part":
             self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
 
     def inside(self, *, put: bool) -> Inside:

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.execute.background_scan import Ahead
-from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
+from builder.execute.judgement import (
+    answer_in,
+    failed,
+    judge_results,
+    judge_suite,
+    read_proof,
+    read_results,
+    suite_shapes,
+)
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import Progress, duration
 from builder.execute.runner import Carrier, faults
@@ -20,6 +28,7 @@ from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 from builder.system.checksums import Digest
+from builder.system.events import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import Ended
@@ -77,6 +86,7 @@ class Run:
     began: float = field(default_factory=time.time)
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
+    _error: Event | None = None  # the last one that a program of the step has reported
 
     def __post_init__(self) -> None:
         self._ahead = Ahead(self.plan, folder=self.folder, environment=self.environment, digest=self.origin.plan)
@@ -161,13 +171,14 @@ class Run:
         self._number += 1
         self.progress.step_begins(step, number=self._number)
         started = time.monotonic()
-        self._under_way = (step, started)
+        self._under_way, self._error = (step, started), None
         try:
             before = dict(self.carrier.before(step))
-            ended = self.carrier.carry_out(step, hear=self._ahead.hear)
+            ended = self.carrier.run_step(step, on_event=self._on_event)
         except BuilderError as error:
             return self._ends(step, started=started, status="failed", finding=error.findings[0])
-        self.proof = proof_in(ended.tail) or self.proof
+        if step.kind == "verify":
+            self.proof = read_proof(self.folder) or self.proof
         missing = faults(self.folder, step.produces, before=before)
         known = self.carrier.fault(step, ended) if ended.exit_code else None
         finding = known or self._fault(step, ended, missing=missing)
@@ -177,6 +188,15 @@ class Run:
             finding = known or judged or finding
         status: Status = "failed" if finding else "ok"
         return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
+
+    def _on_event(self, event: Event) -> None:
+        """Note what a program of the step reports."""
+        if event.name == "whole":
+            self._ahead.on_whole(event.text("image"))
+        elif event.name == "answer":
+            self.proof = dict(event.table("found") or answer_in(event.table("answer"))) or self.proof
+        elif event.name == "error":
+            self._error = event
 
     def _fault(self, step: Step, ended: Ended, *, missing: str) -> Finding | None:
         log = str(self.carrier.log(step))
@@ -188,8 +208,8 @@ class Run:
         from builder.execute.diagnose import UNKNOWN, explain  # read when something failed, which is seldom
 
         if ended.exit_code:
-            return explain(step, ended.tail, ended.exit_code, log=log)
-        known = explain(step, ended.tail, 0, log=log)
+            return explain(step, ended.tail, ended.exit_code, log=log, error=self._error)
+        known = explain(step, ended.tail, 0, log=log, error=self._error)
         if known.code != UNKNOWN:
             return known  # an engine that says what is wrong and exits 0: cotainr at a prompt
         message = f"step '{step.name}' ended with exit code 0 but {missing}"

@@ -6,6 +6,7 @@ How a step is carried out: here, by running its script; or elsewhere, as a job (
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,9 +17,15 @@ from builder.execute.options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
-from builder.system.layout import LOGS
+from builder.sif.events import VARIABLE
+from builder.system.events import Event, events_of, make_events_file
+from builder.system.layout import EVENTS, LOGS
 from builder.system.process import Ended, run
 from builder.system.scratch import step_environment
+
+# Steps in which an image can write to the plan folder: what runs there is no program of ours.
+BETWEEN = 0.05  # seconds between two looks for events while lines come
+REPORT_NOTHING = ("verify", "smoke", "run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +84,8 @@ class Carrier(Protocol):
     def before(self, step: Step) -> Mapping[str, Seen | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
-        """Carry the step out to its end; `hear` gets its lines where they come while it works."""
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> Ended:
+        """Run the step to its end; `on_event` gets what its programs report, as it comes."""
 
     def fault(self, step: Step, ended: Ended) -> Finding | None:
         """What only the carrier knows of a step that has failed, None where its log says it all."""
@@ -103,26 +110,47 @@ class Here:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> Ended:
         """Run the script."""
-        log = self.log(step)
+        log, path = self.log(step), self.scratch / f"{step.name}{EVENTS}"
+        environment = step_environment(self.options.environment, scratch=self.scratch)
+        events = events_of(path, mask=self.mask)
 
-        def heard(text: str) -> None:
+        last = 0.0
+
+        def hear() -> None:
+            nonlocal last
+            last = time.monotonic()
+            for event in events.read():
+                on_event(event)
+
+        def line(text: str) -> None:
             self.progress.line(text)
-            hear(text)
+            if time.monotonic() - last >= BETWEEN:  # an event often stands before a line
+                hear()
+
+        def tick() -> None:
+            hear()
+            self.progress.tick()
 
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
-        return run(
-            ["bash", step.script],
-            cwd=self.folder,
-            env=step_environment(self.options.environment, scratch=self.scratch),
-            log=log,
-            on_line=heard,
-            on_tick=self.progress.tick,
-            mask=self.mask,
-            timeout=self.options.step_seconds,
-        )
+        if step.kind not in REPORT_NOTHING:
+            make_events_file(path)
+            environment[VARIABLE] = str(path)
+        try:
+            return run(
+                ["bash", step.script],
+                cwd=self.folder,
+                env=environment,
+                log=log,
+                on_line=line,
+                on_tick=tick,
+                mask=self.mask,
+                timeout=self.options.step_seconds,
+            )
+        finally:
+            hear()
 
     def fault(self, step: Step, ended: Ended) -> Finding | None:
         """Nothing more than the log says."""

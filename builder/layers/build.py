@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..sif.errors import AlteredError, LayeringError, say
+from ..sif.events import report
 from ..sif.pack import Piece
 from ..sif.tree import remove
 from .assemble import Layer
@@ -21,8 +22,6 @@ from .container import Containers
 from .locks import NO_LOCKS
 from .shared_cache import shared_cache
 from .spec import Spec
-
-WHOLE = "{} is whole, its work folder is removed"  # recipe reads the image meanwhile
 
 
 def build(
@@ -50,7 +49,8 @@ def build(
                 altered = error.path
             else:
                 target.chmod(0o755 & ~umask)
-                say(WHOLE.format(target.name))
+                report("whole", image=target.name)  # recipe reads the image meanwhile
+                say(f"{target.name} is whole, its work folder is removed")
                 _report(builder, target, umask=umask)
                 break
         say(f"the cached file '{altered}' is not what it was: it is made again")

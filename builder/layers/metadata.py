@@ -20,6 +20,7 @@ from ..sif import tree
 from ..sif.bounded import parse_json
 from ..sif.digest import sha256_of_open
 from ..sif.errors import LayeringError
+from ..sif.events import report
 from ..sif.programs import call, needed_program
 from ..sif.tree import read
 from . import copies
@@ -151,7 +152,7 @@ def prove(places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder:
     """Hold the torch of the topmost squashfs that has one against the plan; raises LayeringError.
 
     `places` are files and where the squashfs begins in them, lowest first; `folders` are where a torch may lie;
-    `folder` is the plan's image/. It is printed as verify.py does inside an image: a report takes it from either.
+    `folder` is the plan's image/. It is printed as verify.py does inside an image, and reported.
     """
     verify = _verify(folder / "verify.py")
     expected = json.loads((folder / "recipe.json").read_text(encoding="utf-8")).get("expect", {})
@@ -166,6 +167,7 @@ def prove(places: Sequence[tuple[Path, int]], *, folders: Sequence[str], folder:
         return
     answer = {"torch": found.pop("__version__", ""), **({"python": minor} if minor else {}), **found}
     wrong = verify.faults({name: value for name, value in expected.items() if name != "architecture"}, answer)
+    report("answer", found=answer)
     print("verify: " + json.dumps(answer, sort_keys=True), flush=True)
     for fault in wrong:
         print(f"verify: error: {fault}", flush=True)

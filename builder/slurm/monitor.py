@@ -23,6 +23,8 @@ from builder.model.plan import Step
 from builder.slurm.client import NODE_LOST, JobState, Slurm, hopeless
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.state import Ledger, Submitted
+from builder.system.events import Event, events_below
+from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten
 from builder.system.process import Ended
 from builder.system.trust import open_below
@@ -278,10 +280,19 @@ class SlurmRunner:
         """What was there when the job was submitted."""
         return self._job(step).before
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> Ended:
-        """Follow the job to its end; what it says comes late, and from another machine."""
-        del hear
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> Ended:
+        """Follow the job to its end; what it reports comes late, and from another machine."""
         job = self._job(step)
+        events = events_below(self.folder, f"{JOBS}/{job.job}{EVENTS}", mask=self.mask)
+
+        def hear() -> None:
+            for event in events.read():
+                on_event(event)
+
+        def tick() -> None:
+            hear()
+            self.progress.tick()
+
         log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.line, mask=self.mask)
         with self.monitor.others_turn():
             end = Follower(
@@ -289,9 +300,10 @@ class SlurmRunner:
                 folder=self.folder,
                 monitor=self.monitor,
                 log=log,
-                on_tick=self.progress.tick,
+                on_tick=tick,
                 note=self.progress.note,
             ).follow()
+        hear()
         self.ends[step.name] = end
         return Ended(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
 

@@ -19,8 +19,8 @@ JOBS = "jobs"  # jobs/JOBID.json
 KITS_FILE = "kits.json"  # beside several plan folders
 SUBMITTED_FILE = "submitted.json"
 
-# What put_in_place of engine.sh, and before it whoever puts layers together, says of an image that has no name yet.
-WHOLE = "recipe: {image}.part is whole"  # and what is done next
+PROOF_FILE = "proof.json"  # what an image has answered that a step of its own has asked
+EVENTS = ".events.jsonl"  # behind the number of a job: what its programs report
 
 # A build that ended with one of these made, or would have made, an image that is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")

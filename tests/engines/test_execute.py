@@ -194,7 +194,8 @@ def test_the_earlier_log_is_kept(place: Place) -> None:
 
 @pytest.mark.parametrize(("architectures", "told"), [("[]", True), ('["gfx90a"]', False)])
 def test_a_torch_that_hides_its_build_gives_a_note(place: Place, architectures: str, told: bool) -> None:
-    answer = f"""echo 'verify: {{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'\n"""
+    found = f'{{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'
+    answer = f"""echo '{{"event": "answer", "answer": {{"found": {found}}}}}' >>"$RECIPE_EVENTS"\n"""
     plan = replace(plan_of(build=MAKES_IMAGE + answer), expect={"architecture": "gfx90a"})
     report = place.execute(plan)
     assert report.status == "passed"

@@ -145,6 +145,7 @@ def build_script(target: Target, *, archive: str) -> str:
         "copy_inputs=yes",
         "package_settings",
         build,
+        call("docker_answer", tag(target)),
         call("docker", "save", tag(target), "--output", f"{archive}.part"),
         call("put_in_place", f"{archive}.part", archive),
     ]
