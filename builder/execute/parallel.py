@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TextIO, TypeVar, cast
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import (
     REFRESH,
+    Bar,
     PlainProgress,
     Progress,
     QuietProgress,
@@ -165,10 +166,13 @@ class Row:
         self._total = 0
         self._step = self._last = ""
         self._started = time.monotonic()
+        self._bar = Bar()
 
     def text(self) -> str:
         """What it is at."""
-        return f"{self._step}  {duration(time.monotonic() - self._started)}  {self._last}" if self._step else ""
+        now = time.monotonic()
+        what = self._bar.text(now) or self._last
+        return f"{self._step}  {duration(now - self._started)}  {what}" if self._step else ""
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
@@ -192,6 +196,11 @@ class Row:
         text, style = ending(result, step=self._step)
         self._whole.say(self, text, style=style)
         self._step = self._last = ""
+        self._bar.clear()
+
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        self._bar.update(what, done=done, total=total, now=time.monotonic())
+        self._whole.draw(self, now=False)
 
     def note(self, text: str) -> None:
         self._whole.say(self, text)
@@ -256,6 +265,9 @@ class Heeding:
 
     def step_ends(self, result: StepResult) -> None:
         self._inner.step_ends(result)
+
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        self._inner.amount(what, done=done, total=total)
 
     def note(self, text: str) -> None:
         self._inner.note(text)

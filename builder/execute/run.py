@@ -27,6 +27,7 @@ from builder.inspect.origin import Origin, identity
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
+from builder.model.text import one_line
 from builder.system.checksums import Digest
 from builder.system.events import Event
 from builder.system.files import remove_tree
@@ -38,6 +39,7 @@ from builder.system.trust import is_published, leads_out
 if TYPE_CHECKING:
     from builder.execute.image_scan import Inside
 
+WIDTH = 40  # columns for the name of what is being done
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 
 
@@ -197,6 +199,9 @@ class Run:
             self.proof = dict(event.table("found") or answer_in(event.table("answer"))) or self.proof
         elif event.name == "error":
             self._error = event
+        elif event.name == "progress":
+            what = one_line(event.text("what"))[:WIDTH]
+            self.progress.amount(what, done=event.count("done"), total=event.count("total"))
 
     def _fault(self, step: Step, ended: Ended, *, missing: str) -> Finding | None:
         log = str(self.carrier.log(step))

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from ..sif.digest import BLOCK
 from ..sif.errors import AlteredError, say
+from ..sif.events import Meter
 from ..sif.merge import Joined, alike, join
 from ..sif.sif import (
     ALIGNMENT,
@@ -70,6 +71,7 @@ class Draft:
         self._offset = 0  # of the base's file system
         self._done: list[Layer] = []
         self._dropped = False
+        self._meter = Meter("writing the image")
 
     def __enter__(self) -> Draft:
         return self
@@ -100,11 +102,15 @@ class Draft:
 
     def follow(self, layers: Sequence[Layer]) -> None:
         """Have the base and these layers lie there; raises AlteredError, SquashfsError, SifError and OSError."""
+        sizes = [layer.entry.size for layer in layers]
+        self._meter.total = self.base.stat().st_size + sum(sizes)
         self._pool.submit(self._copy, tuple(layers)).result()
+        self._meter.to(self._meter.total)
 
     def _check(self) -> None:
         if self._dropped:
             raise _DroppedError
+        self._meter.to(os.fstat(self.file.fileno()).st_size)  # it is written from its beginning to its end
 
     def at_rest(self) -> BinaryIO:
         """The file, when nothing is written to it any more."""

@@ -9,8 +9,11 @@ import json
 import os
 import re
 import stat
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 VARIABLE = "RECIPE_EVENTS"
 LIMIT = 1024 * 1024  # bytes of the file
@@ -43,8 +46,34 @@ class Meter:
 
     def add(self, count: int) -> None:
         """So many bytes more."""
-        self.done += count
+        self.to(self.done + count)
+
+    def to(self, done: int) -> None:
+        """So many bytes in all."""
+        self.done = done
         now = time.monotonic()
         if now >= self._next or (self.total and self.done >= self.total):
             self._next = now + PAUSE
             report("progress", what=self.what, done=self.done, total=self.total)
+
+
+@contextmanager
+def growing(what: str, path: Path) -> Iterator[None]:
+    """Report the size of a file while a program writes it, where someone reads it."""
+    if VARIABLE not in os.environ:
+        yield
+        return
+    meter, over = Meter(what), threading.Event()
+
+    def look() -> None:
+        while not over.wait(PAUSE):
+            with suppress(OSError):
+                meter.to(path.stat().st_size)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
