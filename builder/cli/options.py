@@ -62,6 +62,6 @@ def take_slurm_options(
     return slurm
 
 
-def teller(*, quiet: bool) -> Callable[[str], None]:
+def make_printer(*, quiet: bool) -> Callable[[str], None]:
     """What says a line to the user, or nothing."""
     return lambda text: None if quiet else echo(text, err=True)

@@ -19,7 +19,7 @@ from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import check_jobs_ended, make_folder
-from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
+from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, failure
 
 
 @click.command("plan", cls=Grouped)
@@ -100,7 +100,7 @@ def command(
         paths += write_arrays(written, place=output or Path(), most=jobs)
     for path in () if quiet else paths:
         emit(str(path))
-    terminal.conclude(Ended(outcomes=refused), rows=False)
+    terminal.conclude(Outcomes(outcomes=refused), rows=False)
 
 
 def _as_plan(found: Build | BuilderError, *, output: Path | None) -> Build:

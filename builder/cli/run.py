@@ -14,13 +14,13 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, shape_options, take_slurm_options, teller
+from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.options import Options
-from builder.execute.parallel import Alone
-from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.parallel import SingleProgress
+from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import QuietProgress
 from builder.model.finding import UnsupportedError, errors
@@ -100,15 +100,15 @@ def _as_job(
     """Submit it, and follow it to its exit code unless nobody is to wait."""
     folder = folder or _free(Path(f"{plan.recipe}.run"))
     click.get_current_context().with_resource(
-        hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
+        lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
     )
     options = Options(environment=dict(os.environ))
     what = Submission(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
         variables=variables, command=words,
     )  # fmt: skip
-    note = teller(quiet=quiet)
-    submit_plan(what, jobs=slurm, display=Alone(QuietProgress()), tell=note)
+    note = make_printer(quiet=quiet)
+    submit_plan(what, jobs=slurm, display=SingleProgress(QuietProgress()), tell=note)
     if slurm.no_wait:
         note(f"submitted; run `recipe status {folder}` for progress and the result")
         return 0

@@ -13,16 +13,16 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, shape_options, take_slurm_options, teller
+from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import image_target, smoke_plan
-from builder.execute.executor import raise_for
+from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
 from builder.execute.options import Options
-from builder.execute.parallel import Alone
-from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.parallel import SingleProgress
+from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import Progress, choose_progress
 from builder.model.finding import Finding, SmokeError
@@ -100,16 +100,16 @@ def command(
     check_jobs_possible(loaded, slurm=slurm)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
     click.get_current_context().with_resource(
-        hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
+        lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
     )
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
-    report = submit_and_follow(what, jobs=slurm, display=Alone(progress), tell=teller(quiet=quiet))
+    report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
     if report is not None:
         Terminal(quiet=quiet).report("", report)
-        raise_for(report)
+        raise_on_failure(report)
         echo(judged("verdict: pass"))
 
 

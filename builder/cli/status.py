@@ -18,11 +18,18 @@ from builder.model.finding import BuilderError, ConfigError, Finding, Place, Unf
 from builder.model.report import Report
 from builder.model.text import one_line
 from builder.pipeline.batch import follow
-from builder.pipeline.request import Ended, Outcome, failure, outcome_of
+from builder.pipeline.request import Outcome, Outcomes, failure, outcome_of
 from builder.slurm.client import Slurm
 from builder.slurm.collect import JobView
 from builder.slurm.state import read_ledger
-from builder.slurm.status import SubmittedPlan, follow_command, look_at_jobs, never_starts, read_kits, state_of
+from builder.slurm.status import (
+    SubmittedPlan,
+    describe_state,
+    follow_command,
+    look_at_jobs,
+    never_starts,
+    read_plan_list,
+)
 from builder.system.layout import PLAN_FILE, plan_folder
 from builder.system.trust import check_folder
 
@@ -83,7 +90,7 @@ class Found:
 
 def find_plans(place: Path) -> Found:
     """Find what was submitted; raises ConfigError."""
-    kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
+    kits = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
     if kits is None:
         folder = folder_of(place)
         check_folder(folder)
@@ -117,7 +124,7 @@ def folder_of(place: Path) -> Path:
     raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
 
 
-def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Ended:
+def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
     """The outcome of each: judged where its jobs have ended, or with `follows` when they do."""
     outcomes = dict(found.outcomes)
     judged = {}
@@ -135,7 +142,7 @@ def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) 
     with display.shown():
         ended = follow(judged, environment=os.environ, place=found.place, ui=terminal, display=display)
     outcomes |= ended.outcomes
-    return Ended(outcomes={name: outcomes[name] for name in found.names}, stop=ended.stop)
+    return Outcomes(outcomes={name: outcomes[name] for name in found.names}, stop=ended.stop)
 
 
 def _open(name: str, views: tuple[JobView, ...], *, found: Found) -> Outcome:
@@ -148,7 +155,7 @@ def _open(name: str, views: tuple[JobView, ...], *, found: Found) -> Outcome:
         fix = f"ask again later, or `recipe status --follow {found.place}`; --cancel ends them"
         message = f"{named} still in the queue or running"
         return failure(name, UnfinishedError(Finding(code="jobs-open", message=message, fix=fix, level="note")))
-    text = never[0].message if never else f"job {left[0].job}, {left[0].step}: {state_of(left[0])}"
+    text = never[0].message if never else f"job {left[0].job}, {left[0].step}: {describe_state(left[0])}"
     return Outcome(name=name, word="open", text=text, code=UnfinishedError.exit_code)
 
 
@@ -193,7 +200,7 @@ def _job(view: JobView) -> dict[str, object]:
     """One job as plain data; `over` says that it has ended."""
     code = view.record.exit_code if view.over and view.record else None
     return {
-        "step": view.step, "job": view.job, "state": state_of(view), "over": view.over, "exit_code": code,
+        "step": view.step, "job": view.job, "state": describe_state(view), "over": view.over, "exit_code": code,
         "log": view.log,
     }  # fmt: skip
 
@@ -206,6 +213,6 @@ def _rows(views: Views, *, single: bool) -> list[list[str]]:
 
 def painted_state(view: JobView) -> Styled:
     """How a job is doing, in the colour of what it means."""
-    state = one_line(state_of(view))
+    state = one_line(describe_state(view))
     color = "yellow" if not view.over else "red" if view.failed else "green"
     return Styled(click.style(state, fg=color) if use_color() else state)

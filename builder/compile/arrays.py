@@ -25,7 +25,7 @@ _MEMORY = re.compile(r"(\d+)([KMGT]?)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
+class PlannedFolder:
     """A plan, and the name of its folder beside the arrays; its place in their list is the number of its task."""
 
     folder: str
@@ -36,7 +36,7 @@ class Kit:
         return next((step for step in self.plan.steps if step.name == name and step.batch), None)
 
 
-def array_plan(site: Site, kits: Sequence[Kit], *, most: int = MOST) -> Plan:
+def array_plan(site: Site, kits: Sequence[PlannedFolder], *, most: int = MOST) -> Plan:
     """The array scripts of kits of one site, as a plan whose steps are arrays.
 
     Its folder is the one that holds the kits. `most` is how many tasks run at a time.
@@ -72,7 +72,7 @@ def array_plan(site: Site, kits: Sequence[Kit], *, most: int = MOST) -> Plan:
     )
 
 
-def _script(site: Site, kits: Sequence[Kit], step: Step) -> str:
+def _script(site: Site, kits: Sequence[PlannedFolder], step: Step) -> str:
     """One array: goes into the kit of its task and becomes the kit's own job script."""
     scripts = [found.batch if (found := kit.step(step.name)) else "" for kit in kits]
     assert step.job is not None, "a step of an array is a job"
@@ -105,7 +105,7 @@ def _script(site: Site, kits: Sequence[Kit], step: Step) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _array_job(site: Site, kits: Sequence[Kit], step: Step, *, most: int) -> StepJob:
+def _array_job(site: Site, kits: Sequence[PlannedFolder], step: Step, *, most: int) -> StepJob:
     """What the kits' own jobs of a step ask for, with the most time and memory of them."""
     own = [found.job for kit in kits if (found := kit.step(step.name)) and found.job]
     minutes = max(job.minutes for job in own)
@@ -131,7 +131,7 @@ def _account(site: Site, job: StepJob) -> list[str]:
     return [f"--account={shell.word(site.scheduler.account_form or 'ACCOUNT')}"]
 
 
-def _chain(site: Site, kits: Sequence[Kit], steps: Sequence[Step]) -> str:
+def _chain(site: Site, kits: Sequence[PlannedFolder], steps: Sequence[Step]) -> str:
     """Submits the arrays by hand, as a chain."""
     lead = [step for kit in kits for step in kit.plan.steps if not step.batch]
     lines = [

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from builder.model.plan import Plan
 
 if TYPE_CHECKING:
-    from builder.execute.image_scan import Inside
+    from builder.execute.image_scan import SbomTask
 
 BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 
 
-class Ahead:
+class BackgroundScan:
     """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is asked for."""
 
     def __init__(self, plan: Plan, *, folder: Path, environment: Mapping[str, str], digest: str) -> None:
         self._digest = digest
         self._plan, self._folder, self._environment = plan, folder, environment
-        self._begun: Inside | None = None
+        self._begun: SbomTask | None = None
         modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image_scan",))
         modules.daemon = True
         modules.start()
@@ -32,7 +32,7 @@ class Ahead:
         if self._begun is None and image == f"{self._plan.image}.part":
             self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
 
-    def inside(self, *, put: bool) -> Inside:
+    def inside(self, *, put: bool) -> SbomTask:
         """The look inside; without `put` the image stays as it is."""
         image = self._folder / self._plan.image
         begun, self._begun = self._begun, None
@@ -42,11 +42,11 @@ class Ahead:
             begun.drop()
         return self._inside(image, put=put)
 
-    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> Inside:
-        from builder.execute.image_scan import Inside
+    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> SbomTask:
+        from builder.execute.image_scan import SbomTask
 
         plan = self._plan
-        return Inside(
+        return SbomTask(
             image, name=plan.target, tool=plan.tool, environment=self._environment, plan=self._digest, put=put,
             named=named,
         )  # fmt: skip

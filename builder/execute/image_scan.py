@@ -20,7 +20,7 @@ PAGE = 64 * 1024  # bytes
 Changes = tuple[tuple[int, bytes], ...]  # offset in the file, bytes
 
 
-class Inside:
+class SbomTask:
     """The bill of materials of an image and the SHA-256 that the image will have with it inside.
 
     The digest is of what the file is going to be, so that nothing is left to do after the smoke test but to write a

@@ -28,8 +28,8 @@ from builder.execute.progress import (
     PlainProgress,
     Progress,
     QuietProgress,
+    describe_end,
     duration,
-    ending,
     is_noise,
     wants_plain,
 )
@@ -38,7 +38,7 @@ from builder.model.report import StepResult
 from builder.model.text import one_line, visible
 
 
-class Together(Protocol):
+class MultiProgress(Protocol):
     """The display of several builds."""
 
     def side(self, name: str) -> Progress:
@@ -49,7 +49,7 @@ class Together(Protocol):
         """While the `with` block lasts."""
 
 
-class Alone:
+class SingleProgress:
     """A single build: its own progress."""
 
     def __init__(self, progress: Progress) -> None:
@@ -64,7 +64,7 @@ class Alone:
         yield
 
 
-class Prefixed:
+class PrefixedStream:
     """A stream whose every line begins with a name; lines of several are never mixed."""
 
     def __init__(self, stream: TextIO, *, name: str, lock: threading.Lock) -> None:
@@ -83,7 +83,7 @@ class Prefixed:
             self._stream.flush()
 
 
-class PlainTogether:
+class PlainMultiProgress:
     """Plain lines, for logs and pipes."""
 
     def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
@@ -91,7 +91,7 @@ class PlainTogether:
         self._lock = threading.Lock()
 
     def side(self, name: str) -> Progress:
-        stream = Prefixed(self._stream, name=name.ljust(self._width), lock=self._lock)
+        stream = PrefixedStream(self._stream, name=name.ljust(self._width), lock=self._lock)
         return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
 
     @contextmanager
@@ -99,7 +99,7 @@ class PlainTogether:
         yield
 
 
-class QuietTogether:
+class QuietMultiProgress:
     """Nothing."""
 
     def side(self, name: str) -> Progress:
@@ -111,7 +111,7 @@ class QuietTogether:
         yield
 
 
-class LiveTogether:
+class LiveMultiProgress:
     """Rows at the foot of a terminal, one for each build at work; what has ended scrolls up."""
 
     def __init__(self, stream: TextIO, *, width: int, verbose: bool, color: bool) -> None:
@@ -160,7 +160,7 @@ class LiveTogether:
 class Row:
     """One build of a LiveTogether."""
 
-    def __init__(self, whole: LiveTogether, *, name: str) -> None:
+    def __init__(self, whole: LiveMultiProgress, *, name: str) -> None:
         self.name = name
         self._whole = whole
         self._total = 0
@@ -193,7 +193,7 @@ class Row:
         self._whole.draw(self, now=False)
 
     def step_ends(self, result: StepResult) -> None:
-        text, style = ending(result, step=self._step)
+        text, style = describe_end(result, step=self._step)
         self._whole.say(self, text, style=style)
         self._step = self._last = ""
         self._bar.clear()
@@ -209,15 +209,15 @@ class Row:
         self._whole.draw(self, at_work=False)
 
 
-def choose_together(
+def choose_multi_progress(
     stream: TextIO, *, width: int, environment: Mapping[str, str], quiet: bool, verbose: bool, color: bool
-) -> Together:
+) -> MultiProgress:
     """Choose what fits the stream, as for one build; names are `width` wide."""
     if quiet:
-        return QuietTogether()
+        return QuietMultiProgress()
     if wants_plain(stream, environment=environment, color=color):
-        return PlainTogether(stream, width=width, verbose=verbose)
-    return LiveTogether(stream, width=width, verbose=verbose, color=color)
+        return PlainMultiProgress(stream, width=width, verbose=verbose)
+    return LiveMultiProgress(stream, width=width, verbose=verbose, color=color)
 
 
 T = TypeVar("T")
@@ -227,7 +227,7 @@ MOST = 4  # builds at once, unless someone says so: they share a network, and of
 BUILD_CORES, BUILD_GIB = 1, 3  # what one build keeps busy: compiling and packing; a solver and a packer in memory
 
 
-class Halt(Signals):
+class CancelToken(Signals):
     """The word to stop, for all builds: a signal that was caught is noted, wherever the main thread is just then."""
 
     def __init__(self) -> None:
@@ -243,10 +243,10 @@ class Halt(Signals):
         self.number = self.number or number
 
 
-class Heeding:
+class CancellableProgress:
     """A build's progress that hears the word to stop."""
 
-    def __init__(self, inner: Progress, *, halt: Halt) -> None:
+    def __init__(self, inner: Progress, *, halt: CancelToken) -> None:
         self._inner, self._halt = inner, halt
 
     def begin(self, *, title: str, total: int) -> None:
@@ -276,10 +276,10 @@ class Heeding:
         self._inner.end()
 
 
-class SideBySide(Generic[T]):
+class ParallelRunner(Generic[T]):
     """Runs builds and keeps what each has returned or raised."""
 
-    def __init__(self, *, jobs: int, halt: Halt) -> None:
+    def __init__(self, *, jobs: int, halt: CancelToken) -> None:
         self._jobs, self._halt = jobs, halt
 
     def run(self, builds: Sequence[Callable[[], T]]) -> list[T | BaseException]:
@@ -307,7 +307,7 @@ class SideBySide(Generic[T]):
         return build()
 
 
-def at_once(builds: int) -> int:
+def default_parallelism(builds: int) -> int:
     """How many builds this machine bears at a time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(builds, MOST, cores // BUILD_CORES, int(_memory_gib() // BUILD_GIB)))

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import builder
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Signals
 from builder.execute.written_files import check_unedited, look, note_written, read_written
 from builder.inspect.origin import note_old, note_sources, sources_of
@@ -74,12 +74,12 @@ def write_plan(
     a path leaves it, a source is missing, jobs still work there or, without `force`, files there were changed by hand
     (`fix` says what to do then), and ToolError when the disk is full; the folder is then as it was.
     """
-    with hold_plan(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix, check_jobs=check_jobs):
+    with lock_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix, check_jobs=check_jobs):
         pass
 
 
 @contextmanager
-def hold_plan(
+def lock_plan_folder(
     plan: Plan,
     folder: Path,
     *,
@@ -128,7 +128,7 @@ def _write(
             note_sources(staging, sources)
             exists = not _take_place(staging, folder, held=held)
         if exists:
-            held.enter_context(hold(folder))  # not under a build that runs
+            held.enter_context(lock_folder(folder))  # not under a build that runs
             check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
             check_jobs(folder)
             _update(plan, staging, folder=folder, sources=sources)
@@ -137,7 +137,7 @@ def _write(
 def _take_place(staging: Path, folder: Path, *, held: ExitStack) -> bool:
     """Give a new folder its name, locked; False where another build was faster, whose lock then says so."""
     with ExitStack() as lock:
-        lock.enter_context(hold(staging, becomes=folder))
+        lock.enter_context(lock_folder(staging, becomes=folder))
         try:
             staging.replace(folder)
         except OSError as error:

@@ -150,7 +150,7 @@ class PlainProgress:
             self._say(f"{self._step}: {duration(now - self._started)}{last}")
 
     def step_ends(self, result: StepResult) -> None:
-        self._say(ending(result, step=self._step)[0])
+        self._say(describe_end(result, step=self._step)[0])
 
     def amount(self, what: str, *, done: int, total: int) -> None: ...
 
@@ -202,7 +202,7 @@ class LiveProgress:
             self._draw()
 
     def step_ends(self, result: StepResult) -> None:
-        text, style = ending(result, step=self._step)
+        text, style = describe_end(result, step=self._step)
         self._print(text, style=style)
         self._step = self._last = ""
         self._bar.clear()
@@ -252,7 +252,7 @@ def wants_plain(stream: TextIO, *, environment: Mapping[str, str], color: bool) 
     return plain or not stream.isatty()
 
 
-def ending(result: StepResult, *, step: str) -> tuple[str, str]:
+def describe_end(result: StepResult, *, step: str) -> tuple[str, str]:
     """How a step ended, in words, and their style on a terminal."""
     if result.status == "skipped":
         return f"{result.name}: skipped", "dim"

@@ -29,7 +29,7 @@ REPORT_NOTHING = ("verify", "smoke", "run")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class OutputStat:
     """What can be seen of a path from outside. No clock is compared: a file server's may differ from ours."""
 
     device: int
@@ -39,13 +39,13 @@ class Seen:
     changed: int  # nanoseconds
 
 
-def look(path: Path) -> Seen | None:
+def stat_output(path: Path) -> OutputStat | None:
     """Look at a product, None when it is not there; a link is looked at as such."""
     try:
         found = path.lstat()
     except OSError:
         return None
-    return Seen(
+    return OutputStat(
         device=found.st_dev,
         inode=found.st_ino,
         size=found.st_size,
@@ -54,7 +54,7 @@ def look(path: Path) -> Seen | None:
     )
 
 
-def fault(path: Path, *, before: Seen | None) -> str:
+def output_fault(path: Path, *, before: OutputStat | None) -> str:
     """Say what is wrong with a product after its step, "" when nothing is."""
     if not path.exists():
         return f"wrote no '{path.name}'"
@@ -64,35 +64,35 @@ def fault(path: Path, *, before: Seen | None) -> str:
                 return f"left the folder '{path.name}' empty"
     elif path.stat().st_size == 0:
         return f"left '{path.name}' empty"
-    if before is not None and look(path) == before:
+    if before is not None and stat_output(path) == before:
         return f"left the old '{path.name}' as it was"
     return ""
 
 
-def faults(folder: Path, names: Sequence[str], *, before: dict[str, Seen | None]) -> str:
+def output_faults(folder: Path, names: Sequence[str], *, before: dict[str, OutputStat | None]) -> str:
     """Say what is wrong with all products of a step, "" when nothing is."""
-    found = [text for name in names if (text := fault(folder / name, before=before.get(name)))]
+    found = [text for name in names if (text := output_fault(folder / name, before=before.get(name)))]
     return ", ".join(found)
 
 
-class Carrier(Protocol):
+class StepRunner(Protocol):
     """Carries out the steps of a plan, one after the other."""
 
     def log(self, step: Step) -> Path:
         """Where the step's output is kept."""
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
     def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> Ended:
         """Run the step to its end; `on_event` gets what its programs report, as it comes."""
 
     def fault(self, step: Step, ended: Ended) -> Finding | None:
-        """What only the carrier knows of a step that has failed, None where its log says it all."""
+        """What only the runner knows of a step that has failed, None where its log says it all."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
+class LocalRunner:
     """Runs the steps' scripts on this machine."""
 
     plan: Plan
@@ -106,7 +106,7 @@ class Here:
         """A file of the folder for logs."""
         return self.folder / LOGS / f"{step.name}.log"
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
@@ -158,9 +158,9 @@ class Here:
         return None
 
 
-def make_room(plan: Plan, step: Step, folder: Path) -> dict[str, Seen | None]:
+def make_room(plan: Plan, step: Step, folder: Path) -> dict[str, OutputStat | None]:
     """Remove the link to a published image where a step makes a new one; returns what is there of its products."""
     image = folder / plan.image
     if plan.image in step.produces and image.is_symlink():
         image.unlink()
-    return {name: look(folder / name) for name in step.produces}
+    return {name: stat_output(folder / name) for name in step.produces}

@@ -12,28 +12,28 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from builder.compile.arrays import MOST, Kit, array_plan
-from builder.execute.executor import Work, chosen, lead
+from builder.compile.arrays import MOST, PlannedFolder, array_plan
+from builder.execute.executor import StepBatch, run_local_steps, select_steps
 from builder.execute.options import Options, Signals
-from builder.execute.parallel import Together
+from builder.execute.parallel import MultiProgress
 from builder.execute.progress import Progress
-from builder.execute.reproduce import again_steps
-from builder.execute.run import Lead
+from builder.execute.reproduce import rebuild_steps
+from builder.execute.run import LocalPrefix
 from builder.inspect.origin import origin_of
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.pipeline.local import run_together
-from builder.pipeline.prepare import Prepared, prepare
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Outcome, SlurmOptions, Tell, failure
+from builder.pipeline.prepare import PreparedBuild, prepare_build
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, SlurmOptions, Tell, failure
 from builder.slurm.client import Slurm
 from builder.slurm.collect import finish, interrupt_text, open_jobs, prepare_again
 from builder.slurm.monitor import Monitor
-from builder.slurm.options import read_wishes
+from builder.slurm.options import read_overrides
 from builder.slurm.state import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
-from builder.slurm.status import NamedKit, write_kits
-from builder.slurm.submit import Batch, Steps, Task, check_jobs, of_tasks, split_steps, submit
+from builder.slurm.status import ListedPlan, write_plan_list
+from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, of_tasks, split_steps, submit
 from builder.system.process import which
 
 
@@ -66,7 +66,7 @@ class Submission:
         if self.built or self.steps is not None:
             return ((), ()) if self.steps is None or self.built else self.steps
         folder = self.folder.resolve()
-        steps = chosen(self.plan, folder=folder, output=self.image, options=self.options)
+        steps = select_steps(self.plan, folder=folder, output=self.image, options=self.options)
         return split_steps(self.plan, steps, folder=folder, environment=self.options.environment)
 
 
@@ -79,7 +79,7 @@ class Arrays:
     most: int
 
 
-def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
+def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare all builds, submit those of each site, and follow them to their outcomes unless there is --no-wait."""
     outcomes: dict[str, Outcome] = {}
     display, place = ui.display(list(builds)), request.output or Path()
@@ -100,14 +100,14 @@ def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
         if request.slurm.no_wait:
             for name, build in submitted.items():
                 outcomes[name] = Outcome(name=name, word="submitted", text=f"recipe status {build.folder}")
-            return Ended(outcomes=outcomes)
+            return Outcomes(outcomes=outcomes)
         folders = {name: build.folder for name, build in submitted.items()}
         ended = follow(
             folders, environment=request.options.environment, ui=ui, display=display,
             place=place if not request.single else next(iter(folders.values()), place),
             cancel=request.slurm.cancel_on_interrupt,
         )  # fmt: skip
-    return Ended(outcomes={**outcomes, **ended.outcomes}, stop=ended.stop)
+    return Outcomes(outcomes={**outcomes, **ended.outcomes}, stop=ended.stop)
 
 
 def _prepare(
@@ -118,7 +118,7 @@ def _prepare(
     found = {}
     for name, build in builds.items():
         try:
-            ready = prepare(build, request=request, tell=partial(ui.line, name), held=held)
+            ready = prepare_build(build, request=request, tell=partial(ui.line, name), held=held)
         except BuilderError as error:
             outcomes[name] = failure(name, error)
             continue
@@ -130,7 +130,7 @@ def _prepare(
     return found
 
 
-def _submission(ready: Prepared, *, request: BuildRequest, number: int = 0) -> Submission:
+def _submission(ready: PreparedBuild, *, request: BuildRequest, number: int = 0) -> Submission:
     build = ready.build
     return Submission(
         plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
@@ -139,7 +139,7 @@ def _submission(ready: Prepared, *, request: BuildRequest, number: int = 0) -> S
 
 
 def submit_plans(
-    plans: Mapping[str, Submission], *, jobs: SlurmOptions, display: Together, arrays: Arrays | None = None
+    plans: Mapping[str, Submission], *, jobs: SlurmOptions, display: MultiProgress, arrays: Arrays | None = None
 ) -> dict[str, BuilderError]:
     """Try and submit the jobs of plans of one site; the steps before them that have no job run here first.
 
@@ -178,7 +178,7 @@ def submit_plans(
     return failed
 
 
-def _of(plans: Iterable[Submission | Task], batch: Batch, arrays: Arrays | None) -> Batch:
+def _of(plans: Iterable[Submission | Task], batch: SubmitOptions, arrays: Arrays | None) -> SubmitOptions:
     """For the tasks of these plans, where they are tasks of arrays."""
     return of_tasks(batch, [plan.number for plan in plans], most=arrays.most) if arrays else batch
 
@@ -204,23 +204,25 @@ def _steps(
     """What is submitted: the jobs of the only plan, or those arrays in which one of the plans has a task."""
     if arrays is None:
         first = next(iter(plans.values()))
-        return again_steps(first.plan) if first.built else split[next(iter(plans))][1]
+        return rebuild_steps(first.plan) if first.built else split[next(iter(plans))][1]
     wanted = {step.name for _, steps in split.values() for step in steps}
     return tuple(step for step in arrays.plan.steps if step.name in wanted)
 
 
-def _run_lead(plan: Submission, split: tuple[Steps, Steps], *, signals: Signals, progress: Progress) -> Lead:
+def _run_lead(plan: Submission, split: tuple[Steps, Steps], *, signals: Signals, progress: Progress) -> LocalPrefix:
     """Run the steps without a job; raises StepError or SmokeError when one of them failed, with its report written."""
     here, later = split
     if not here:
-        return Lead()
+        return LocalPrefix()
     folder = plan.folder.resolve()
     forget_ledger(folder)
-    work = Work(plan=plan.plan, steps=here, folder=folder, output=plan.image, options=plan.options, progress=progress)
-    return lead(work, signals=signals, total=len(here) + len(later))
+    work = StepBatch(
+        plan=plan.plan, steps=here, folder=folder, output=plan.image, options=plan.options, progress=progress
+    )
+    return run_local_steps(work, signals=signals, total=len(here) + len(later))
 
 
-def _task(plan: Submission, split: tuple[Steps, Steps], *, lead: Lead) -> Task:
+def _task(plan: Submission, split: tuple[Steps, Steps], *, lead: LocalPrefix) -> Task:
     here, later = split
     folder = plan.folder.resolve()
     return Task(
@@ -236,20 +238,20 @@ def _batch(
     jobs: SlurmOptions,
     variables: Mapping[str, str] | None = None,
     command: str = "",
-) -> Batch:
+) -> SubmitOptions:
     """How the jobs are submitted; raises ConfigError for an option that cannot be one."""
     names = [step.name for step in steps]
-    return Batch(
+    return SubmitOptions(
         kind=plan.kind,
         site_options=plan.site.scheduler.submit,
-        wishes=read_wishes(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency),
+        wishes=read_overrides(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency),
         environment=plan.options.environment,
         variables=variables or {},
         command=command,
     )
 
 
-def try_jobs(ready: Prepared, *, request: BuildRequest) -> None:
+def try_jobs(ready: PreparedBuild, *, request: BuildRequest) -> None:
     """Ask Slurm, where it is here, whether it would take the jobs of a build that is not written yet.
 
     Raises what `check_jobs` does. sbatch reads the scripts, which are in a temporary folder for so long.
@@ -276,7 +278,7 @@ def job_lines(ledger: Ledger | None) -> list[str]:
     ]
 
 
-def submit_plan(what: Submission, *, jobs: SlurmOptions, display: Together, tell: Tell) -> None:
+def submit_plan(what: Submission, *, jobs: SlurmOptions, display: MultiProgress, tell: Tell) -> None:
     """Submit one plan and `tell` its jobs; raises what stopped it."""
     for error in submit_plans({"": what}, jobs=jobs, display=display).values():
         raise error
@@ -284,7 +286,7 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, display: Together, tell
         tell(line)
 
 
-def submit_and_follow(what: Submission, *, jobs: SlurmOptions, display: Together, tell: Tell) -> Report | None:
+def submit_and_follow(what: Submission, *, jobs: SlurmOptions, display: MultiProgress, tell: Tell) -> Report | None:
     """Submit one plan and follow it to its report; None where the jobs are not waited for."""
     submit_plan(what, jobs=jobs, display=display, tell=tell)
     if jobs.no_wait:
@@ -304,9 +306,9 @@ def follow(
     environment: Mapping[str, str],
     place: Path,
     ui: UI,
-    display: Together,
+    display: MultiProgress,
     cancel: bool = False,
-) -> Ended:
+) -> Outcomes:
     """Follow the jobs of plan folders to their end, and judge each as soon as its own have ended.
 
     `place` is what the user asks for the status of. A fault of recipe itself is raised.
@@ -334,20 +336,20 @@ def follow(
     ended.stop.message = interrupt_text(left, place=place, cancelled=cancel)
     word = "cancelled" if cancel else "open"
     outcomes = {name: replace(one, word=word) if one.word == "stopped" else one for name, one in ended.outcomes.items()}
-    return Ended(outcomes=outcomes, stop=ended.stop)
+    return Outcomes(outcomes=outcomes, stop=ended.stop)
 
 
 def write_arrays(builds: Builds, *, place: Path, most: int | None) -> list[Path]:
     """Write the arrays of plans, and the list of them; returns what submits each site's by hand."""
     arrays = [found.plan for own in by_site(builds).values() if (found := _arrays(own, place=place, most=most))]
-    kits = [NamedKit(name=name, site=build.site.name, folder=build.folder.name) for name, build in builds.items()]
-    write_kits(place, kits=kits, arrays=arrays)
+    kits = [ListedPlan(name=name, site=build.site.name, folder=build.folder.name) for name, build in builds.items()]
+    write_plan_list(place, kits=kits, arrays=arrays)
     return [place / file.path for plan in arrays for file in plan.files if file.executable]
 
 
 def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     """The arrays of one site's plans, None where it has no jobs for them."""
-    kits = [Kit(folder=build.folder.name, plan=build.plan) for build in builds.values()]
+    kits = [PlannedFolder(folder=build.folder.name, plan=build.plan) for build in builds.values()]
     if not any(step.batch for kit in kits for step in kit.plan.steps):
         return None
     most = most or MOST

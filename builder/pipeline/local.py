@@ -9,16 +9,22 @@ from pathlib import Path
 
 from builder.execute.executor import execute, verify
 from builder.execute.options import Interrupted
-from builder.execute.parallel import Halt, Heeding, SideBySide, Together, at_once
+from builder.execute.parallel import (
+    CancellableProgress,
+    CancelToken,
+    MultiProgress,
+    ParallelRunner,
+    default_parallelism,
+)
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
 from builder.model.report import Report
-from builder.pipeline.prepare import prepare
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Outcome, Tell, failure, outcome_of
+from builder.pipeline.prepare import prepare_build
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, Tell, failure, outcome_of
 
 
-def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
+def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare and run each build; a failure does not stop the others. A fault of recipe itself is raised."""
     display = ui.display(list(builds))
 
@@ -32,32 +38,34 @@ def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
     tasks = {name: partial(run, name, build) for name, build in builds.items()}
     images = {name: build.image for name, build in builds.items()}
     with display.shown():
-        return run_together(tasks, images=images, display=display, parallel=request.parallel or at_once(len(tasks)))
+        return run_together(
+            tasks, images=images, display=display, parallel=request.parallel or default_parallelism(len(tasks))
+        )
 
 
 def run_together(
     tasks: Mapping[str, Callable[[Progress], Report | None]],
     *,
     images: Mapping[str, Path],
-    display: Together,
+    display: MultiProgress,
     parallel: int,
-) -> Ended:
+) -> Outcomes:
     """Run tasks in threads, so many at a time; their outcomes by name. None of a task: there was nothing to do.
 
     A signal stops all of them. A fault of recipe itself is raised.
     """
-    halt = Halt()
+    halt = CancelToken()
 
     def run(name: str, task: Callable[[Progress], Report | None]) -> Outcome:
         try:
-            report = task(Heeding(display.side(name), halt=halt))
+            report = task(CancellableProgress(display.side(name), halt=halt))
         except BuilderError as error:
             return failure(name, error)
         if report is None:
             return Outcome(name=name, word="nothing to do", text=str(images[name]), image=str(images[name]))
         return outcome_of(name, report, image=images[name])
 
-    results = SideBySide[Outcome](jobs=parallel, halt=halt).run([partial(run, *item) for item in tasks.items()])
+    results = ParallelRunner[Outcome](jobs=parallel, halt=halt).run([partial(run, *item) for item in tasks.items()])
     outcomes: dict[str, Outcome] = {}
     stop = Interrupted(halt.number) if halt.number else None
     for name, result in zip(tasks, results, strict=True):
@@ -68,12 +76,12 @@ def run_together(
             outcomes[name] = Outcome(name=name, word="stopped", text=result.message, code=result.exit_code)
         else:
             raise result
-    return Ended(outcomes=outcomes, stop=stop)
+    return Outcomes(outcomes=outcomes, stop=stop)
 
 
 def _report(build: Build, *, request: BuildRequest, progress: Progress, tell: Tell, held: ExitStack) -> Report | None:
     """The report of a build, or of a second one that is compared with the image; None where there is nothing to do."""
-    ready, options = prepare(build, request=request, tell=tell, held=held), request.options
+    ready, options = prepare_build(build, request=request, tell=tell, held=held), request.options
     if not ready.done:
         return execute(
             build.plan, folder=build.folder, output=build.image, steps=ready.steps, options=options, progress=progress

@@ -94,7 +94,7 @@ HOPELESS: tuple[tuple[str, str], ...] = (
 )
 
 
-def refusal(text: str, *, step: str, timed_out: bool = False) -> Finding:
+def explain_rejection(text: str, *, step: str, timed_out: bool = False) -> Finding:
     """Explain what sbatch has said of the job of a step."""
     if timed_out:
         message = f"sbatch did not answer when the job of step '{step}' was submitted"
@@ -116,7 +116,7 @@ def refusal(text: str, *, step: str, timed_out: bool = False) -> Finding:
     )
 
 
-def hopeless(reason: str, *, step: str, job: str) -> Finding | None:
+def explain_endless_wait(reason: str, *, step: str, job: str) -> Finding | None:
     """Say that a waiting job will never start, None when it may."""
     for pattern, code in HOPELESS:
         if re.search(pattern, reason):
@@ -172,7 +172,7 @@ class Slurm:
     def test(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> Finding | None:
         """Ask sbatch whether it would take a job; says why not."""
         answer = self._sbatch(["--test-only", *arguments], folder=folder, more=more)
-        return None if answer.exit_code == 0 else refusal(answer.text, step=step)
+        return None if answer.exit_code == 0 else explain_rejection(answer.text, step=step)
 
     def submit(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> str:
         """Submit a job from a folder and return its number; raises StepError."""
@@ -181,7 +181,7 @@ class Slurm:
         found = [match[1] for line in answer.text.splitlines() if (match := _ID.fullmatch(line.strip()))]
         if answer.exit_code == 0 and found:
             return found[-1]
-        raise StepError(refusal(answer.text, step=step, timed_out=answer.exit_code == 124))
+        raise StepError(explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""

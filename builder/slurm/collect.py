@@ -14,22 +14,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.reproduce import (
-    Verified,
-    again_steps,
-    compared,
+    Reproduction,
+    compare,
     copy_plan,
     fresh_cache,
     not_built,
-    note_again,
+    note_rebuild,
+    rebuild_steps,
     with_answer,
 )
-from builder.execute.run import Lead, Run
+from builder.execute.run import Execution, LocalPrefix
 from builder.inspect.attestations import write_papers
 from builder.inspect.origin import Origin, origin_in
 from builder.model.finding import ConfigError, Finding, Place
@@ -76,7 +76,7 @@ def stop_following(folder: Path, stop: Interrupted, *, slurm: Slurm, cancel: boo
 
 def check_jobs_again(plan: Plan) -> None:
     """Raise ConfigError where a step of a second build could not be a job."""
-    jobless = [step.name for step in again_steps(plan) if not step.batch]
+    jobless = [step.name for step in rebuild_steps(plan) if not step.batch]
     if jobless:
         message = (
             f"--verify with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
@@ -102,40 +102,40 @@ def prepare_again(plan: Plan, folder: Path, *, environment: Mapping[str, str]) -
     return fresh_cache(environment, place=place / "cache")
 
 
-def was_submitted(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
+def submitted_rebuild(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
     """The steps of the second build, with their products as seen from the plan folder; none where there is no such."""
     return tuple(
         replace(step, name=name_again(step), produces=tuple(f"{AGAIN}/{name}" for name in step.produces))
-        for step in again_steps(plan)
+        for step in rebuild_steps(plan)
         if ledger.of(name_again(step))
     )
 
 
-def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: SlurmRunner, image: Path) -> None:
+def judge_again(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner, image: Path) -> None:
     """Follow the jobs of a second build, and note what they gave."""
     plan = replace(run.plan, image=f"{AGAIN}/{run.plan.image}", steps=steps)
-    second = Run(
+    second = Execution(
         plan=plan,
         folder=run.folder,
         output=run.folder / AGAIN / "again.sif",
-        carrier=carrier,
+        runner=runner,
         progress=run.progress,
         signals=run.signals,
         versions=run.versions,
         environment=run.environment,
-        went_before=Lead(results=tuple(run.results)),
+        prefix=LocalPrefix(results=tuple(run.results)),
         origin=run.origin,
     )
     run.progress.note("the second build, to compare")
 
-    def build() -> Verified:
-        if not second.lead(steps):
+    def build() -> Reproduction:
+        if not second.run_steps(steps):
             last = next(step for step in steps if step.name == second.results[-1].name)
-            return not_built(second, log=carrier.log(last))
-        taken = sum(carrier.ends[step.name].seconds for step in steps)
-        return compared(run, second, image=image, seconds=taken)
+            return not_built(second, log=runner.log(last))
+        taken = sum(runner.ends[step.name].seconds for step in steps)
+        return compare(run, second, image=image, seconds=taken)
 
-    note_again(run, build)
+    note_rebuild(run, build)
 
 
 def remove_again(folder: Path) -> None:
@@ -182,7 +182,7 @@ def read_plan(folder: Path) -> Plan:
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
 
-def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
+def view_jobs(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
     """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
     return tuple(
         JobView(
@@ -221,33 +221,33 @@ def finish(
     folder = folder.resolve()
     plan, signals = read_plan(folder), Signals()
     monitor = monitor or Monitor(Slurm(environment))
-    with signals.caught(), hold(folder), monitor.turn():
-        ledger = ledger_of(folder)
+    with signals.caught(), lock_folder(folder), monitor.turn():
+        ledger = require_ledger(folder)
         check_output(ledger, plan, folder=folder)
         steps = tuple(step for step in plan.steps if ledger.of(step.name))
-        carrier = SlurmRunner(ledger=ledger, folder=folder, monitor=monitor, progress=progress, mask=Mask(environment))
-        run = Run(
+        runner = SlurmRunner(ledger=ledger, folder=folder, monitor=monitor, progress=progress, mask=Mask(environment))
+        run = Execution(
             plan=plan,
             folder=folder,
             output=Path(ledger.output).resolve(),
-            carrier=carrier,
+            runner=runner,
             progress=progress,
             signals=signals,
             versions=lambda _: _versions(environment),
             environment=environment,
-            went_before=ledger.lead,
+            prefix=ledger.lead,
             began=ledger.began,
             origin=_origin(ledger, plan, folder=folder),
         )
         try:
-            return _carry_out(run, steps, carrier=carrier)
+            return _carry_out(run, steps, runner=runner)
         except Interrupted as stop:
             signals.hold()
             stop_following(folder, stop, slurm=monitor.slurm, cancel=cancel_on_interrupt)
             raise
 
 
-def ledger_of(folder: Path) -> Ledger:
+def require_ledger(folder: Path) -> Ledger:
     """What was submitted from a folder; raises ConfigError where nothing was."""
     ledger = read_ledger(folder)
     if ledger is None:
@@ -283,18 +283,18 @@ def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
     return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
 
 
-def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: SlurmRunner) -> Report:
-    ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
+def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) -> Report:
+    ledger, second = runner.ledger, submitted_rebuild(runner.ledger, run.plan)
     known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
     try:
         if known is None:
-            run.go(steps)
+            run.run_all(steps)
         if second and (known or run.status == "passed"):
-            judge_again(run, second, carrier=carrier, image=run.image or run.output)
+            judge_again(run, second, runner=runner, image=run.image or run.output)
     finally:
         run.progress.end()
-    carrier.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    runner.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
         # The papers of an image that was there already are those of its own build.

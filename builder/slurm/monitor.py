@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from builder.execute.parallel import at_once
+from builder.execute.parallel import default_parallelism
 from builder.execute.progress import Progress, duration
-from builder.execute.runner import Seen
+from builder.execute.runner import OutputStat
 from builder.model.finding import Finding, Level, Place, StepError
 from builder.model.plan import Step
-from builder.slurm.client import NODE_LOST, JobState, Slurm, hopeless
+from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.state import Ledger, Submitted
 from builder.system.events import Event, events_below
@@ -40,7 +40,7 @@ NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no 
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobEnd:
+class JobResult:
     """How a job ended; `reason` is "" for its own end, `word` is Slurm's."""
 
     exit_code: int
@@ -104,7 +104,7 @@ class Monitor:
         self._asked: frozenset[str] = frozenset()
         self._when = -inf
         self._states: Mapping[str, JobState] | None = None
-        self._turns = threading.Semaphore(at_once(max(builds, 1)))
+        self._turns = threading.Semaphore(default_parallelism(max(builds, 1)))
         self._mine = threading.local()
 
     def ask(self, job: str, *, since: float) -> tuple[float, JobState | None]:
@@ -158,7 +158,7 @@ class Follower:
     _cleared: float | None = None  # when its last record was seen first
     _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
 
-    def follow(self) -> JobEnd:
+    def follow(self) -> JobResult:
         """Wait for the end."""
         asked = -inf
         while True:
@@ -183,7 +183,7 @@ class Follower:
         if state is None:
             return
         if state.stage == "waiting":
-            never = hopeless(state.reason, step=self.job.step, job=self.job.job)
+            never = explain_endless_wait(state.reason, step=self.job.step, job=self.job.job)
             if never is not None:
                 self.monitor.slurm.cancel([self.job.job])
                 raise StepError(never)
@@ -192,7 +192,7 @@ class Follower:
             self._said, self._pause = text, ASK[0]
             self.note(text)
 
-    def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
+    def _end(self, record: JobRecord | None, state: JobState | None) -> JobResult | None:
         """The end, when it has come: a record counts unless Slurm puts the job back into the queue.
 
         That is known when Slurm has cleared up after it, which may take long.
@@ -219,7 +219,7 @@ class Follower:
         if record is not None:
             return self._recorded(record, state)
         self.log.close()
-        return JobEnd(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
+        return JobResult(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
 
     def _code(self, state: JobState | None) -> int:
         """Without a record Slurm is the witness."""
@@ -227,7 +227,7 @@ class Follower:
             return 0
         return self.monitor.slurm.exit_code(self.job.job) or 1
 
-    def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
+    def _recorded(self, record: JobRecord, state: JobState | None) -> JobResult:
         self.log.close()
         word, reason, code = state.word if state else "", record.reason, record.exit_code
         bad = bool(reason) or word in NODE_LOST
@@ -237,7 +237,7 @@ class Follower:
             reason = "cancelled"
         if reason == "cancelled" and code in LAUNCHER:
             code = STOPPED
-        return JobEnd(
+        return JobResult(
             exit_code=code or int(bad),
             reason=reason,
             word=word,
@@ -270,13 +270,13 @@ class SlurmRunner:
     monitor: Monitor
     progress: Progress
     mask: Callable[[str], str]
-    ends: dict[str, JobEnd] = field(default_factory=dict)
+    ends: dict[str, JobResult] = field(default_factory=dict)
 
     def log(self, step: Step) -> Path:
         """The job's own log."""
         return self.folder / self._job(step).log
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """What was there when the job was submitted."""
         return self._job(step).before
 
@@ -345,7 +345,7 @@ FATES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
+def job_fault(job: Submitted, end: JobResult, *, folder: Path) -> Finding | None:
     """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
     key = end.reason or end.word
     if key not in FATES or (end.recorded and not end.reason and key not in {"OUT_OF_MEMORY", *NODE_LOST}):

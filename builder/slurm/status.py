@@ -12,15 +12,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import duration
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.text import is_plain, shown, typed
 from builder.sif.bounded import parse_json
-from builder.slurm.client import NODE_LOST, Slurm, hopeless
-from builder.slurm.collect import JobView, check_output, is_over, ledger_of, read_plan, stop_following, views_of
+from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
+from builder.slurm.collect import JobView, check_output, is_over, read_plan, require_ledger, stop_following, view_jobs
 from builder.slurm.monitor import Follower, LogTail, Monitor, job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
 from builder.system.files import write_whole
@@ -40,7 +40,7 @@ class SubmittedPlan:
     @classmethod
     def read(cls, folder: Path) -> SubmittedPlan:
         """Read a folder that has a ledger; raises ConfigError."""
-        ledger, plan = ledger_of(folder), read_plan(folder)
+        ledger, plan = require_ledger(folder), read_plan(folder)
         check_output(ledger, plan, folder=folder.resolve())
         return cls(ledger=ledger, plan=plan, folder=folder)
 
@@ -53,17 +53,17 @@ def look_at_jobs(plans: Mapping[str, SubmittedPlan], *, slurm: Slurm) -> dict[st
     """How the jobs of each are doing: one question to Slurm for all of them, since its controllers are shared."""
     jobs = [job.job for plan in plans.values() for job in plan.ledger.jobs]
     states = slurm.states(jobs) if jobs else {}
-    return {name: views_of(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
+    return {name: view_jobs(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
 
 
 def never_starts(view: JobView) -> Finding | None:
     """Why a job waits for what will never be, None where it may start."""
     if view.state is None or view.state.stage != "waiting":
         return None
-    return hopeless(view.state.reason, step=view.step, job=view.job)
+    return explain_endless_wait(view.state.reason, step=view.step, job=view.job)
 
 
-def state_of(view: JobView) -> str:
+def describe_state(view: JobView) -> str:
     """How a job is doing, in words."""
     if view.over and view.record is not None:
         lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
@@ -88,7 +88,7 @@ LIMIT = 16 * 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedKit:
+class ListedPlan:
     """One kit: the name it is shown by, its site, and its plan folder beside kits.json."""
 
     name: str
@@ -98,17 +98,19 @@ class NamedKit:
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    kits: tuple[NamedKit, ...]
+    kits: tuple[ListedPlan, ...]
 
 
-def write_kits(folder: Path, *, kits: Sequence[NamedKit], arrays: Sequence[Plan]) -> None:
+def write_plan_list(folder: Path, *, kits: Sequence[ListedPlan], arrays: Sequence[Plan]) -> None:
     """Write the index and the arrays' scripts; arrays of an earlier call for the same sites go, other kits stay listed.
 
     Raises ConfigError when the folder cannot be written.
     """
     names = {kit.name for kit in kits}
     others = [
-        kit for kit in read_kits(folder) or () if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
+        kit
+        for kit in read_plan_list(folder) or ()
+        if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
     ]
     try:
         for plan in arrays:
@@ -134,7 +136,7 @@ def _remove_old(folder: Path, plan: Plan) -> None:
                 path.unlink()
 
 
-def read_kits(folder: Path) -> tuple[NamedKit, ...] | None:
+def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     """Read the index, None when there is none; raises ConfigError when it is damaged."""
     path = folder / KITS_FILE
     try:
@@ -154,7 +156,7 @@ def read_kits(folder: Path) -> tuple[NamedKit, ...] | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandEnd:
+class CommandResult:
     """How a command ended; `finding` says what Slurm did to its job."""
 
     exit_code: int
@@ -169,12 +171,12 @@ def follow_command(
     on_line: Callable[[str], None],
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
-) -> CommandEnd:
+) -> CommandResult:
     """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would wait for ever."""
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
-    with signals.caught(), hold(folder):
-        ledger = ledger_of(folder)
+    with signals.caught(), lock_folder(folder):
+        ledger = require_ledger(folder)
         job = ledger.only
         log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
         follower = Follower(job=job, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=note)
@@ -186,4 +188,4 @@ def follow_command(
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
-        return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))
+        return CommandResult(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from builder.compile.scripts import minutes_of, notice
 from builder.execute.preflight import find_programs
-from builder.execute.reproduce import again_steps
-from builder.execute.run import Lead
+from builder.execute.reproduce import rebuild_steps
+from builder.execute.run import LocalPrefix
 from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
@@ -26,7 +26,7 @@ from builder.model.plan import Plan, Step
 from builder.model.step_job import StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_record import read_record
-from builder.slurm.options import Wishes
+from builder.slurm.options import JobOverrides
 from builder.slurm.state import Kind, Ledger, Submitted, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import which
@@ -84,14 +84,14 @@ _NO_EXPORT = "--export=NONE"
 _RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
 
 
-class Undisturbed(Protocol):
+class Uninterrupted(Protocol):
     """A `with` block that no signal ends half done."""
 
     def __call__(self) -> AbstractContextManager[None]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class SubmitOptions:
     """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
 
     `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
@@ -100,7 +100,7 @@ class Batch:
 
     kind: Kind
     site_options: tuple[str, ...] = ()
-    wishes: Wishes
+    wishes: JobOverrides
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # below the plan folder
@@ -108,7 +108,7 @@ class Batch:
     again: Mapping[str, str] | None = None
 
 
-def check_jobs(steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
+def check_jobs(steps: Sequence[Step], *, batch: SubmitOptions, folder: Path, slurm: Slurm) -> None:
     """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
     findings = []
     for step in steps:
@@ -130,7 +130,7 @@ class Task:
     output: Path
     steps: tuple[Step, ...]
     number: int = 0
-    lead: Lead = field(default_factory=Lead)
+    lead: LocalPrefix = field(default_factory=LocalPrefix)
     origin: Origin = field(default_factory=Origin)
 
     def step(self, name: str) -> Step | None:
@@ -139,7 +139,13 @@ class Task:
 
 
 def submit(
-    steps: Sequence[Step], tasks: Sequence[Task], *, batch: Batch, folder: Path, slurm: Slurm, undisturbed: Undisturbed
+    steps: Sequence[Step],
+    tasks: Sequence[Task],
+    *,
+    batch: SubmitOptions,
+    folder: Path,
+    slurm: Slurm,
+    undisturbed: Uninterrupted,
 ) -> None:
     """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
 
@@ -181,14 +187,14 @@ def submit(
 
 def _in_order(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
     """The steps in the order of their jobs, each with whether it is of a second build."""
-    return [(step, False) for step in steps] + [(step, True) for step in again_steps(tasks[0].plan) if again]
+    return [(step, False) for step in steps] + [(step, True) for step in rebuild_steps(tasks[0].plan) if again]
 
 
 def _submit(
     step: Step,
     tasks: Sequence[Task],
     *,
-    batch: Batch,
+    batch: SubmitOptions,
     after: tuple[str, ...],
     folder: Path,
     slurm: Slurm,
@@ -226,13 +232,13 @@ def _with_job(ledger: Ledger, job: Submitted, after: tuple[str, ...]) -> Ledger:
     return ledger.with_job(replace(job, after=waits))
 
 
-def of_tasks(batch: Batch, numbers: Sequence[int], *, most: int) -> Batch:
+def of_tasks(batch: SubmitOptions, numbers: Sequence[int], *, most: int) -> SubmitOptions:
     """For some tasks only: a task that has nothing to do is left out of every array."""
     return replace(batch, array=f"{','.join(map(str, numbers))}%{most}")
 
 
 def arguments(
-    step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
+    step: Step, *, batch: SubmitOptions, after: tuple[str, ...], dependency: bool = True, name: str = ""
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
     job = job_of(step)
@@ -273,7 +279,7 @@ def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
 
 
-def check_free(folder: Path, *, slurm: Slurm) -> None:
+def check_no_open_jobs(folder: Path, *, slurm: Slurm) -> None:
     """Raise ConfigError when jobs of an earlier submission still work in a folder."""
     jobs = unfinished(folder, slurm=slurm)
     if jobs:
@@ -283,7 +289,7 @@ def check_free(folder: Path, *, slurm: Slurm) -> None:
         raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
 
 
-def _export(batch: Batch) -> list[str]:
+def _export(batch: SubmitOptions) -> list[str]:
     """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
         return list(batch.site_options)
@@ -292,19 +298,19 @@ def _export(batch: Batch) -> list[str]:
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 
 
-def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
+def variables_of(batch: SubmitOptions, folder: Path) -> dict[str, str]:
     """What is set for the jobs that are submitted from a folder."""
     own = own_uv()  # jobs inherit the user's PATH, on which another may come first
     given = {VARIABLE: own} if own and not batch.environment.get(VARIABLE) else {}
     return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
 
 
-def _value(given: str, step: Step, option: str, variable: str, *, batch: Batch) -> str:
+def _value(given: str, step: Step, option: str, variable: str, *, batch: SubmitOptions) -> str:
     """An option's value in sbatch's own order: the command line, the environment, what the script has (`given`)."""
     return batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "") or given
 
 
-def _too_long(step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
+def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding]:
     """sbatch takes a job that is longer than its partition allows, and never starts it."""
     job = job_of(step)
     wanted = _value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)

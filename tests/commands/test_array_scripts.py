@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.arrays import Kit, array_plan
+from builder.compile.arrays import PlannedFolder, array_plan
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
 from builder.model.step_job import StepJob
 from builder.parse.site import load_site
-from builder.slurm.options import Wishes
-from builder.slurm.status import NamedKit, read_kits, write_kits
-from builder.slurm.submit import Batch, Task, arguments, of_tasks
+from builder.slurm.options import JobOverrides
+from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list
+from builder.slurm.submit import SubmitOptions, Task, arguments, of_tasks
 
 LUMI = load_site("lumi-g")
 
 
-def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> Kit:
+def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> PlannedFolder:
     """A kit whose steps are given as name -> what its job asks for."""
     kinds = {"verify": "verify", "smoke": "smoke"}
     made, files = [], []
@@ -39,7 +39,7 @@ def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> Kit:
         target=f"{name}.lumi-g.cotainr", recipe=name, site="lumi-g", backend="cotainr", vendor="amd",
         image=f"{name}.sif", image_kind="sif", base="b", steps=tuple(made), files=tuple(files),
     )  # fmt: skip
-    return Kit(folder=f"{name}.plan", plan=plan)
+    return PlannedFolder(folder=f"{name}.plan", plan=plan)
 
 
 SMALL = StepJob(name="own", minutes=60, notice=120, memory="64G", partition="small")
@@ -98,8 +98,8 @@ def folder(tmp_path: Path) -> Path:
         (place / one.folder / "plan.json").write_text("{}")
         for file in one.plan.files:
             (place / one.folder / file.path).write_text(file.text)
-    names = [NamedKit(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
-    write_kits(place, kits=names, arrays=[array_plan(LUMI, KITS)])
+    names = [ListedPlan(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
+    write_plan_list(place, kits=names, arrays=[array_plan(LUMI, KITS)])
     return place
 
 
@@ -155,7 +155,7 @@ def test_what_has_to_be_done_before_is_said() -> None:
 
 def test_some_tasks_of_an_array() -> None:
     plan = array_plan(LUMI, KITS)
-    batch = of_tasks(Batch(kind="build", wishes=Wishes(account="p_1")), [0, 3], most=2)
+    batch = of_tasks(SubmitOptions(kind="build", wishes=JobOverrides(account="p_1")), [0, 3], most=2)
     assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
         "--output=lumi-g-verify-%A_%a.log",
@@ -172,15 +172,17 @@ def test_some_tasks_of_an_array() -> None:
 def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:
     more = kit("c", {"build-image": SMALL})
     shutil.rmtree(folder / "a.plan")
-    write_kits(folder, kits=[NamedKit(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])])
-    found = read_kits(folder)
+    write_plan_list(
+        folder, kits=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])]
+    )
+    found = read_plan_list(folder)
     assert found is not None
     assert [one.name for one in found] == ["it's b", "c"]  # one whose folder is gone is no kit
     assert sorted(path.name for path in folder.glob("array-*")) == [
         "array-lumi-g-1-build-image.sbatch",
         "array-lumi-g.sh",
     ]
-    assert read_kits(folder / "it's b.plan") is None
+    assert read_plan_list(folder / "it's b.plan") is None
 
 
 @pytest.mark.parametrize(
@@ -195,7 +197,7 @@ def test_a_damaged_list_is_reported(folder: Path, change: dict[str, object]) -> 
         content |= change
     path.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_kits(folder)
+        read_plan_list(folder)
 
 
 def test_plans_of_one_input_are_the_same_bytes() -> None:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.background_scan import Ahead
+from builder.execute.background_scan import BackgroundScan
 from builder.model.plan import Plan
 from builder.system.checksums import sha256_of
 
 PlanOf = Callable[..., Plan]
 
 
-def begun(plan: Plan, folder: Path, content: bytes) -> Ahead:
+def begun(plan: Plan, folder: Path, content: bytes) -> BackgroundScan:
     """Report that an image is whole, and give it its name."""
     part = folder / f"{plan.image}.part"
     part.write_bytes(content)
-    ahead = Ahead(plan, folder=folder, environment=os.environ, digest="")
+    ahead = BackgroundScan(plan, folder=folder, environment=os.environ, digest="")
     ahead.on_whole("another.part")
     ahead.on_whole(f"{plan.image}.part")
     part.rename(folder / plan.image)

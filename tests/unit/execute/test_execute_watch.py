@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from builder.execute.parallel import QuietTogether
+from builder.execute.parallel import QuietMultiProgress
 from builder.execute.plan_folder import write_plan
 from builder.model.plan import Plan
 from builder.pipeline import batch
 from builder.pipeline.batch import follow
-from builder.pipeline.request import Ended
+from builder.pipeline.request import Outcomes
 from builder.slurm.client import JobState, Slurm
 from builder.slurm.collect import interrupt_text
 from builder.slurm.job_record import record_path
@@ -83,10 +83,13 @@ def leave_record(folder: Path, job: str) -> None:
     record_path(folder, job).write_text(json.dumps({**RECORD, "job": job}))
 
 
-def followed(folders: Mapping[str, Path], slurm: StandInSlurm, monkeypatch: pytest.MonkeyPatch) -> tuple[Ended, Screen]:
+def followed(
+    folders: Mapping[str, Path], slurm: StandInSlurm, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Outcomes, Screen]:
     monkeypatch.setattr(batch, "Slurm", lambda _: slurm)
     screen: Any = Screen()
-    ended = follow(folders, environment={"PATH": "/nonexistent"}, place=Path("out"), ui=screen, display=QuietTogether())
+    environment = {"PATH": "/nonexistent"}
+    ended = follow(folders, environment=environment, place=Path("out"), ui=screen, display=QuietMultiProgress())
     return ended, screen
 
 
@@ -130,7 +133,7 @@ def test_an_answer_serves_all_who_asked_for_no_newer_one() -> None:
 
 
 def test_so_many_at_a_time_work_on_what_jobs_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.slurm.monitor.at_once", lambda _: 1)
+    monkeypatch.setattr("builder.slurm.monitor.default_parallelism", lambda _: 1)
     monitor, waits, others = Monitor(StandInSlurm({}), builds=2), threading.Event(), threading.Event()
     order = []
 
