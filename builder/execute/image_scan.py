@@ -1,4 +1,4 @@
-"""What is inside a new image: its bill of materials, found beside the smoke test, and put into the SIF after it."""
+"""What is inside a new image: its bill of materials, found during the smoke test, and put into the SIF after it."""
 
 from __future__ import annotations
 

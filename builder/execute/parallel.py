@@ -3,8 +3,8 @@
 Several builds at once: each in a thread of this process, so many at a time, all ended by one signal.
 
 Threads and not processes of ours: what takes time in a build are programs, each in a session of its own that ends with
-its step whoever waits for it; nothing in this package changes the folder, the environment or the umask of the process;
-and reports, findings and progress come back as they are. A signal reaches the main thread alone, which tells the others
+its step; nothing in this package changes the folder, the environment or the umask of the process; and reports,
+findings and progress come back as they are. A signal reaches the main thread alone, which tells the others
 at their next tick, a few times in a second: a build is stopped where it waits for a program and never in the middle of
 publishing an image, and cleans up as it does when it is alone.
 """
@@ -314,7 +314,7 @@ def default_parallelism(builds: int) -> int:
 
 
 def _memory_gib() -> float:
-    """Memory that is free for new work, in GiB; much where nobody says."""
+    """Memory that is free for new work, in GiB; much where that is unknown."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")) / 2**20

@@ -294,7 +294,7 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
 
 
 def _remove_old_staging(folder: Path) -> None:
-    """Remove what a killed run left beside the folder."""
+    """Remove what a killed run left next to the folder."""
     start = _staging_of(folder)
     for left in folder.parent.glob(f"{glob.escape(start)}*"):
         if is_dead(left, mark=left.name.removeprefix(start), age=OLD_STAGING):

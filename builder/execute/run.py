@@ -307,7 +307,7 @@ class Execution:
         return "passed" if proven else "smoke-failed"
 
     def _settle(self, inside: SbomTask) -> None:
-        """Have the bill of materials in the image; what there is of one is told of."""
+        """Have the bill of materials in the image; print why where there is none."""
         self.image_sha256 = inside.settle()
         self.sbom = inside.text
         if inside.unknown:

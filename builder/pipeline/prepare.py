@@ -189,7 +189,7 @@ def check_scheduler(site: Site) -> None:
 def check_account(site: Site, *, slurm: SlurmOptions) -> None:
     """Raise ConfigError where an account is required and none is given."""
     if site.scheduler.account == "required" and not slurm.account:
-        message = f"'{site.name}' wants to know the account that a job is charged to, and it is never guessed"
+        message = f"'{site.name}' requires a Slurm account"
         form = site.scheduler.account_form or "NAME"
         fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"
         raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))

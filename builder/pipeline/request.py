@@ -62,7 +62,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """A plan with the place of its image; the plan folder lies beside the image."""
+    """A plan with the place of its image, whose plan folder is next to it."""
 
     plan: Plan
     site: Site

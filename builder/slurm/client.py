@@ -79,7 +79,7 @@ REFUSALS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"limit|QOSMax|MaxSubmit|AssocMax",
         "job-limit",
-        "a limit of your account or of the partition stands against it",
+        "a limit of your account or of the partition is reached",
         "ask for less, or wait until other jobs of yours have ended",
     ),
 )
@@ -123,7 +123,7 @@ def explain_endless_wait(reason: str, *, step: str, job: str) -> Finding | None:
             message, fix = next((message, fix) for _, known, message, fix in REFUSALS if known == code)
             if "time" in pattern.lower():
                 message, fix = next((m, f) for p, known, m, f in REFUSALS if known == code and "TimeLimit" in p)
-            message = f"job {job} of step '{step}' would wait for ever: {message} ({reason.strip('()')})"
+            message = f"job {job} of step '{step}' would never start: {message} ({reason.strip('()')})"
             return Finding(code=code, message=message.replace(" '{what}'", ""), fix=fix)
     return None
 
@@ -184,7 +184,7 @@ class Slurm:
         raise StepError(explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
-        """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""
+        """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when Slurm does not answer."""
         form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
         if answer.exit_code and "Invalid job id" not in answer.text:  # of a job that ended long ago
@@ -217,7 +217,7 @@ class Slurm:
             self._ask(["scancel", "--quiet", *jobs])  # it ends badly where one has ended before
 
     def longest(self, partition: str) -> str:
-        """The time limit of a partition, or of the default one, as Slurm writes it; "" where nobody says."""
+        """The time limit of a partition, or of the default one, as Slurm writes it; "" where it does not say."""
         answer = self._ask(["sinfo", "--noheader", "--format=%P|%l"])
         for line in answer.text.splitlines() if answer.exit_code == 0 else ():
             name, bar, limit = line.strip().partition("|")

@@ -178,7 +178,7 @@ def read_plan(folder: Path) -> Plan:
     except (OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
-        fix = "name the image, or the folder that lies beside it"
+        fix = "name the image, or the folder next to it"
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
 
@@ -257,7 +257,7 @@ def require_ledger(folder: Path) -> Ledger:
 
 
 def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
-    """Raise ConfigError where an image would be put anywhere but beside its plan folder, or its plan makes none.
+    """Raise ConfigError where an image would be put anywhere but next to its plan folder, or its plan makes none.
 
     `folder` has no links in it. What tests an image that was there already publishes nothing.
     """
@@ -267,14 +267,14 @@ def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
             return
         what = f"the image '{output}' of the jobs is not '{plan.image}', which the plan is for"
     elif output.parent.resolve() != folder.parent or plan_folder(output).name != folder.name:
-        what = f"the image of the jobs, '{output}', does not lie beside the plan folder"
+        what = f"the image of the jobs, '{output}', is not next to the plan folder"
     elif not is_plain(plan.image):
         what = f"the plan's image '{plan.image}' does not lie in the plan folder"
     elif output.is_symlink() and output.lstat().st_uid != os.geteuid():
         what = f"'{output}' is a link of another user's"
     else:
         return
-    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image beside its plan folder"
+    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image next to its plan folder"
     raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
 
 

@@ -84,7 +84,7 @@ class Ledger:
 
 
 def ledger_path(folder: Path) -> Path:
-    """Where the file lies."""
+    """The path of the file."""
     return folder / JOBS / SUBMITTED_FILE
 
 

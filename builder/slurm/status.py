@@ -89,7 +89,7 @@ LIMIT = 16 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True, kw_only=True)
 class ListedPlan:
-    """One kit: the name it is shown by, its site, and its plan folder beside kits.json."""
+    """One plan: the name it is shown by, its site, and its plan folder next to kits.json."""
 
     name: str
     site: str
@@ -102,9 +102,9 @@ class _Index:
 
 
 def write_plan_list(folder: Path, *, kits: Sequence[ListedPlan], arrays: Sequence[Plan]) -> None:
-    """Write the index and the arrays' scripts; arrays of an earlier call for the same sites go, other kits stay listed.
+    """Write the index and the arrays' scripts; other plans stay listed.
 
-    Raises ConfigError when the folder cannot be written.
+    Arrays of an earlier call for the same sites are removed. Raises ConfigError when the folder cannot be written.
     """
     names = {kit.name for kit in kits}
     others = [
@@ -141,16 +141,16 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     path = folder / KITS_FILE
     try:
         content = read_below(folder, KITS_FILE, limit=LIMIT)
-        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of kits").kits
+        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
         if not all(is_plain(kit.folder) and "/" not in kit.folder for kit in kits):
             raise ValueError("it leads out of its folder")
         if len({kit.name for kit in kits}) < len(kits):
-            raise ValueError("two kits have one name")
+            raise ValueError("two plans have one name")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        message = f"the list of kits in '{folder}' cannot be read: {shown(str(error), limit=200)}"
-        fix = "write it again with `recipe plan`, or name one kit"
+        message = f"the list of plan folders in '{folder}' cannot be read: {shown(str(error), limit=200)}"
+        fix = "write it again with `recipe plan`, or name one plan folder"
         raise ConfigError(Finding(code="kits-file", message=message, at=Place(file=str(path)), fix=fix)) from None
     return kits
 
@@ -172,7 +172,7 @@ def follow_command(
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
 ) -> CommandResult:
-    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would wait for ever."""
+    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would never start."""
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
     with signals.caught(), lock_folder(folder):
