@@ -167,9 +167,21 @@ name_reason() {
     case "$state $why" in
         *TimeLimit*) job_reason="time limit" ;;
         PREEMPTED*) job_reason="preempted" ;;
-        RUNNING*) if in_notice "$left"; then job_reason="time limit"; fi ;;
-        *) job_reason="cancelled" ;;
+        *) if goes_on; then
+            if in_notice "$left"; then job_reason="time limit"; fi
+        else
+            job_reason="cancelled"
+        fi ;;
     esac
+}
+
+# goes_on: whether the caller's state is one of a job that has its nodes and keeps them. Slurm may print a flag in the place
+# of RUNNING: SIGNALING while a signal is on its way, STOPPED after SIGSTOP, and others. That of a cancelled job is COMPLETING.
+goes_on() {
+    case "$state" in
+        RUNNING | SIGNALING | STOPPED | SUSPENDED | RESIZING | CONFIGURING | POWER_UP_NODE | STAGE_OUT | EXPEDITING) return 0 ;;
+    esac
+    return 1
 }
 
 # ask_reason: the work has failed, and this script was not told to end. Slurm ends the steps of a job before its script: the
@@ -182,8 +194,7 @@ ask_reason() {
     case "$state $why" in
         *NodeDown*) ;;
         # Tasks that were told to end near the limit end with 128 + 15; the job goes on otherwise.
-        RUNNING*) if [ "$job_code" -eq 143 ]; then name_reason; fi ;;
-        *) name_reason ;;
+        *) if ! goes_on || [ "$job_code" -eq 143 ]; then name_reason; fi ;;
     esac
 }
 
