@@ -15,6 +15,7 @@ from builder.model.text import one_line, visible
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
 BAR = 20  # columns of a bar
+STALE = 5.0  # seconds after which an amount is not what is being done any more
 
 _ENDINGS = {"ok": ("done", "green"), "failed": ("FAILED", "red"), "interrupted": ("stopped", "yellow")}
 
@@ -90,12 +91,13 @@ class Bar:
     total: int = 0
     _first: int = 0
     _began: float = 0.0
+    _seen: float = 0.0
 
     def update(self, what: str, *, done: int, total: int, now: float) -> None:
         """Take a new amount; what is complete is not shown any more."""
         if what != self.what or done < self.done:
             self._first, self._began = done, now
-        self.what, self.done, self.total = what, done, total
+        self.what, self.done, self.total, self._seen = what, done, total, now
         if total and done >= total:
             self.clear()
 
@@ -105,7 +107,7 @@ class Bar:
 
     def text(self, now: float) -> str:
         """Itself in one line, "" where there is nothing."""
-        if not self.what:
+        if not self.what or now - self._seen > STALE:
             return ""
         if not self.total:
             return f"{self.what}  {size(self.done)}"

@@ -102,8 +102,6 @@ class Draft:
 
     def follow(self, layers: Sequence[Layer]) -> None:
         """Have the base and these layers lie there; raises AlteredError, SquashfsError, SifError and OSError."""
-        sizes = [layer.entry.size for layer in layers]
-        self._meter.total = self.base.stat().st_size + sum(sizes)
         self._pool.submit(self._copy, tuple(layers)).result()
         self._meter.to(self._meter.total)
 
@@ -118,6 +116,7 @@ class Draft:
         return self.file
 
     def _copy(self, layers: Sequence[Layer]) -> None:
+        self._meter.total = self.base.stat().st_size + sum(layer.entry.size for layer in layers)
         if self._begin is None:
             system = read_sif(self.base).system
             with self.base.open("rb") as source:

@@ -52,7 +52,7 @@ class Meter:
         """So many bytes in all."""
         self.done = done
         now = time.monotonic()
-        if now >= self._next or (self.total and self.done >= self.total):
+        if (done and now >= self._next) or (self.total and self.done >= self.total):
             self._next = now + PAUSE
             report("progress", what=self.what, done=self.done, total=self.total)
 

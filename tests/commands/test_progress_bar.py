@@ -108,6 +108,8 @@ def test_what_is_complete_is_not_shown_any_more() -> None:
     assert bar.text(2.0) == ""
     bar.update("copy", done=30, total=10, now=2.0)  # a total that was too small
     assert bar.text(2.0) == ""
+    bar.update("packing", done=30, total=0, now=3.0)
+    assert (bar.text(4.0), bar.text(9.0)) == ("packing  30 B", "")  # the program has gone on to something else
 
 
 @pytest.mark.parametrize(
