@@ -63,8 +63,10 @@ class Submission:
 
     def split(self) -> tuple[Steps, Steps]:
         """The steps that run here and those that are jobs; raises what speaks against them."""
-        if self.built or self.steps is not None:
-            return ((), ()) if self.steps is None or self.built else self.steps
+        if self.built:
+            return (), ()
+        if self.steps is not None:
+            return self.steps
         folder = self.folder.resolve()
         steps = select_steps(self.plan, folder=folder, output=self.image, options=self.options)
         return split_steps(self.plan, steps, folder=folder, environment=self.options.environment)
@@ -100,6 +102,8 @@ def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
         if request.slurm.no_wait:
             for name, build in submitted.items():
                 outcomes[name] = Outcome(name=name, word="submitted", text=f"recipe status {build.folder}")
+                if request.single:  # several have a table
+                    ui.line(name, f"submitted; run `recipe status {build.folder}` for progress and the result")
             return Outcomes(outcomes=outcomes)
         folders = {name: build.folder for name, build in submitted.items()}
         ended = follow(
