@@ -14,22 +14,21 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, take_slurm_options, teller
+from builder.cli.options import batch_options, make_printer, take_slurm_options
 from builder.cli.output import emit, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import convert_plan, image_target
-from builder.execute.executor import execute, raise_for
+from builder.execute.executor import execute, raise_on_failure
 from builder.execute.options import Options
-from builder.execute.plan_folder import hold_plan
+from builder.execute.parallel import SingleProgress
+from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
 from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Place
-from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
-from builder.pipeline.prepare import check_here, check_jobs_possible
-from builder.slurm.client import Slurm
-from builder.slurm.submit import check_free
+from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.system.layout import plan_folder
 
 
@@ -74,21 +73,23 @@ def command(
         check_jobs_possible(loaded, slurm=slurm)
     else:
         check_here(loaded, here=here, what="a conversion")
-    check_free(folder, slurm=Slurm(environment))
+    check_jobs_ended(folder, environment=environment)
     of = {"folder": folder.resolve(), "output": image, "recipe_folder": folder}
     if not force and current_report(plan, **of, no_smoke=True) is not None:
-        teller(quiet=quiet)(f"nothing to do: {image} was converted from this archive; --force converts it again")
+        make_printer(quiet=quiet)(f"nothing to do: {image} was converted from this archive; --force converts it again")
         emit(str(image))
         return
     check_output(plan, image.resolve(), force=force, kept=None, why=partial(not_this, plan, **of))
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, force=force))
+    click.get_current_context().with_resource(
+        lock_plan_folder(plan, folder, recipe_folder=folder, force=force, check_jobs=check_jobs_ended)
+    )
     if slurm.submit:
         what = Submission(plan=plan, site=loaded, kind="convert", folder=folder, output=image, options=wanted)
-        report = to_verdict(what, jobs=slurm, progress=progress, tell=teller(quiet=quiet))
+        report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
         if report is None:
             return
     else:
         report = execute(plan, folder=folder, output=image, options=wanted, progress=progress)
     Terminal(quiet=quiet).report("", report)
-    raise_for(report)
+    raise_on_failure(report)
     emit(str(image))

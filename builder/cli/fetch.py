@@ -16,7 +16,7 @@ from builder.execute.options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import BuilderError
 from builder.pipeline.plans import plan_builds
-from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
+from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, failure
 
 
 @click.command("fetch")
@@ -48,7 +48,7 @@ def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bo
     outcomes = {
         name: _fetch(name, found, options=request.options, progress=progress) for name, found in planned.items()
     }
-    terminal.conclude(Ended(outcomes=outcomes))
+    terminal.conclude(Outcomes(outcomes=outcomes))
 
 
 def _fetch(name: str, found: Build | BuilderError, *, options: Options, progress: Progress) -> Outcome:

@@ -83,6 +83,6 @@ def take_slurm_options(
     return slurm
 
 
-def teller(*, quiet: bool) -> Callable[[str], None]:
+def make_printer(*, quiet: bool) -> Callable[[str], None]:
     """Make the function that prints a line, or none with -q."""
     return lambda text: None if quiet else echo(text, err=True)

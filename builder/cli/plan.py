@@ -19,8 +19,8 @@ from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
-from builder.pipeline.prepare import make_folder
-from builder.pipeline.request import Build, BuildRequest, Ended, Outcome, failure
+from builder.pipeline.prepare import check_jobs_ended, make_folder
+from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, failure
 
 
 @click.command("plan", cls=Grouped)
@@ -95,18 +95,20 @@ def command(
             refused[key] = failure(key, error)
     paths = [build.folder for build in written.values()]
     if written and len(named.files) > 1:
-        from builder.pipeline.arrays import write_arrays
+        from builder.pipeline.batch import write_arrays
 
         paths += write_arrays(written, place=output or Path(), most=jobs)
     for path in () if quiet else paths:
         emit(str(path))
-    terminal.conclude(Ended(outcomes=refused), rows=False)
+    terminal.conclude(Outcomes(outcomes=refused), rows=False)
 
 
 def _written(build: Build, *, request: BuildRequest) -> Build:
     """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
     check_own_inputs(build, request=request, image=False)
-    write_plan(build.plan, build.folder, recipe_folder=build.home, force=request.options.force)
+    write_plan(
+        build.plan, build.folder, recipe_folder=build.home, force=request.options.force, check_jobs=check_jobs_ended
+    )
     return build
 
 

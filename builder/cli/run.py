@@ -14,23 +14,23 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, shape_options, take_slurm_options
-from builder.cli.output import echo, emit, show_findings
+from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
+from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import image_target, run_plan
 from builder.compile.launch import refuse_command
 from builder.execute.options import Options
-from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.parallel import SingleProgress
+from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import QuietProgress
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan
 from builder.model.site import Site
-from builder.pipeline.chain import Submission, job_lines, submit_plan
+from builder.pipeline.batch import Submission, submit_plan
 from builder.pipeline.own_inputs import check_not_inputs
-from builder.pipeline.prepare import check_here, check_jobs_possible
+from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.pipeline.request import SlurmOptions
 from builder.slurm.status import follow_command
-from builder.slurm.submit import header
 from builder.system.process import attach
 from builder.system.scratch import private_parent
 
@@ -101,21 +101,18 @@ def _as_job(
 ) -> int:
     """Submit the command and follow it to its exit code, unless --no-wait was given."""
     folder = folder or _free(Path(f"{plan.recipe}.run"))
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
+    click.get_current_context().with_resource(
+        lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
+    )
     options = Options(environment=dict(os.environ))
     what = Submission(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
         variables=variables, command=words,
     )  # fmt: skip
-    ledger = submit_plan(what, jobs=slurm, progress=QuietProgress())
-
-    def note(text: str) -> None:
-        if not quiet:
-            echo(text, err=True)
-
-    note("\n".join(job_lines(ledger)))
+    note = make_printer(quiet=quiet)
+    submit_plan(what, jobs=slurm, display=SingleProgress(QuietProgress()), tell=note)
     if slurm.no_wait:
-        note(f"submitted; `recipe status {folder}` says how it goes")
+        note(f"submitted; run `recipe status {folder}` for progress and the result")
         return 0
     end = follow_command(
         folder,
@@ -147,14 +144,14 @@ def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: d
 def _shape(plan: Plan) -> dict[str, str]:
     """The variables that sbatch sets and an allocation without these options does not have."""
     (step,) = plan.steps
-    options = header(plan, step)
+    if step.job is None:
+        return {}
     found = {
-        "SLURM_CPUS_PER_TASK": options.get("cpus-per-task", ""),
-        "SLURM_NTASKS_PER_NODE": options.get("ntasks-per-node", ""),
+        "SLURM_CPUS_PER_TASK": step.job.cpus_per_task,
+        "SLURM_NTASKS_PER_NODE": step.job.tasks_per_node,
+        "SLURM_NTASKS": step.job.nodes * step.job.tasks_per_node,
     }
-    if "nodes" in options and options.get("ntasks-per-node"):
-        found["SLURM_NTASKS"] = str(int(options["nodes"]) * int(options["ntasks-per-node"]))
-    return {name: value for name, value in found.items() if value}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def _free(folder: Path) -> Path:

@@ -13,24 +13,25 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
 from builder.cli.login_node import here_option
-from builder.cli.options import batch_options, shape_options, take_slurm_options, teller
+from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import image_target, smoke_plan
-from builder.execute.executor import raise_for
+from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
 from builder.execute.options import Options
-from builder.execute.plan_folder import ELSEWHERE, hold_plan, write_plan
+from builder.execute.parallel import SingleProgress
+from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import Progress, choose_progress
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
 from builder.model.report import SmokeCheck
-from builder.pipeline.chain import Submission, to_verdict
+from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
-from builder.pipeline.prepare import check_here, check_jobs_possible
+from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.system.scratch import work_folder
 
 
@@ -100,15 +101,17 @@ def command(
         return
     check_jobs_possible(loaded, slurm=slurm)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
-    click.get_current_context().with_resource(hold_plan(plan, folder, recipe_folder=folder, fix=ELSEWHERE))
+    click.get_current_context().with_resource(
+        lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
+    )
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
-    report = to_verdict(what, jobs=slurm, progress=progress, tell=teller(quiet=quiet))
+    report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
     if report is not None:
         Terminal(quiet=quiet).report("", report)
-        raise_for(report)
+        raise_on_failure(report)
         echo(judged("verdict: pass"))
 
 
@@ -117,7 +120,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
     find_programs(plan.steps, environment=environment)
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
-        write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE)
+        write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE, check_jobs=check_jobs_ended)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
         echo(judged(line))

@@ -1,81 +1,188 @@
-"""recipe status: what became of submitted jobs; when all have ended, the verdict."""
+"""recipe status: how submitted jobs are doing, of one plan folder or of several; when all have ended, the result."""
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from builder.cli.inputs import trust_option, verbosity
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import columns, echo, emit, show_findings, use_color
-from builder.cli.status_of_many import job_content, painted_state, status_of_many
+from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
 from builder.cli.terminal import Terminal
-from builder.execute.executor import raise_for
-from builder.execute.progress import choose_progress
 from builder.execute.report_file import read_report
-from builder.model.finding import ConfigError, Finding, Place, UnfinishedError
+from builder.model.finding import BuilderError, ConfigError, Finding, Place, UnfinishedError
 from builder.model.report import Report
-from builder.slurm.client import Slurm, hopeless
-from builder.slurm.collect import JobView, check_output, finish, is_over, ledger_of, look_at_jobs, read_plan
-from builder.slurm.status import follow_command, read_kits
+from builder.model.text import one_line
+from builder.pipeline.batch import follow
+from builder.pipeline.request import Outcome, Outcomes, failure, outcome_of
+from builder.slurm.client import Slurm
+from builder.slurm.collect import JobView
+from builder.slurm.state import read_ledger
+from builder.slurm.status import (
+    SubmittedPlan,
+    describe_state,
+    follow_command,
+    look_at_jobs,
+    never_starts,
+    read_plan_list,
+)
 from builder.system.layout import PLAN_FILE, plan_folder
 from builder.system.trust import check_folder
+
+Views = Mapping[str, tuple[JobView, ...]]
 
 
 @click.command("status")
 @click.argument("place", metavar="[FOLDER|IMAGE]", default=".", type=click.Path(path_type=Path))
-@click.option("--follow", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
+@click.option("--follow", "follows", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
 @format_option
 @trust_option
 @verbosity
-def command(place: Path, follow: bool, cancel: bool, shape: str, verbose: int, quiet: bool) -> None:
+def command(place: Path, follows: bool, cancel: bool, shape: str, verbose: int, quiet: bool) -> None:
     """Show the jobs that were submitted from a plan folder, for an image, or from a folder of several plan folders.
 
     When all have ended it judges what they left, puts the image into its place, writes report.json and exits with the
     verdict's exit code, however often it is called. Exits with 7 while jobs wait or run.
     """
-    place = place.absolute()  # `.` has no name that a folder could be beside
-    kits = None if (place / PLAN_FILE).is_file() else read_kits(place)
-    if kits is not None:
-        terminal = Terminal(single=False, verbose=bool(verbose), quiet=quiet)
-        status_of_many(kits, place=place, follow=follow, cancel=cancel, terminal=terminal, as_json=shape == "json")
-        return
-    folder = folder_of(place)
-    check_folder(folder)
-    ledger, plan = ledger_of(folder), read_plan(folder)
-    check_output(ledger, plan, folder=folder.resolve())
-    slurm = Slurm(os.environ)
+    found = find_plans(place.absolute())  # `.` has no name that a folder could be beside
+    slurm, as_json = Slurm(os.environ), shape == "json"
+    views = look_at_jobs(found.plans, slurm=slurm)
     if cancel:
-        slurm.cancel([view.job for view in look_at_jobs(ledger, folder=folder, slurm=slurm) if not view.over])
-    views = look_at_jobs(ledger, folder=folder, slurm=slurm)
-    if not quiet and shape == "text":
-        echo(columns(_rows(views)), err=True)
-    if not (follow or ledger.finished or is_over(plan, views)):
-        if shape == "json":
-            emit_document(content(folder, kind=ledger.kind, views=views))
-        raise UnfinishedError(*_open(views, folder=folder))
-    if ledger.kind == "run":
-        if shape == "json":
-            emit_document(content(folder, kind=ledger.kind, views=views))
-        _run_ended(folder, shown=shape == "text")
+        slurm.cancel([view.job for one in views.values() for view in one if not view.over])
+        views = look_at_jobs(found.plans, slurm=slurm)
+    if not quiet and not as_json:
+        echo(columns(_rows(views, single=found.single)) + ("" if found.single else "\n"), err=True)
+    command_folder = found.command_folder
+    if command_folder is not None and (follows or found.is_over(views)):
+        _command_ended(found, views, folder=command_folder, as_json=as_json)
         return
-    report = read_report(folder) if ledger.finished else None
-    if report is None:
-        color = use_color()
-        progress = choose_progress(
-            sys.stderr, verbose=bool(verbose), quiet=quiet or not follow, color=color, environment=dict(os.environ)
-        )
-        report = finish(folder, environment=os.environ, progress=progress)
-    if shape == "json":
-        emit_document(content(folder, kind=ledger.kind, views=views, report=report))
-    Terminal(quiet=quiet).report("", report)
-    raise_for(report)
-    if shape == "text":
-        emit(ledger.output)
+    terminal = Terminal(single=found.single, verbose=bool(verbose), quiet=quiet)
+    ended = _outcomes(found, views, follows=follows, terminal=terminal)
+    if as_json:
+        emit_document(_document(found, views, ended.outcomes))
+    terminal.conclude(ended, paths=not as_json)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Plan folders from which jobs were submitted, by name; `outcomes` of those from which none were."""
+
+    place: Path
+    names: tuple[str, ...]
+    single: bool
+    plans: Mapping[str, SubmittedPlan]
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+
+    @property
+    def command_folder(self) -> Path | None:
+        """The folder of a command of the user's (`recipe run`), None of a build."""
+        return next((one.folder for one in self.plans.values() if one.ledger.kind == "run"), None)
+
+    def is_over(self, views: Views) -> bool:
+        """Whether nothing more will come of any of them."""
+        return all(one.is_over(views[name]) for name, one in self.plans.items())
+
+
+def find_plans(place: Path) -> Found:
+    """Find what was submitted; raises ConfigError."""
+    kits = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
+    if kits is None:
+        folder = folder_of(place)
+        check_folder(folder)
+        return Found(place=folder, names=("",), single=True, plans={"": SubmittedPlan.read(folder)})
+    plans: dict[str, SubmittedPlan] = {}
+    outcomes: dict[str, Outcome] = {}
+    for kit in kits:
+        folder = place / kit.folder
+        try:
+            check_folder(folder)
+            if read_ledger(folder) is None:
+                outcomes[kit.name] = Outcome(name=kit.name, word="not submitted")
+            else:
+                plans[kit.name] = SubmittedPlan.read(folder)
+        except BuilderError as error:
+            outcomes[kit.name] = failure(kit.name, error)
+    if not plans:
+        message = f"nothing was submitted from the plan folders in '{place}'"
+        raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
+    names = tuple(kit.name for kit in kits)
+    return Found(place=place, names=names, single=False, plans=plans, outcomes=outcomes)
+
+
+def folder_of(place: Path) -> Path:
+    """The plan folder that a path means: itself, or the one next to an image."""
+    for folder in (place, plan_folder(place)):
+        if (folder / PLAN_FILE).is_file():
+            return folder
+    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
+    fix = "name the folder that ends in .plan, or the image"
+    raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
+
+
+def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
+    """The outcome of each: judged where its jobs have ended, or with `follows` when they do."""
+    outcomes = dict(found.outcomes)
+    judged = {}
+    for name, one in found.plans.items():
+        report = read_report(one.folder) if one.ledger.finished else None
+        if report is not None:
+            terminal.report(name, report)
+            outcomes[name] = outcome_of(name, report, image=Path(one.ledger.output))
+        elif follows or one.is_over(views[name]):
+            judged[name] = one.folder
+        else:
+            outcomes[name] = _open(name, views[name], found=found)
+    quiet = Terminal(single=found.single, quiet=True)
+    display = (terminal if follows else quiet).display(list(judged))
+    with display.shown():
+        ended = follow(judged, environment=os.environ, place=found.place, ui=terminal, display=display)
+    outcomes |= ended.outcomes
+    return Outcomes(outcomes={name: outcomes[name] for name in found.names}, stop=ended.stop)
+
+
+def _open(name: str, views: tuple[JobView, ...], *, found: Found) -> Outcome:
+    left = [view for view in views if not view.over]
+    never = [finding for view in left if (finding := never_starts(view)) is not None]
+    if found.single:
+        if never:
+            return failure(name, UnfinishedError(*never))
+        named = ("job " if len(left) == 1 else "jobs ") + ", ".join(view.job for view in left)
+        fix = f"ask again later, or `recipe status --follow {found.place}`; --cancel ends them"
+        message = f"{named} still in the queue or running"
+        return failure(name, UnfinishedError(Finding(code="jobs-open", message=message, fix=fix, level="note")))
+    text = never[0].message if never else f"job {left[0].job}, {left[0].step}: {describe_state(left[0])}"
+    return Outcome(name=name, word="open", text=text, code=UnfinishedError.exit_code)
+
+
+def _command_ended(found: Found, views: Views, *, folder: Path, as_json: bool) -> None:
+    """Print what a command printed, and exit with its exit code."""
+    if as_json:
+        emit_document(_document(found, views, {}))
+    on_line = (lambda _: None) if as_json else emit
+    end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
+    if end.finding is not None:
+        show_findings([end.finding])
+    if end.exit_code:
+        raise click.exceptions.Exit(end.exit_code)
+
+
+def _document(found: Found, views: Views, outcomes: Mapping[str, Outcome]) -> dict[str, object]:
+    """What is known, as plain data; of a single plan folder no verdict while jobs wait or run."""
+    if found.single:
+        (plan,) = found.plans.values()
+        judged = "" in outcomes and outcomes[""].code != UnfinishedError.exit_code
+        report = read_report(plan.folder) if judged else None
+        return content(plan.folder, kind=plan.ledger.kind, views=views[""], report=report)
+    builds = []
+    for name in found.names:
+        one, jobs = outcomes[name], [_job(view) for view in views.get(name, ())]
+        builds.append({"name": name, "verdict": one.word, "image": one.image, "text": one.text, "jobs": jobs})
+    return {"folder": str(found.place), "builds": builds}
 
 
 def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Report | None = None) -> dict[str, object]:
@@ -85,44 +192,27 @@ def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Repo
         "kind": kind,
         "verdict": report.status if report else None,
         "image": report.image if report else None,
-        "jobs": [job_content(view) for view in views],
+        "jobs": [_job(view) for view in views],
     }
 
 
-def _run_ended(folder: Path, *, shown: bool) -> None:
-    """Show what a command printed, and exit with its exit code."""
-    on_line = emit if shown else lambda _: None
-    end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
-    if end.finding is not None:
-        show_findings([end.finding])
-    if end.exit_code:
-        raise click.exceptions.Exit(end.exit_code)
+def _job(view: JobView) -> dict[str, object]:
+    """One job as plain data; `over` says that it has ended."""
+    code = view.record.exit_code if view.over and view.record else None
+    return {
+        "step": view.step, "job": view.job, "state": describe_state(view), "over": view.over, "exit_code": code,
+        "log": view.log,
+    }  # fmt: skip
 
 
-def folder_of(place: Path) -> Path:
-    """The plan folder that a path means: itself, or the one beside an image."""
-    for folder in (place, plan_folder(place)):
-        if (folder / PLAN_FILE).is_file():
-            return folder
-    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
-    fix = "name the folder that ends in .plan, or the image"
-    raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
+def _rows(views: Views, *, single: bool) -> list[list[str]]:
+    head = ["step", "job", "state", "log"]
+    rows = [(name, [view.step, view.job, painted_state(view), view.log]) for name, one in views.items() for view in one]
+    return [head, *(row for _, row in rows)] if single else [["build", *head], *([name, *row] for name, row in rows)]
 
 
-def _rows(views: tuple[JobView, ...]) -> list[list[str]]:
-    return [["step", "job", "state", "log"], *([view.step, view.job, painted_state(view), view.log] for view in views)]
-
-
-def _open(views: tuple[JobView, ...], *, folder: Path) -> list[Finding]:
-    left = [view for view in views if not view.over]
-    never = [
-        finding
-        for view in left
-        if view.state is not None and view.state.stage == "waiting"
-        if (finding := hopeless(view.state.reason, step=view.step, job=view.job)) is not None
-    ]
-    if never:
-        return never
-    named = ("job " if len(left) == 1 else "jobs ") + ", ".join(view.job for view in left)
-    fix = f"ask again later, or `recipe status --follow {folder}`; --cancel ends them"
-    return [Finding(code="jobs-open", message=f"{named} not at the end yet", fix=fix, level="note")]
+def painted_state(view: JobView) -> Styled:
+    """How a job is doing, in the colour of what it means."""
+    state = one_line(describe_state(view))
+    color = "yellow" if not view.over else "red" if view.failed else "green"
+    return Styled(click.style(state, fg=color) if use_color() else state)

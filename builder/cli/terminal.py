@@ -13,13 +13,13 @@ import click
 
 from builder.cli.output import columns, echo, emit, judged, painted, show_findings, use_color
 from builder.execute.judgement import first_causes
-from builder.execute.parallel import Alone, Together, choose_together
+from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
 from builder.execute.progress import Progress, choose_progress, duration
 from builder.model.finding import Finding
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.text import listing, number, one_line, table, text
-from builder.pipeline.request import Build, Ended, Outcome
+from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
 
 
@@ -30,7 +30,7 @@ class Terminal:
         """`notes`: show findings of that level too."""
         self.single, self.verbose, self.quiet, self.notes = single, verbose, quiet, notes
         self._builds: dict[str, Build] = {}
-        self._rows: Together | None = None  # of several builds that run
+        self._rows: MultiProgress | None = None  # of several builds that run
 
     def planned(self, name: str, build: Build) -> None:
         """Print the findings; notes are in the plan's README and in `recipe check`."""
@@ -66,11 +66,11 @@ class Terminal:
         if self.single and not self.quiet:
             echo(judged(verdict(report), err=True), err=True)
 
-    def display(self, names: Sequence[str], *, live: bool = True) -> Together:
-        """Choose the display of local builds."""
+    def display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
+        """Choose the display of builds that run here."""
         if self.single:
-            return Alone(self.progress())
-        rows = choose_together(
+            return SingleProgress(self.progress())
+        rows = choose_multi_progress(
             sys.stderr,
             width=max(map(len, names), default=0) if live else 0,
             environment=os.environ if live else {},
@@ -87,7 +87,7 @@ class Terminal:
             sys.stderr, verbose=self.verbose, quiet=self.quiet, color=use_color(), environment=os.environ
         )
 
-    def conclude(self, ended: Ended, *, rows: bool = True, paths: bool = True) -> None:
+    def conclude(self, ended: Outcomes, *, rows: bool = True, paths: bool = True) -> None:
         """Print what failed and why, then the table and the images' `paths`, and exit with the worst exit code.
 
         A single build raises the exception that stopped it. `rows`: print the table of several.

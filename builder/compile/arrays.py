@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from builder.compile import shell
-from builder.compile.scripts import SUBMITTED, header_options, minutes_of, signal_option
+from builder.compile.scripts import SUBMITTED, batch_header, notice
 from builder.model.plan import File, Plan, Step
 from builder.model.site import Site
+from builder.model.step_job import StepJob
 
 MOST = 10  # tasks at a time, unless someone says so: a shared disk bears that many builds
 
@@ -24,7 +25,7 @@ _MEMORY = re.compile(r"(\d+)([KMGT]?)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kit:
+class PlannedFolder:
     """A plan, and the name of its folder beside the arrays; its place in their list is the number of its task."""
 
     folder: str
@@ -35,7 +36,7 @@ class Kit:
         return next((step for step in self.plan.steps if step.name == name and step.batch), None)
 
 
-def array_plan(site: Site, kits: Sequence[Kit], *, most: int = MOST) -> Plan:
+def array_plan(site: Site, kits: Sequence[PlannedFolder], *, most: int = MOST) -> Plan:
     """The array scripts of kits of one site, as a plan whose steps are arrays.
 
     Its folder is the one that holds the kits. `most` is how many tasks run at a time.
@@ -50,10 +51,11 @@ def array_plan(site: Site, kits: Sequence[Kit], *, most: int = MOST) -> Plan:
             why=f"step '{step.name}' of {len(kits)} kits",
             script=f"array-{site.name}-{number}-{step.name}.sbatch",
             batch=f"array-{site.name}-{number}-{step.name}.sbatch",
+            job=_array_job(site, kits, step, most=most),
         )
         for number, step in enumerate(ordered, start=1)
     )
-    files = [File(path=step.batch, text=_script(site, kits, step, most=most)) for step in steps]
+    files = [File(path=step.batch, text=_script(site, kits, step)) for step in steps]
     chain = File(path=f"array-{site.name}.sh", text=_chain(site, kits, steps), executable=True)
     return Plan(
         target=site.name,
@@ -70,14 +72,14 @@ def array_plan(site: Site, kits: Sequence[Kit], *, most: int = MOST) -> Plan:
     )
 
 
-def _script(site: Site, kits: Sequence[Kit], step: Step, *, most: int) -> str:
+def _script(site: Site, kits: Sequence[PlannedFolder], step: Step) -> str:
     """One array: goes into the kit of its task and becomes the kit's own job script."""
     scripts = [found.batch if (found := kit.step(step.name)) else "" for kit in kits]
-    options = _options(site, kits, step, most=most)
-    submit = " ".join(["sbatch", *site.scheduler.submit, *_account(site, options), step.batch])
+    assert step.job is not None, "a step of an array is a job"
+    submit = " ".join(["sbatch", *site.scheduler.submit, *_account(site, step.job), step.batch])
     lines = [
         "#!/usr/bin/env bash",
-        *[f"#SBATCH --{name}={value}" if value else f"#SBATCH --{name}" for name, value in options.items()],
+        *batch_header(step.job),
         shell.comment(f"Step '{step.name}' of every kit below, each a task; one that fails touches no other."),
         shell.comment(f"Submit it from this folder: {submit}"),
         shell.comment(f"All steps, each task after its own of the step before: bash array-{site.name}.sh"),
@@ -103,21 +105,19 @@ def _script(site: Site, kits: Sequence[Kit], step: Step, *, most: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _options(site: Site, kits: Sequence[Kit], step: Step, *, most: int) -> dict[str, str]:
+def _array_job(site: Site, kits: Sequence[PlannedFolder], step: Step, *, most: int) -> StepJob:
     """What the kits' own jobs of a step ask for, with the most time and memory of them."""
-    own = [
-        header_options(next(file.text for file in kit.plan.files if file.path == found.batch))
-        for kit in kits
-        if (found := kit.step(step.name))
-    ]
-    options = {"job-name": f"{site.name}-{step.name}", "output": "%x-%A_%a.log"}
-    options["array"] = f"0-{len(kits) - 1}%{most}"
-    options |= {name: value for name, value in own[0].items() if name not in options}
-    options["time"] = max((one["time"] for one in own), key=minutes_of)
-    options["signal"] = signal_option(minutes_of(options["time"]))
-    if "mem" in options:
-        options["mem"] = max((one["mem"] for one in own), key=_mebibytes)
-    return options
+    own = [found.job for kit in kits if (found := kit.step(step.name)) and found.job]
+    minutes = max(job.minutes for job in own)
+    return replace(
+        own[0],
+        name=f"{site.name}-{step.name}",
+        log="%x-%A_%a.log",
+        array=f"0-{len(kits) - 1}%{most}",
+        minutes=minutes,
+        notice=notice(minutes),
+        memory=max((job.memory for job in own), key=_mebibytes) if own[0].memory else "",
+    )
 
 
 def _mebibytes(size: str) -> float:
@@ -125,13 +125,13 @@ def _mebibytes(size: str) -> float:
     return int(match[1]) * _UNITS[match[2]] if match else 0.0
 
 
-def _account(site: Site, options: dict[str, str]) -> list[str]:
-    if site.scheduler.account == "none" or "account" in options:
+def _account(site: Site, job: StepJob) -> list[str]:
+    if site.scheduler.account == "none" or job.account:
         return []
     return [f"--account={shell.word(site.scheduler.account_form or 'ACCOUNT')}"]
 
 
-def _chain(site: Site, kits: Sequence[Kit], steps: Sequence[Step]) -> str:
+def _chain(site: Site, kits: Sequence[PlannedFolder], steps: Sequence[Step]) -> str:
     """Submits the arrays by hand, as a chain."""
     lead = [step for kit in kits for step in kit.plan.steps if not step.batch]
     lines = [

@@ -11,7 +11,7 @@ from builder.compile.image_files import expected
 from builder.compile.launch import run_files
 from builder.compile.render import render, verbatim
 from builder.compile.scripts import account_hint
-from builder.compile.smoke_step import smoke_copies, smoke_files, smoke_step, workloads
+from builder.compile.smoke_step import smoke_copies, smoke_step, workloads
 from builder.compile.suite_step import suite_job
 from builder.model.plan import File, Plan, Step
 from builder.model.target import Target
@@ -26,7 +26,8 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
     findings = all_findings(target)
     build = BACKENDS[target.backend].plan(target)
     script = f"{len(build.steps) + 1}-smoke.sh"
-    steps: tuple[Step, ...] = (*build.steps, smoke_step(target, script=script))
+    smoke, smoke_files = smoke_step(target, script=script)
+    steps: tuple[Step, ...] = (*build.steps, smoke)
     suite, steps = _with_suite(target, steps, nodes=nodes, devices=devices)
     plan = Plan(
         target=target.name,
@@ -38,7 +39,7 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
         image_kind=build.image_kind,
         base=target.base.reference,
         steps=steps,
-        files=(*build.files, *smoke_files(target, script=script), *suite, *run_files(target), *job_files(target)),
+        files=(*build.files, *smoke_files, *suite, *run_files(target), *job_files(target)),
         copies=(*build.copies, *smoke_copies()),
         packages=target.packages,
         findings=findings,

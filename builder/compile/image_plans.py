@@ -11,8 +11,8 @@ from builder.compile.image_files import expected, slug
 from builder.compile.launch import run_files, shape_of, shape_script
 from builder.compile.launch.jobs import here_script
 from builder.compile.render import verbatim
-from builder.compile.scripts import runtime_command
-from builder.compile.smoke_step import smoke_copies, smoke_files, smoke_step
+from builder.compile.scripts import files_of, runtime_command, with_job
+from builder.compile.smoke_step import smoke_copies, smoke_step
 from builder.compile.suite_step import suite_job
 from builder.model.plan import File, Plan, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload
@@ -41,8 +41,8 @@ def image_target(
 def smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
     """A plan that only tests an image: on one device, or the suite over so many nodes or devices of each."""
     script = "1-smoke.sh"
-    files = list(smoke_files(target, script=script))
-    step = replace(smoke_step(target, script=script), programs=_runtime(target))
+    step, made = smoke_step(target, script=script)
+    files, step = list(made), replace(step, programs=_runtime(target))
     if nodes is not None or devices is not None:
         file, step = suite_job(target, number=1, nodes=nodes, devices=devices)
         files.append(file)
@@ -51,18 +51,18 @@ def smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None 
 
 def run_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, here: bool) -> Plan:
     """A plan of one step, a command of the user's: as a job of that shape, or with `here` on this machine."""
+    script = None
     if here:
         ranks = devices is not None
         file = File(path=f"run/{'ranks' if ranks else 'one'}.sh", text=here_script(target, ranks=ranks))
     else:
         purpose, job = shape_of(target, nodes=nodes, devices=devices)
         name = f"{slug(target.recipe.name)}-run"
-        file = File(
-            path="1-run.sbatch", text=shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
-        )
-    batch = "" if here else file.path
-    step = Step(name="run", kind="run", why="run the command that is given", script=file.path, batch=batch)
-    step = replace(step, programs=() if batch else _runtime(target))
+        script = shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
+        file = script.file
+    programs = _runtime(target) if here else ()
+    step = Step(name="run", kind="run", why="run the command that is given", script=file.path, programs=programs)
+    step = with_job(step, script)
     around = tuple(other for other in _around(target) if other.path != file.path)
     return _plan(target, purpose="run", step=step, files=(file, *around), smoke=True)
 
@@ -89,8 +89,7 @@ def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
         *job_files(target),
     ]
     job = convert_job(target, archive=archive, image=image, name=name, script=batch)
-    if job is not None:
-        files.append(job)
+    files += files_of(job)
     step = Step(
         name="convert",
         kind="convert",
@@ -99,9 +98,8 @@ def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
         produces=(image,),
         programs=("|".join(runtime_command(target)),),
         space_gib=archive_gib * UNPACKED,
-        batch=batch if job is not None else "",
     )
-    return _plan(target, purpose="convert", step=step, files=tuple(files), image=image, base=archive)
+    return _plan(target, purpose="convert", step=with_job(step, job), files=tuple(files), image=image, base=archive)
 
 
 def _around(target: Target) -> tuple[File, ...]:

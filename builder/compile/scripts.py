@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from builder.compile import shell
 from builder.compile.backend_plan import size_gib
 from builder.compile.image_files import base_registry
-from builder.model.plan import File, Word
+from builder.model.plan import File, Step, Word
 from builder.model.secrets import INDEXES
 from builder.model.site import Job
+from builder.model.step_job import StepJob
 from builder.model.target import Target
 
 OWN_GIB = 8.0  # of the solver, of pip and of mksquashfs
@@ -55,7 +56,6 @@ def sized(target: Target, job: Job) -> Job:
 HERE = 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"'
 # Slurm runs a copy of the script from its spool folder: the folder it was submitted from is the plan folder.
 SUBMITTED = 'cd -- "${RECIPE_FOLDER:-${SLURM_SUBMIT_DIR:-.}}"'
-_HEADER = re.compile(r"^#SBATCH --(?P<name>[a-z-]+)(?:=(?P<value>.*))?$", re.MULTILINE)
 NOTICE = 120  # seconds before the time limit at which a job is told; Slurm does it up to 60 s earlier
 
 
@@ -96,37 +96,47 @@ def notice(minutes: int) -> int:
     return min(NOTICE, minutes * 15)
 
 
-def signal_option(minutes: int) -> str:
-    """The value of --signal: Slurm tells the job script, which passes it on (see record.sh)."""
-    return f"B:TERM@{notice(minutes)}"
+@dataclass(frozen=True, kw_only=True)
+class JobScript:
+    """A job script, and what it asks for."""
+
+    file: File
+    job: StepJob
 
 
-def batch_header(target: Target, job: Job, *, name: str) -> list[str]:
+def with_job(step: Step, script: JobScript | None) -> Step:
+    """The step with its job, where there is one."""
+    return step if script is None else replace(step, batch=script.file.path, job=script.job)
+
+
+def files_of(*scripts: JobScript | None) -> tuple[File, ...]:
+    """The files of the jobs that there are."""
+    return tuple(script.file for script in scripts if script is not None)
+
+
+def step_job(target: Target, job: Job, *, name: str) -> StepJob:
+    """What a job of the site's asks for, for this target."""
+    named = {"partition", "mem", "time", "account"}
+    gpus = target.site.scheduler.gpu_option.replace("{gpus}", str(job.gpus)) if job.gpus else ""
+    return StepJob(
+        name=name,
+        nodes=job.nodes,
+        tasks_per_node=job.tasks_per_node,
+        cpus_per_task=job.cpus_per_task or 0,
+        gpus=gpus,
+        minutes=job.minutes,
+        notice=notice(job.minutes),
+        partition=job.options.get("partition", ""),
+        memory=job.options.get("mem", ""),
+        account=target.context.account or job.options.get("account", ""),
+        options={option: value for option, value in job.options.items() if option not in named},
+    )
+
+
+def batch_header(job: StepJob) -> list[str]:
     """The #SBATCH lines of a job; every value was checked to hold no white space when its file was read."""
-    scheduler = target.site.scheduler
-    options: dict[str, str] = {
-        "job-name": name,
-        "output": "%x-%j.log",
-        "open-mode": "append",  # a job that Slurm starts again keeps what its first run said
-        "signal": signal_option(job.minutes),
-        "nodes": str(job.nodes),
-        "ntasks-per-node": str(job.tasks_per_node),
-    }
-    if job.cpus_per_task:
-        options["cpus-per-task"] = str(job.cpus_per_task)
-    if job.gpus and scheduler.gpu_option:
-        option, _, value = scheduler.gpu_option.partition("=")
-        options[option] = value.replace("{gpus}", str(job.gpus))
-    options |= job.options
-    options["time"] = f"{job.minutes // 60:02d}:{job.minutes % 60:02d}:00"
-    if target.context.account:
-        options["account"] = target.context.account
-    return [f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}" for option, value in options.items()]
-
-
-def header_options(text: str) -> dict[str, str]:
-    """The options that the #SBATCH lines of a script give."""
-    return {match["name"]: match["value"] or "" for match in _HEADER.finditer(text)}
+    options = job.sbatch_options.items()
+    return [f"#SBATCH --{option}={value}" if value else f"#SBATCH --{option}" for option, value in options]
 
 
 def minutes_of(time: str) -> int:
@@ -146,50 +156,50 @@ def minutes_of(time: str) -> int:
 
 def batch_script(
     target: Target,
-    job: Job,
+    site_job: Job,
     *,
     name: str,
     title: str,
     lines: Iterable[str],
+    script: str,
     purpose: str = "run",
     shape: str = "",
-    script: str = "",
     ranks: bool = False,
-) -> str:
+) -> JobScript:
     """A Slurm job of the plan folder, submitted from that folder; it leaves jobs/JOBID.json however it ends.
 
     `lines` do the work, `script` is the path of the file in the plan folder; with `ranks` the work is done by ranks
     that are told by a file when the time limit is near (`run/watch.sh`).
     """
-    head = ["#!/usr/bin/env bash", *batch_header(target, job, name=name), shell.comment(title)]
+    job = step_job(target, site_job, name=name)
+    head = ["#!/usr/bin/env bash", *batch_header(job), shell.comment(title)]
     submit = " ".join(["sbatch", *target.site.scheduler.submit, *account_hint(target), "SCRIPT"])
     head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail"]
     head += ['self=$(readlink -f -- "${BASH_SOURCE[0]}")', SUBMITTED]
     head += ['[ -f plan.json ] || { echo "submit this script from its plan folder" >&2; exit 2; }']
-    words = shell.command([purpose, shape, script, str(notice(job.minutes)), "ranks" if ranks else ""])
+    words = shell.command([purpose, shape, script, str(job.notice), "ranks" if ranks else ""])
     head += [". ./record.sh", f'record_job "$self" {words} "$@"']
     if ranks:
         head += ['take_command "$@"', 'set -- "${words[@]}"']
-    return "\n".join([*head, *lines]) + "\n"
+    return JobScript(file=File(path=script, text="\n".join([*head, *lines]) + "\n"), job=job)
 
 
-def build_job(target: Target, *, script: str, name: str, title: str, minutes: int = 0) -> tuple[File, ...]:
-    """The job that runs the script of a step on a node for builds; nothing where the site has no job for builds.
+def build_job(target: Target, *, script: str, name: str, title: str, minutes: int = 0) -> JobScript | None:
+    """The job that runs the script of a step on a node for builds; None where the site has no job for builds.
 
     `title` says what it does; the file has the script's name, with the ending of a job. `minutes`: the most it takes,
     where that is less than a build.
     """
     job = target.site.scheduler.jobs.get("build")
     if job is None:
-        return ()
+        return None
     # What takes less than a build needs no more than the site's file says.
     job = replace(job, minutes=min(minutes, job.minutes)) if minutes else sized(target, job)
     step = script.split("-")[1].removesuffix(".sh")
     title = f"{title} on a compute node."
     path = f"{script.removesuffix('.sh')}.sbatch"
     work = [f"bash {script}"]
-    text = batch_script(target, job, name=f"{name}-{step}", title=title, lines=work, purpose=step, script=path)
-    return (File(path=path, text=text),)
+    return batch_script(target, job, name=f"{name}-{step}", title=title, lines=work, purpose=step, script=path)
 
 
 def conda_cuda(target: Target) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from builder.compile import shell
 from builder.compile.image_files import carried, record, slug
 from builder.compile.render import verbatim
-from builder.compile.scripts import batch_script, build_job, step_script
+from builder.compile.scripts import JobScript, batch_script, build_job, files_of, step_script, with_job
 from builder.model.plan import Copy, Expanding, File, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
@@ -46,9 +46,8 @@ def verify_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[
         why="ask the image whether it holds the planned torch",
         script=script,
         produces=(PROOF,),
-        batch=job[0].path if job else "",
     )
-    return step, (File(path=script, text=text, executable=True), *job)
+    return with_job(step, job), (File(path=script, text=text, executable=True), *files_of(job))
 
 
 # A device file says whether this machine has a GPU of the vendor; no library is needed to look.
@@ -66,43 +65,50 @@ def workloads(target: Target) -> tuple[str, ...]:
     return ("mnist", "ddp") if target.environment.torch is not None else ()
 
 
-def smoke_files(target: Target, *, script: str) -> tuple[File, ...]:
-    """The script of the step, and the job that runs it on a node with a GPU."""
-    files = [
-        File(path=script, text=smoke_script(target), executable=True),
-        File(path="verify.py", text=verbatim("verify.py")),
-        File(path="recipe.json", text=record(target)),
-    ]
-    job = target.site.scheduler.jobs.get("gpu")
-    if job is not None:
-        lines = [
-            ". ./engine.sh",
-            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
-            *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
-            f"RECIPE_EXPECT_GPU=yes bash {script}",
-        ]
-        title = f"The smoke test on one device of {target.site.title}."
-        path = script.replace(".sh", ".sbatch")
-        name = f"{slug(target.recipe.name)}-smoke"
-        text = batch_script(target, job, name=name, title=title, lines=lines, purpose="smoke", script=path)
-        files.append(File(path=path, text=text))
-    return tuple(files)
+def smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
+    """The step with its script, and the job that runs it on a node with a GPU.
 
-
-def smoke_step(target: Target, *, script: str) -> Step:
-    """The step; its products are the workloads' results, which are judged again by who reads them."""
+    Its products are the workloads' results, which are judged again by who reads them.
+    """
     results = ["verify.json"]
     if target.recipe.container.smoke.imports:
         results.append("smoke-imports.json")
     results += [f"smoke-{name}.json" for name in workloads(target)]
-    batch = script.replace(".sh", ".sbatch") if "gpu" in target.site.scheduler.jobs else ""
-    return Step(
+    step = Step(
         name="smoke",
         kind="smoke",
         why="train in the image and judge the numbers",
         script=script,
         produces=tuple(results),
-        batch=batch,
+    )
+    files = (
+        File(path=script, text=smoke_script(target), executable=True),
+        File(path="verify.py", text=verbatim("verify.py")),
+        File(path="recipe.json", text=record(target)),
+    )
+    job = _smoke_job(target, script=script)
+    return with_job(step, job), (*files, *files_of(job))
+
+
+def _smoke_job(target: Target, *, script: str) -> JobScript | None:
+    """The job of the step, None where the site has no job for one GPU."""
+    job = target.site.scheduler.jobs.get("gpu")
+    if job is None:
+        return None
+    lines = [
+        ". ./engine.sh",
+        *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
+        *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
+        f"RECIPE_EXPECT_GPU=yes bash {script}",
+    ]
+    return batch_script(
+        target,
+        job,
+        name=f"{slug(target.recipe.name)}-smoke",
+        title=f"The smoke test on one device of {target.site.title}.",
+        lines=lines,
+        purpose="smoke",
+        script=script.replace(".sh", ".sbatch"),
     )
 
 

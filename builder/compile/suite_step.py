@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from builder.compile.image_files import slug
 from builder.compile.launch import shape, shape_of, shape_script
+from builder.compile.scripts import with_job
 from builder.model.plan import File, Step
 from builder.model.target import Target
 
@@ -21,6 +22,6 @@ def suite_job(target: Target, *, number: int, nodes: int | None, devices: int | 
         why=f"run the suite on {ranks} and judge the numbers",
         script=path,
         produces=(f"results/{purpose}/verdict.json",),
-        batch=path,
     )
-    return File(path=path, text=shape_script(target, job, purpose=purpose, name=name, script=path)), step
+    script = shape_script(target, job, purpose=purpose, name=name, script=path)
+    return script.file, with_job(step, script)

@@ -8,31 +8,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.model.plan import Plan
-from builder.system.layout import WHOLE
 
 if TYPE_CHECKING:
-    from builder.execute.image_scan import Inside
+    from builder.execute.image_scan import SbomTask
 
 BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 
 
-class Ahead:
-    """Looks inside the image of a plan: as soon as its step says that it is whole, else when it is asked for."""
+class BackgroundScan:
+    """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is asked for."""
 
     def __init__(self, plan: Plan, *, folder: Path, digest: str) -> None:
         self._digest = digest
         self._plan, self._folder = plan, folder
-        self._begun: Inside | None = None
+        self._begun: SbomTask | None = None
         modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image_scan",))
         modules.daemon = True
         modules.start()
 
-    def hear(self, text: str) -> None:
-        """A line of a step; the first that says so begins it."""
-        if self._begun is None and text.startswith(WHOLE.format(image=self._plan.image)):
+    def on_whole(self, image: str) -> None:
+        """An image without its name yet is whole; that of the plan begins it."""
+        if self._begun is None and image == f"{self._plan.image}.part":
             self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
 
-    def inside(self, *, put: bool) -> Inside:
+    def inside(self, *, put: bool) -> SbomTask:
         """The look inside; without `put` the image stays as it is."""
         image = self._folder / self._plan.image
         begun, self._begun = self._begun, None
@@ -42,8 +41,10 @@ class Ahead:
             begun.drop()
         return self._inside(image, put=put)
 
-    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> Inside:
-        from builder.execute.image_scan import Inside
+    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> SbomTask:
+        from builder.execute.image_scan import SbomTask
 
         plan = self._plan
-        return Inside(image, name=plan.target, tool=plan.tool, plan=self._digest, put=put, named=named)
+        return SbomTask(
+            image, name=plan.target, tool=plan.tool, plan=self._digest, put=put, named=named,
+        )  # fmt: skip

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from builder.model.finding import Finding, Place
 from builder.model.plan import Step
+from builder.model.text import one_line
+from builder.system.events import Event
 from builder.system.failures import CAUSES
 from builder.system.failures.cause import Cause
 
@@ -26,8 +28,14 @@ _FILLER = re.compile(
 _BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a line of a command
 
 
-def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "") -> Finding:
-    """Recognise the failure of a step; one that is not known gives the last line that says something."""
+def explain(
+    step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "", error: Event | None = None
+) -> Finding:
+    """Recognise the failure of a step; one that is not known gives the last line that says something.
+
+    `error` is what a program of ours has reported. What our scripts say inside an image, while an engine builds it, is
+    in the engine's log alone.
+    """
     at = Place(file=log) if log else None
     for cause in CAUSES:
         found = _match(cause, log_tail)
@@ -35,7 +43,8 @@ def explain(step: Step, log_tail: Sequence[str], exit_code: int, *, log: str = "
             named = {**_needed(cause, log_tail), **found.groupdict()}
             groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
-            fix = (_own_fix(log_tail) if cause.code == "own-script" else "") or cause.fix.format(**groups)
+            reported = error.text("fix") if error is not None and cause.code == "own-script" else ""
+            fix = one_line(reported) or cause.fix.format(**groups)
             return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
     return _unknown(step, log_tail, exit_code, at=at)
 
@@ -52,12 +61,6 @@ def _needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
     """What the line that had to be there names."""
     found = [match for line in tail[-cause.within :] if cause.needs and (match := cause.needs.search(line))]
     return found[-1].groupdict() if found else {}
-
-
-def _own_fix(tail: Sequence[str]) -> str:
-    """What our own program said to do, on the line after its error."""
-    found = [line.removeprefix("recipe: fix: ").strip() for line in tail if line.startswith("recipe: fix: ")]
-    return found[-1] if found else ""
 
 
 def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | None) -> Finding:

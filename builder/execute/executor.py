@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Options, Signals
-from builder.execute.preflight import asking_versions, check_output, check_space, find_programs, may_be_made
+from builder.execute.preflight import check_output, check_space, find_programs, may_be_made, query_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
-from builder.execute.run import Lead, Run, failed_copy_of
-from builder.execute.runner import Here
+from builder.execute.run import Execution, LocalPrefix, failed_copy_of
+from builder.execute.runner import LocalRunner
 from builder.execute.sign import Signer, find_signer
 from builder.inspect.attestations import attestation_paths, write_attestations
 from builder.inspect.origin import origin_of
@@ -48,13 +48,13 @@ def execute(
     """
     folder, output = folder.resolve(), output.resolve()
     signals = Signals()
-    with signals.caught(), hold(folder):
+    with signals.caught(), lock_folder(folder):
         if steps is None:
-            steps = chosen(plan, folder=folder, output=output, options=options)
+            steps = select_steps(plan, folder=folder, output=output, options=options)
         signer = find_signer(plan, environment=options.environment) if options.sign else None
-        work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
-        with prepared(work, signals=signals, signer=signer) as run:
-            return _carry_out(run, steps, again=options.reproduce)
+        work = StepBatch(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
+        with prepare_execution(work, signals=signals, signer=signer) as run:
+            return _run_steps(run, steps, again=options.reproduce)
 
 
 def reproduce(
@@ -64,13 +64,13 @@ def reproduce(
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
-    from builder.execute.reproduce import again_steps, with_answer
+    from builder.execute.reproduce import rebuild_steps, with_answer
 
     folder, output = folder.resolve(), output.resolve()
-    signals, steps = Signals(), again_steps(plan)
-    with signals.caught(), hold(folder):
-        work = Work(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
-        with prepared(work, signals=signals) as run:
+    signals, steps = Signals(), rebuild_steps(plan)
+    with signals.caught(), lock_folder(folder):
+        work = StepBatch(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
+        with prepare_execution(work, signals=signals) as run:
             progress.begin(title=f"{plan.target}: {output}", total=len(steps))
             try:
                 run.image = output
@@ -82,7 +82,7 @@ def reproduce(
         return report
 
 
-def chosen(
+def select_steps(
     plan: Plan, *, folder: Path, output: Path, options: Options, makes: bool = False, why: Callable[[], str] = str
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
@@ -97,7 +97,7 @@ def chosen(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class StepBatch:
     """Steps of a plan that are to run on this machine; the caller holds the folder."""
 
     plan: Plan
@@ -108,36 +108,36 @@ class Work:
     progress: Progress
 
 
-def lead(work: Work, *, signals: Signals, total: int) -> Lead:
+def run_local_steps(work: StepBatch, *, signals: Signals, total: int) -> LocalPrefix:
     """Run steps that others follow elsewhere; `total` counts them all.
 
     Raises StepError or SmokeError, with the report written, when one of them has failed, and Interrupted as `execute`.
     """
-    with prepared(work, signals=signals) as run:
+    with prepare_execution(work, signals=signals) as run:
         started = time.monotonic()
         work.progress.begin(title=f"{work.plan.target}: {work.output}", total=total)
-        with _reported(run, started=started):
-            done = run.lead(work.steps)
+        with _report_interrupt(run, started=started):
+            done = run.run_steps(work.steps)
         if not done:
-            raise_for(_write(run, time.monotonic() - started))
+            raise_on_failure(_write(run, time.monotonic() - started))
         begun = time.time() - (time.monotonic() - started)
-        return Lead(results=tuple(run.results), proof=run.proof, versions=run.versions(10.0), began=begun)
+        return LocalPrefix(results=tuple(run.results), proof=run.proof, versions=run.versions(10.0), began=begun)
 
 
 @contextmanager
-def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> Iterator[Run]:
+def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | None = None) -> Iterator[Execution]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
     from builder.execute.layer_cache import cache_of_build
 
     environment = work.options.environment
-    programs = able(work)
+    programs = check_local_needs(work)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
     beside = (work.output, failed_copy_of(work.output), *attestation_paths(work.output), work.folder / REPORT_FILE)
     drafts = tuple(draft_path(path) for path in beside)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
     with cache_of_build(work.plan, environment), scratch_made as scratch:
-        here = Here(
+        here = LocalRunner(
             plan=work.plan,
             folder=work.folder,
             options=work.options,
@@ -145,12 +145,12 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
             scratch=scratch,
             mask=Mask(environment),
         )
-        with asking_versions(programs, environment=environment) as versions:
-            yield Run(
+        with query_versions(programs, environment=environment) as versions:
+            yield Execution(
                 plan=work.plan,
                 folder=work.folder,
                 output=work.output,
-                carrier=here,
+                runner=here,
                 progress=work.progress,
                 signals=signals,
                 versions=versions,
@@ -160,7 +160,7 @@ def prepared(work: Work, *, signals: Signals, signer: Signer | None = None) -> I
             )
 
 
-def able(work: Work) -> dict[str, Path]:
+def check_local_needs(work: StepBatch) -> dict[str, Path]:
     """Find the programs that the steps need here, and look for places and space; makes nothing, raises ToolError."""
     from builder.execute.layer_cache import looked_at
 
@@ -175,7 +175,7 @@ def able(work: Work) -> dict[str, Path]:
     return programs
 
 
-def raise_for(report: Report) -> None:
+def raise_on_failure(report: Report) -> None:
     """Raise StepError, SmokeError or DifferentError with the report's findings when it has failed."""
     if report.status == "failed":
         raise StepError(*report.findings)
@@ -242,32 +242,32 @@ def _tmpdir(plan: Plan, options: Options, *, make: bool = True) -> Path:
         return own  # not a node of that site
 
 
-def _carry_out(run: Run, steps: Sequence[Step], *, again: bool) -> Report:
+def _run_steps(run: Execution, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
     total = len(steps)
     if again:
-        from builder.execute.reproduce import again_steps
+        from builder.execute.reproduce import rebuild_steps
 
-        total += len(again_steps(run.plan))
+        total += len(rebuild_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
-    with _reported(run, started=started):
-        run.go(steps)
+    with _report_interrupt(run, started=started):
+        run.run_all(steps)
         if again and run.status == "passed":
             _build_again(run)
     return _write(run, time.monotonic() - started)
 
 
-def _build_again(run: Run) -> None:
+def _build_again(run: Execution) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
-    from builder.execute.reproduce import build_again, note_again
+    from builder.execute.reproduce import note_rebuild, rebuild
 
-    image, here = run.image, run.carrier
-    if image is not None and isinstance(here, Here):
-        note_again(run, lambda: build_again(run, here, image=image))
+    image, here = run.image, run.runner
+    if image is not None and isinstance(here, LocalRunner):
+        note_rebuild(run, lambda: rebuild(run, here, image=image))
 
 
 @contextmanager
-def _reported(run: Run, *, started: float) -> Iterator[None]:
+def _report_interrupt(run: Execution, *, started: float) -> Iterator[None]:
     """Write the report of what a signal stops."""
     try:
         yield
@@ -280,7 +280,7 @@ def _reported(run: Run, *, started: float) -> Iterator[None]:
         run.progress.end()
 
 
-def _write(run: Run, seconds: float) -> Report:
+def _write(run: Execution, seconds: float) -> Report:
     report = run.report(seconds)
     if fault := write_attestations(run.plan, report, sbom=run.sbom):
         run.progress.note(fault)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.executor import Work, prepared
-from builder.execute.folder_lock import hold
+from builder.execute.executor import StepBatch, prepare_execution
+from builder.execute.folder_lock import lock_folder
 from builder.execute.layer_cache import cache_of
 from builder.execute.options import Options, Signals
 from builder.execute.plan_folder import write_plan
@@ -55,7 +55,7 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
     signals = Signals()
     with signals.caught():
         write_plan(plan, folder, recipe_folder=recipe_folder, force=True)
-        work = Work(
+        work = StepBatch(
             plan=plan,
             steps=(fetch_step(plan),),
             folder=folder,
@@ -63,11 +63,11 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
             options=replace(options, environment=environment),
             progress=progress,
         )
-        with hold(folder):
-            with prepared(work, signals=signals) as run:
+        with lock_folder(folder):
+            with prepare_execution(work, signals=signals) as run:
                 progress.begin(title=f"{plan.target}: {work.steps[0].why}", total=1)
                 try:
-                    done = run.lead(work.steps)
+                    done = run.run_steps(work.steps)
                 finally:
                     progress.end()
                 if not done:
@@ -95,7 +95,7 @@ def _sweep(place: Path) -> None:
     with suppress(OSError):
         for folder in place.iterdir():
             if time.time() - folder.stat().st_mtime > OLD:
-                with suppress(BuilderError, OSError), hold(folder):
+                with suppress(BuilderError, OSError), lock_folder(folder):
                     remove_tree(folder)
 
 

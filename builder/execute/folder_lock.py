@@ -22,7 +22,7 @@ _HELD: set[tuple[int, Path]] = set()  # by this process: thread, folder
 
 
 @contextmanager
-def hold(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
+def lock_folder(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
     """Keep other builds out of a folder; raises ConfigError when one is at work, ToolError when it cannot be locked.
 
     The lock belongs to this process: the kernel drops it when the process dies, however it dies. Who holds a folder
@@ -51,7 +51,7 @@ def hold(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
         os.close(handle)
 
 
-def check_not_held(folder: Path) -> None:
+def check_unlocked(folder: Path) -> None:
     """Raise ConfigError when a build is at work in a folder, as `hold` would; nothing is made."""
     path = folder / LOCK_FILE
     if (threading.get_ident(), folder.resolve()) in _HELD or not os.path.lexists(path):

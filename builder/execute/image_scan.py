@@ -1,4 +1,4 @@
-"""What is inside a new image: its bill of materials, found beside the smoke test, and put into the SIF after it."""
+"""What is inside a new image: its bill of materials, found during the smoke test, and put into the SIF after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = 64 * 1024  # bytes
 Changes = tuple[tuple[int, bytes], ...]  # offset in the file, bytes
 
 
-class Inside:
+class SbomTask:
     """The bill of materials of an image and the SHA-256 that the image will have with it inside.
 
     The digest is of what the file is going to be, so that nothing is left to do after the smoke test but to write a

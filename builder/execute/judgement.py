@@ -11,12 +11,11 @@ from builder.execute.report_file import LIMIT
 from builder.model.plan import Step
 from builder.model.report import SmokeCheck
 from builder.sif.bounded import parse_json
-from builder.system.layout import RESULTS
+from builder.system.layout import PROOF_FILE, RESULTS
 from builder.system.trust import read_below
 
 _RESULT = re.compile(r"smoke-(?P<name>[\w.-]+)\.json")
 _SUITE = re.compile(r"results/(?P<shape>[\w.-]+)/verdict\.json")
-_PROOF = re.compile(r"verify: (\{.*\})\s*$")
 _IN_TORCH = ("probe", "mnist", "ddp", "pi", "allreduce", "startup")
 
 
@@ -82,18 +81,15 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
     return tuple(checks)
 
 
-def proof_in(lines: Sequence[str]) -> dict[str, Any]:
-    """What the image answered when it was asked for its torch (verify.py), from the lines of a log; the last counts."""
-    for line in reversed(lines):
-        found = _PROOF.search(line)
-        if found is None:
-            continue
-        try:
-            answer = parse_json(found[1])
-        except ValueError:
-            continue
-        return answer if isinstance(answer, dict) else {}
-    return {}
+def read_proof(folder: Path) -> dict[str, Any]:
+    """What the image answered when a step of its own asked it for its torch (verify.py)."""
+    return answer_in(_read(folder, PROOF_FILE))
+
+
+def answer_in(document: Any) -> dict[str, Any]:
+    """What an image answered, out of the document that verify.py writes; it may hold anything."""
+    found = document.get("found") if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:

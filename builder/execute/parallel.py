@@ -3,8 +3,8 @@
 Several builds at once: each in a thread of this process, so many at a time, all ended by one signal.
 
 Threads and not processes of ours: what takes time in a build are programs, each in a session of its own that ends with
-its step whoever waits for it; nothing in this package changes the folder, the environment or the umask of the process;
-and reports, findings and progress come back as they are. A signal reaches the main thread alone, which tells the others
+its step; nothing in this package changes the folder, the environment or the umask of the process; and reports,
+findings and progress come back as they are. A signal reaches the main thread alone, which tells the others
 at their next tick, a few times in a second: a build is stopped where it waits for a program and never in the middle of
 publishing an image, and cleans up as it does when it is alone.
 """
@@ -23,11 +23,12 @@ from typing import Any, Generic, Protocol, TextIO, TypeVar, cast
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import (
     REFRESH,
+    Bar,
     PlainProgress,
     Progress,
     QuietProgress,
+    describe_end,
     duration,
-    ending,
     is_noise,
     wants_plain,
 )
@@ -36,7 +37,7 @@ from builder.model.report import StepResult
 from builder.model.text import one_line, visible
 
 
-class Together(Protocol):
+class MultiProgress(Protocol):
     """The display of several builds."""
 
     def side(self, name: str) -> Progress:
@@ -47,7 +48,7 @@ class Together(Protocol):
         """While the `with` block lasts."""
 
 
-class Alone:
+class SingleProgress:
     """A single build: its own progress."""
 
     def __init__(self, progress: Progress) -> None:
@@ -62,7 +63,7 @@ class Alone:
         yield
 
 
-class Prefixed:
+class PrefixedStream:
     """A stream whose every line begins with a name; lines of several are never mixed."""
 
     def __init__(self, stream: TextIO, *, name: str, lock: threading.Lock) -> None:
@@ -81,7 +82,7 @@ class Prefixed:
             self._stream.flush()
 
 
-class PlainTogether:
+class PlainMultiProgress:
     """Plain lines, for logs and pipes."""
 
     def __init__(self, stream: TextIO, *, width: int, verbose: bool) -> None:
@@ -89,7 +90,7 @@ class PlainTogether:
         self._lock = threading.Lock()
 
     def side(self, name: str) -> Progress:
-        stream = Prefixed(self._stream, name=name.ljust(self._width), lock=self._lock)
+        stream = PrefixedStream(self._stream, name=name.ljust(self._width), lock=self._lock)
         return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
 
     @contextmanager
@@ -97,7 +98,7 @@ class PlainTogether:
         yield
 
 
-class QuietTogether:
+class QuietMultiProgress:
     """Nothing."""
 
     def side(self, name: str) -> Progress:
@@ -109,7 +110,7 @@ class QuietTogether:
         yield
 
 
-class LiveTogether:
+class LiveMultiProgress:
     """Rows at the foot of a terminal, one for each build at work; what has ended scrolls up."""
 
     def __init__(self, stream: TextIO, *, width: int, verbose: bool, color: bool) -> None:
@@ -158,16 +159,19 @@ class LiveTogether:
 class Row:
     """One build of a LiveTogether."""
 
-    def __init__(self, whole: LiveTogether, *, name: str) -> None:
+    def __init__(self, whole: LiveMultiProgress, *, name: str) -> None:
         self.name = name
         self._whole = whole
         self._total = 0
         self._step = self._last = ""
         self._started = time.monotonic()
+        self._bar = Bar()
 
     def text(self) -> str:
         """What it is at."""
-        return f"{self._step}  {duration(time.monotonic() - self._started)}  {self._last}" if self._step else ""
+        now = time.monotonic()
+        what = self._bar.text(now) or self._last
+        return f"{self._step}  {duration(now - self._started)}  {what}" if self._step else ""
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
@@ -188,9 +192,14 @@ class Row:
         self._whole.draw(self, now=False)
 
     def step_ends(self, result: StepResult) -> None:
-        text, style = ending(result, step=self._step)
+        text, style = describe_end(result, step=self._step)
         self._whole.say(self, text, style=style)
         self._step = self._last = ""
+        self._bar.clear()
+
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        self._bar.update(what, done=done, total=total, now=time.monotonic())
+        self._whole.draw(self, now=False)
 
     def note(self, text: str) -> None:
         self._whole.say(self, text)
@@ -199,15 +208,15 @@ class Row:
         self._whole.draw(self, at_work=False)
 
 
-def choose_together(
+def choose_multi_progress(
     stream: TextIO, *, width: int, environment: Mapping[str, str], quiet: bool, verbose: bool, color: bool
-) -> Together:
+) -> MultiProgress:
     """Choose what fits the stream, as for one build; names are `width` wide."""
     if quiet:
-        return QuietTogether()
+        return QuietMultiProgress()
     if wants_plain(stream, environment=environment, color=color):
-        return PlainTogether(stream, width=width, verbose=verbose)
-    return LiveTogether(stream, width=width, verbose=verbose, color=color)
+        return PlainMultiProgress(stream, width=width, verbose=verbose)
+    return LiveMultiProgress(stream, width=width, verbose=verbose, color=color)
 
 
 T = TypeVar("T")
@@ -217,7 +226,7 @@ MOST = 4  # builds at once, unless someone says so: they share a network, and of
 BUILD_CORES, BUILD_GIB = 1, 3  # what one build keeps busy: compiling and packing; a solver and a packer in memory
 
 
-class Halt(Signals):
+class CancelToken(Signals):
     """The word to stop, for all builds: a signal that was caught is noted, wherever the main thread is just then."""
 
     def __init__(self) -> None:
@@ -233,10 +242,10 @@ class Halt(Signals):
         self.number = self.number or number
 
 
-class Heeding:
+class CancellableProgress:
     """A build's progress that hears the word to stop."""
 
-    def __init__(self, inner: Progress, *, halt: Halt) -> None:
+    def __init__(self, inner: Progress, *, halt: CancelToken) -> None:
         self._inner, self._halt = inner, halt
 
     def begin(self, *, title: str, total: int) -> None:
@@ -256,6 +265,9 @@ class Heeding:
     def step_ends(self, result: StepResult) -> None:
         self._inner.step_ends(result)
 
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        self._inner.amount(what, done=done, total=total)
+
     def note(self, text: str) -> None:
         self._inner.note(text)
 
@@ -263,10 +275,10 @@ class Heeding:
         self._inner.end()
 
 
-class SideBySide(Generic[T]):
+class ParallelRunner(Generic[T]):
     """Runs builds and keeps what each has returned or raised."""
 
-    def __init__(self, *, jobs: int, halt: Halt) -> None:
+    def __init__(self, *, jobs: int, halt: CancelToken) -> None:
         self._jobs, self._halt = jobs, halt
 
     def run(self, builds: Sequence[Callable[[], T]]) -> list[T | BaseException]:
@@ -296,14 +308,14 @@ class SideBySide(Generic[T]):
         return build()
 
 
-def at_once(builds: int) -> int:
+def default_parallelism(builds: int) -> int:
     """How many builds this machine bears at a time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(builds, MOST, cores // BUILD_CORES, int(_memory_gib() // BUILD_GIB)))
 
 
 def _memory_gib() -> float:
-    """Memory that is free for new work, in GiB; much where nobody says."""
+    """Memory that is free for new work, in GiB; much where that is unknown."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("MemAvailable:")) / 2**20

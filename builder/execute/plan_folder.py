@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import builder
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Signals
 from builder.execute.written_files import check_unedited, look, note_written, read_written
 from builder.inspect.origin import note_old, note_sources, sources_of
@@ -48,28 +48,55 @@ OWN = (LOCK_FILE, STATE_FILE, SOURCES_FILE, OLD_FILE, WRITTEN_FILE)
 RESERVED = (PLAN_FILE, REPORT_FILE, LOGS, JOBS, RESULTS, AGAIN, *OWN)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 KEEP = "give --force to lose these changes, or another output with -o"
+Check = Callable[[Path], None]
 ELSEWHERE = "choose another folder with -o, or remove this one"  # of commands without --force
 
 
-def write_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> None:
+def refuse_jobs(folder: Path) -> None:
+    """Raise ConfigError where jobs were submitted from a folder: nothing here knows whether they have ended."""
+    if (folder / JOBS / SUBMITTED_FILE).exists():
+        message, fix = "jobs were submitted from this folder", f"see `recipe status {folder}`, or choose another folder"
+        raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
+
+
+def write_plan(
+    plan: Plan,
+    folder: Path,
+    *,
+    recipe_folder: Path,
+    force: bool = False,
+    fix: str = KEEP,
+    check_jobs: Check = refuse_jobs,
+) -> None:
     """Write a plan's files into a new folder, or into one that an earlier plan wrote.
 
     Relative sources of copies are looked up in `recipe_folder`. Raises ConfigError when the folder is someone else's,
     a path leaves it, a source is missing, jobs still work there or, without `force`, files there were changed by hand
     (`fix` says what to do then), and ToolError when the disk is full; the folder is then as it was.
     """
-    with hold_plan(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix):
+    with lock_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix, check_jobs=check_jobs):
         pass
 
 
 @contextmanager
-def hold_plan(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool = False, fix: str = KEEP) -> Iterator[None]:
-    """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on."""
+def lock_plan_folder(
+    plan: Plan,
+    folder: Path,
+    *,
+    recipe_folder: Path,
+    force: bool = False,
+    fix: str = KEEP,
+    check_jobs: Check = refuse_jobs,
+) -> Iterator[None]:
+    """Write a plan's files as `write_plan`, and keep other builds out of the folder from then on.
+
+    `check_jobs` raises while jobs of the folder wait or run: they were submitted for the plan that it holds.
+    """
     folder = folder.resolve()
     check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
     with ExitStack() as held:
         try:
-            _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix)
+            _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix, check_jobs=check_jobs)
         except OSError as error:
             raise _unwritable(error, folder) from None
         yield
@@ -85,7 +112,9 @@ def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: b
             _source(copy, recipe_folder=recipe_folder)
 
 
-def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str) -> None:
+def _write(
+    plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str, check_jobs: Check
+) -> None:
     exists = _check_folder(folder)
     staging = folder.with_name(_staging_of(folder) + new_mark())
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -99,16 +128,16 @@ def _write(plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, fo
             note_sources(staging, sources)
             exists = not _take_place(staging, folder, held=held)
         if exists:
-            held.enter_context(hold(folder))  # not under a build that runs
+            held.enter_context(lock_folder(folder))  # not under a build that runs
             check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
-            _check_jobs(folder)
+            check_jobs(folder)
             _update(plan, staging, folder=folder, sources=sources)
 
 
 def _take_place(staging: Path, folder: Path, *, held: ExitStack) -> bool:
     """Give a new folder its name, locked; False where another build was faster, whose lock then says so."""
     with ExitStack() as lock:
-        lock.enter_context(hold(staging, becomes=folder))
+        lock.enter_context(lock_folder(staging, becomes=folder))
         try:
             staging.replace(folder)
         except OSError as error:
@@ -144,15 +173,6 @@ def _check_folder(folder: Path) -> bool:
     what = "holds files that no plan wrote" if folder.is_dir() else "is a file"
     message = f"the plan folder '{folder}' {what}"
     raise ConfigError(Finding(code="folder-taken", message=message, fix="choose another folder with -o, or remove it"))
-
-
-def _check_jobs(folder: Path) -> None:
-    """Raise ConfigError while jobs wait or run that will read what lies here: they were submitted for that plan."""
-    if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.slurm.client import Slurm  # few folders have jobs
-        from builder.slurm.submit import check_free
-
-        check_free(folder, slurm=Slurm(os.environ))
 
 
 def _check_paths(plan: Plan) -> None:
@@ -274,7 +294,7 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
 
 
 def _remove_old_staging(folder: Path) -> None:
-    """Remove what a killed run left beside the folder."""
+    """Remove what a killed run left next to the folder."""
     start = _staging_of(folder)
     for left in folder.parent.glob(f"{glob.escape(start)}*"):
         if is_dead(left, mark=left.name.removeprefix(start), age=OLD_STAGING):

@@ -145,7 +145,7 @@ def _missing(names: Sequence[str], step: Step) -> Finding:
 
 
 @contextmanager
-def asking_versions(
+def query_versions(
     programs: Mapping[str, Path], *, environment: Mapping[str, str]
 ) -> Iterator[Callable[[float], dict[str, str]]]:
     """Ask programs for their versions; the answers, waited for so many seconds each, while the `with` block lasts."""
@@ -172,7 +172,7 @@ def _versions(questions: Mapping[str, BackgroundCommand], *, seconds: float) -> 
 
 def ask_versions(programs: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
     """Ask programs for their versions; one that does not say is left out."""
-    with asking_versions(programs, environment=environment) as answers:
+    with query_versions(programs, environment=environment) as answers:
         return answers(10.0)
 
 

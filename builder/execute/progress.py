@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from builder.model.plan import Step
@@ -13,6 +14,8 @@ from builder.model.text import one_line, visible
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
+BAR = 20  # columns of a bar
+STALE = 5.0  # seconds after which an amount is not what is being done any more
 
 _ENDINGS = {"ok": ("done", "green"), "failed": ("FAILED", "red"), "interrupted": ("stopped", "yellow")}
 
@@ -49,6 +52,9 @@ class Progress(Protocol):
     def step_ends(self, result: StepResult) -> None:
         """A step has ended."""
 
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        """So many bytes of something are done; `total` is 0 where it is not known."""
+
     def note(self, text: str) -> None:
         """Something else is worth a line."""
 
@@ -69,9 +75,48 @@ class QuietProgress:
 
     def step_ends(self, result: StepResult) -> None: ...
 
+    def amount(self, what: str, *, done: int, total: int) -> None: ...
+
     def note(self, text: str) -> None: ...
 
     def end(self) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Bar:
+    """How far one thing is: bytes, a bar and the time that is left where the total is known, else bytes alone."""
+
+    what: str = ""
+    done: int = 0
+    total: int = 0
+    _first: int = 0
+    _began: float = 0.0
+    _seen: float = 0.0
+
+    def update(self, what: str, *, done: int, total: int, now: float) -> None:
+        """Take a new amount; what is complete is not shown any more."""
+        if what != self.what or done < self.done:
+            self._first, self._began = done, now
+        self.what, self.done, self.total, self._seen = what, done, total, now
+        if total and done >= total:
+            self.clear()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.what, self.done, self.total = "", 0, 0
+
+    def text(self, now: float) -> str:
+        """Itself in one line, "" where there is nothing."""
+        if not self.what or now - self._seen > STALE:
+            return ""
+        if not self.total:
+            return f"{self.what}  {size(self.done)}"
+        share = min(self.done / self.total, 1.0)
+        full = round(share * BAR)
+        bar = "#" * full + "." * (BAR - full)
+        speed = (self.done - self._first) / (now - self._began) if now > self._began else 0.0
+        left = f"  {duration((self.total - self.done) / speed)} left" if speed else ""
+        return f"{self.what}  [{bar}] {share:.0%}  {size(self.done)} of {size(self.total)}{left}"
 
 
 class PlainProgress:
@@ -107,7 +152,9 @@ class PlainProgress:
             self._say(f"{self._step}: {duration(now - self._started)}{last}")
 
     def step_ends(self, result: StepResult) -> None:
-        self._say(ending(result, step=self._step)[0])
+        self._say(describe_end(result, step=self._step)[0])
+
+    def amount(self, what: str, *, done: int, total: int) -> None: ...
 
     def note(self, text: str) -> None:
         self._say(text)
@@ -134,6 +181,7 @@ class LiveProgress:
         self._step = ""
         self._last = ""
         self._started = self._drawn = time.monotonic()
+        self._bar = Bar()
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
@@ -156,10 +204,15 @@ class LiveProgress:
             self._draw()
 
     def step_ends(self, result: StepResult) -> None:
-        text, style = ending(result, step=self._step)
+        text, style = describe_end(result, step=self._step)
         self._print(text, style=style)
         self._step = self._last = ""
+        self._bar.clear()
         self._draw()
+
+    def amount(self, what: str, *, done: int, total: int) -> None:
+        self._bar.update(what, done=done, total=total, now=time.monotonic())
+        self.tick()
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -179,7 +232,8 @@ class LiveProgress:
 
         if not self._step:
             return Text("")
-        text = f"{self._step}  {duration(self._drawn - self._started)}  {self._last}"
+        now = self._bar.text(self._drawn) or self._last
+        text = f"{self._step}  {duration(self._drawn - self._started)}  {now}"
         return Text(visible(text), no_wrap=True, overflow="ellipsis")
 
 
@@ -200,12 +254,23 @@ def wants_plain(stream: TextIO, *, environment: Mapping[str, str], color: bool) 
     return plain or not stream.isatty()
 
 
-def ending(result: StepResult, *, step: str) -> tuple[str, str]:
+def describe_end(result: StepResult, *, step: str) -> tuple[str, str]:
     """How a step ended, in words, and their style on a terminal."""
     if result.status == "skipped":
         return f"{result.name}: skipped", "dim"
     word, style = _ENDINGS[result.status]
     return f"{step}: {word} after {duration(result.seconds)}", style
+
+
+def size(count: int) -> str:
+    """Show bytes as people say them, in powers of ten: 512 B, 34 MB, 1.2 GB."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    for unit, factor in (("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count // factor} {unit}"
+    return f"{count} B"
 
 
 def duration(seconds: float) -> str:

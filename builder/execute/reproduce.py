@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.layer_cache import kept_downloads
-from builder.execute.run import Lead, Run
-from builder.execute.runner import Here
+from builder.execute.run import Execution, LocalPrefix
+from builder.execute.runner import LocalRunner
 from builder.inspect.compare import compare_images
 from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Place
@@ -44,12 +44,12 @@ def check_comparable(plan: Plan) -> None:
         raise ConfigError(Finding(code="verify-folder", message=message, fix=fix))
 
 
-def again_steps(plan: Plan) -> tuple[Step, ...]:
+def rebuild_steps(plan: Plan) -> tuple[Step, ...]:
     """The steps that make the image."""
     return tuple(step for step in plan.steps if step.kind != "smoke")
 
 
-def build_again(run: Run, here: Here, *, image: Path) -> Reproduction:
+def rebuild(run: Execution, here: LocalRunner, *, image: Path) -> Reproduction:
     """Build once more in the scratch folder and hold `image` against it; raises OSError and ToolError."""
     started = time.monotonic()
     place = here.scratch / AGAIN
@@ -57,29 +57,29 @@ def build_again(run: Run, here: Here, *, image: Path) -> Reproduction:
     copy_plan(run.plan, run.folder, place)
     fresh = fresh_cache(here.options.environment, place=here.scratch / "again-cache")
     environment = {**here.options.environment, **fresh}
-    second = Run(
+    second = Execution(
         plan=run.plan,
         folder=place,
         output=place / "again.sif",
-        carrier=replace(here, folder=place, options=replace(here.options, environment=environment)),
+        runner=replace(here, folder=place, options=replace(here.options, environment=environment)),
         progress=run.progress,
         signals=run.signals,
         versions=run.versions,
         environment=environment,
-        went_before=Lead(results=tuple(run.results)),
+        prefix=LocalPrefix(results=tuple(run.results)),
         origin=run.origin,
     )
     run.progress.note("building again, to compare")
     try:
-        if not second.lead(again_steps(run.plan)):
+        if not second.run_steps(rebuild_steps(run.plan)):
             return not_built(second, log=_kept_log(run, second))
-        return compared(run, second, image=image, seconds=time.monotonic() - started)
+        return compare(run, second, image=image, seconds=time.monotonic() - started)
     finally:
         remove_tree(place)
         remove_tree(here.scratch / "again-cache")
 
 
-def note_again(run: Run, build: Callable[[], Reproduction]) -> None:
+def note_rebuild(run: Execution, build: Callable[[], Reproduction]) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
     try:
         seen = build()
@@ -94,13 +94,13 @@ def note_again(run: Run, build: Callable[[], Reproduction]) -> None:
         run.findings.append(seen.fault)
 
 
-def with_answer(report: Report, run: Run) -> Report:
+def with_answer(report: Report, run: Execution) -> Report:
     """The report of an image that was there, with what a second build gave."""
     findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
     return replace(report, verified=run.verified, findings=findings)
 
 
-def compared(run: Run, second: Run, *, image: Path, seconds: float) -> Reproduction:
+def compare(run: Execution, second: Execution, *, image: Path, seconds: float) -> Reproduction:
     """Hold `image` against what a second build has made in `seconds`; raises OSError."""
     made = second.folder / second.plan.image
     digest = second.look_inside().settle()
@@ -124,16 +124,16 @@ def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
     return {"RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
 
 
-def _kept_log(run: Run, second: Run) -> Path:
+def _kept_log(run: Execution, second: Execution) -> Path:
     """The log of the step that failed, out of the folder that is removed."""
     name = second.results[-1].name
     log = run.folder / LOGS / f"{AGAIN}-{name}.log"
     with suppress(OSError):
-        shutil.copyfile(second.carrier.log(next(one for one in run.plan.steps if one.name == name)), log)
+        shutil.copyfile(second.runner.log(next(one for one in run.plan.steps if one.name == name)), log)
     return log
 
 
-def not_built(second: Run, *, log: Path) -> Reproduction:
+def not_built(second: Execution, *, log: Path) -> Reproduction:
     """What is said where there is no second image."""
     reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
     message = f"the image could not be built again: {reason}"
@@ -142,7 +142,7 @@ def not_built(second: Run, *, log: Path) -> Reproduction:
     return Reproduction(answer={"same": False, "error": reason}, fault=fault)
 
 
-def _told(run: Run, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Reproduction:
+def _told(run: Execution, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Reproduction:
     """The answer with what differs, of which a part is shown and all of it in a file."""
     path = run.folder / LIST
     if not lines:

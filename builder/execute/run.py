@@ -9,17 +9,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.execute.background_scan import Ahead
-from builder.execute.judgement import failed, judge_results, judge_suite, proof_in, read_results, suite_shapes
+from builder.execute.background_scan import BackgroundScan
+from builder.execute.judgement import (
+    answer_in,
+    failed,
+    judge_results,
+    judge_suite,
+    read_proof,
+    read_results,
+    suite_shapes,
+)
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import Progress, duration
-from builder.execute.runner import Carrier, faults
+from builder.execute.runner import StepRunner, output_faults
 from builder.execute.sign import Signer
 from builder.inspect.origin import Origin, identity
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
+from builder.model.text import one_line
 from builder.system.checksums import Digest
+from builder.system.events import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
@@ -27,8 +37,9 @@ from builder.system.publish import publish, size_of
 from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:
-    from builder.execute.image_scan import Inside
+    from builder.execute.image_scan import SbomTask
 
+WIDTH = 40  # columns for the name of what is being done
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 
 
@@ -38,7 +49,7 @@ def failed_copy_of(output: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lead:
+class LocalPrefix:
     """What came of the steps that ran before others were submitted; `began` in seconds since 1970."""
 
     results: tuple[StepResult, ...] = ()
@@ -48,13 +59,13 @@ class Lead:
 
 
 @dataclass(kw_only=True)
-class Run:
+class Execution:
     """What an execution knows and has found out so far; `status` is None until something is known."""
 
     plan: Plan
     folder: Path
     output: Path
-    carrier: Carrier
+    runner: StepRunner
     progress: Progress
     signals: Signals
     versions: Callable[[float], Mapping[str, str]]  # answers, waited for so many seconds
@@ -71,23 +82,24 @@ class Run:
     findings: list[Finding] = field(default_factory=list)
     verified: Mapping[str, Any] = field(default_factory=dict)
     sbom: str = ""
-    went_before: Lead = field(default_factory=Lead)
+    prefix: LocalPrefix = field(default_factory=LocalPrefix)
     origin: Origin = field(default_factory=Origin)
-    _inside: Inside | None = None
+    _inside: SbomTask | None = None
     began: float = field(default_factory=time.time)
     _number: int = 0
     _under_way: tuple[Step, float] | None = None
+    _error: Event | None = None  # the last one that a program of the step has reported
 
     def __post_init__(self) -> None:
-        self._ahead = Ahead(self.plan, folder=self.folder, digest=self.origin.plan)
-        self.results += self.went_before.results
-        self.proof = dict(self.went_before.proof)
+        self._scan = BackgroundScan(self.plan, folder=self.folder, digest=self.origin.plan)
+        self.results += self.prefix.results
+        self.proof = dict(self.prefix.proof)
         self._number = len(self.results)
 
-    def go(self, steps: Sequence[Step]) -> None:
+    def run_all(self, steps: Sequence[Step]) -> None:
         """Run the steps, put the image into its place and settle the status."""
         build = [step for step in steps if step.kind != "smoke"]
-        if not (self.lead(build) and self._image_is_there()):
+        if not (self.run_steps(build) and self._image_is_there()):
             if self.status == "smoke-failed" and self._last_kind() == "verify":
                 self.status = self._publish(proven=False)
             return
@@ -97,7 +109,7 @@ class Run:
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
 
-    def lead(self, steps: Sequence[Step]) -> bool:
+    def run_steps(self, steps: Sequence[Step]) -> bool:
         """Run steps that others follow; False, and a settled status, when one of them failed."""
         if all(self._step(step) for step in steps):
             return True
@@ -106,9 +118,9 @@ class Run:
         self.status = "smoke-failed" if disproved else "failed"
         return False
 
-    def look_inside(self) -> Inside:
+    def look_inside(self) -> SbomTask:
         """Begin to read what is in the image; one that is in use already stays as it is."""
-        return self._ahead.inside(put=not self._is_output(self.folder / self.plan.image))
+        return self._scan.inside(put=not self._is_output(self.folder / self.plan.image))
 
     def _tell_unproven(self) -> None:
         """Say that a torch does not say which GPUs it was built for, where that was asked."""
@@ -142,7 +154,7 @@ class Run:
             image_bytes=self.image_bytes,
             image_sha256=self.image_sha256,
             seconds=round(seconds, 3),
-            versions={**self.went_before.versions, **self.versions(0.5 if self.status == "interrupted" else 10.0)},
+            versions={**self.prefix.versions, **self.versions(0.5 if self.status == "interrupted" else 10.0)},
             smoke=self.smoke,
             findings=tuple(self.findings),
             proof=self.proof,
@@ -161,15 +173,16 @@ class Run:
         self._number += 1
         self.progress.step_begins(step, number=self._number)
         started = time.monotonic()
-        self._under_way = (step, started)
+        self._under_way, self._error = (step, started), None
         try:
-            before = dict(self.carrier.before(step))
-            ended = self.carrier.carry_out(step, hear=self._ahead.hear)
+            before = dict(self.runner.before(step))
+            ended = self.runner.run_step(step, on_event=self._on_event)
         except BuilderError as error:
             return self._ends(step, started=started, status="failed", finding=error.findings[0])
-        self.proof = proof_in(ended.tail) or self.proof
-        missing = faults(self.folder, step.produces, before=before)
-        known = self.carrier.fault(step, ended) if ended.exit_code else None
+        if step.kind == "verify":
+            self.proof = read_proof(self.folder) or self.proof
+        missing = output_faults(self.folder, step.produces, before=before)
+        known = self.runner.fault(step, ended) if ended.exit_code else None
         finding = known or self._fault(step, ended, missing=missing)
         if step.kind == "smoke":
             judged = self._judge(step, missing=missing)
@@ -178,8 +191,20 @@ class Run:
         status: Status = "failed" if finding else "ok"
         return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
 
+    def _on_event(self, event: Event) -> None:
+        """Note what a program of the step reports."""
+        if event.name == "whole":
+            self._scan.on_whole(event.text("image"))
+        elif event.name == "answer":
+            self.proof = dict(event.table("found") or answer_in(event.table("answer"))) or self.proof
+        elif event.name == "error":
+            self._error = event
+        elif event.name == "progress":
+            what = one_line(event.text("what"))[:WIDTH]
+            self.progress.amount(what, done=event.count("done"), total=event.count("total"))
+
     def _fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
-        log = str(self.carrier.log(step))
+        log = str(self.runner.log(step))
         if ended.timed_out:
             message = f"step '{step.name}' was ended after {duration(ended.seconds)}, the longest a step may take"
             return Finding(code="step-timeout", message=message, fix="allow it more time", at=Place(file=log))
@@ -188,8 +213,8 @@ class Run:
         from builder.execute.diagnose import UNKNOWN, explain  # read when something failed, which is seldom
 
         if ended.exit_code:
-            return explain(step, ended.tail, ended.exit_code, log=log)
-        known = explain(step, ended.tail, 0, log=log)
+            return explain(step, ended.tail, ended.exit_code, log=log, error=self._error)
+        known = explain(step, ended.tail, 0, log=log, error=self._error)
         if known.code != UNKNOWN:
             return known  # an engine that says what is wrong and exits 0: cotainr at a prompt
         message = f"step '{step.name}' ended with exit code 0 but {missing}"
@@ -207,7 +232,7 @@ class Run:
         bad = failed(checks)
         if not bad:
             return None
-        log = str(self.carrier.log(step))
+        log = str(self.runner.log(step))
         message = f"the smoke test '{step.name}' failed: {bad}"
         return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Place(file=log))
 
@@ -221,7 +246,7 @@ class Run:
         finding: Finding | None = None,
     ) -> bool:
         seconds = round(time.monotonic() - started, 3)
-        log = self.carrier.log(step).relative_to(self.folder)
+        log = self.runner.log(step).relative_to(self.folder)
         result = StepResult(
             name=step.name, status=status, seconds=seconds, exit_code=exit_code, log=str(log), finding=finding
         )
@@ -279,8 +304,8 @@ class Run:
             self.findings.append(Finding(code="image-kept", message=message, fix=fix, level="note"))
         return "passed" if proven else "smoke-failed"
 
-    def _settle(self, inside: Inside) -> None:
-        """Have the bill of materials in the image; what there is of one is told of."""
+    def _settle(self, inside: SbomTask) -> None:
+        """Have the bill of materials in the image; print why where there is none."""
         self.image_sha256 = inside.settle()
         self.sbom = inside.text
         if inside.unknown:

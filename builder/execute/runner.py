@@ -6,6 +6,7 @@ How a step is carried out: here, by running its script; or elsewhere, as a job (
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,13 +17,19 @@ from builder.execute.options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
-from builder.system.layout import LOGS
+from builder.sif.events import VARIABLE
+from builder.system.events import Event, events_of, make_events_file
+from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
 from builder.system.scratch import step_environment
 
+# Steps in which an image can write to the plan folder: what runs there is no program of ours.
+BETWEEN = 0.05  # seconds between two looks for events while lines come
+REPORT_NOTHING = ("verify", "smoke", "run")
+
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class OutputStat:
     """What can be seen of a path from outside. No clock is compared: a file server's may differ from ours."""
 
     device: int
@@ -32,13 +39,13 @@ class Seen:
     changed: int  # nanoseconds
 
 
-def look(path: Path) -> Seen | None:
+def stat_output(path: Path) -> OutputStat | None:
     """Look at a product, None when it is not there; a link is looked at as such."""
     try:
         found = path.lstat()
     except OSError:
         return None
-    return Seen(
+    return OutputStat(
         device=found.st_dev,
         inode=found.st_ino,
         size=found.st_size,
@@ -47,7 +54,7 @@ def look(path: Path) -> Seen | None:
     )
 
 
-def fault(path: Path, *, before: Seen | None) -> str:
+def output_fault(path: Path, *, before: OutputStat | None) -> str:
     """Say what is wrong with a product after its step, "" when nothing is."""
     if not path.exists():
         return f"wrote no '{path.name}'"
@@ -57,35 +64,35 @@ def fault(path: Path, *, before: Seen | None) -> str:
                 return f"left the folder '{path.name}' empty"
     elif path.stat().st_size == 0:
         return f"left '{path.name}' empty"
-    if before is not None and look(path) == before:
+    if before is not None and stat_output(path) == before:
         return f"left the old '{path.name}' as it was"
     return ""
 
 
-def faults(folder: Path, names: Sequence[str], *, before: dict[str, Seen | None]) -> str:
+def output_faults(folder: Path, names: Sequence[str], *, before: dict[str, OutputStat | None]) -> str:
     """Say what is wrong with all products of a step, "" when nothing is."""
-    found = [text for name in names if (text := fault(folder / name, before=before.get(name)))]
+    found = [text for name in names if (text := output_fault(folder / name, before=before.get(name)))]
     return ", ".join(found)
 
 
-class Carrier(Protocol):
+class StepRunner(Protocol):
     """Carries out the steps of a plan, one after the other."""
 
     def log(self, step: Step) -> Path:
         """Where the step's output is kept."""
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
-        """Carry the step out to its end; `hear` gets its lines where they come while it works."""
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
+        """Run the step to its end; `on_event` gets what its programs report, as it comes."""
 
     def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
-        """What only the carrier knows of a step that has failed, None where its log says it all."""
+        """What only the runner knows of a step that has failed, None where its log says it all."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
+class LocalRunner:
     """Runs the steps' scripts on this machine."""
 
     plan: Plan
@@ -99,30 +106,51 @@ class Here:
         """A file of the folder for logs."""
         return self.folder / LOGS / f"{step.name}.log"
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
         """Run the script."""
-        log = self.log(step)
+        log, path = self.log(step), self.scratch / f"{step.name}{EVENTS}"
+        environment = step_environment(self.options.environment, scratch=self.scratch)
+        events = events_of(path, mask=self.mask)
 
-        def heard(text: str) -> None:
+        last = 0.0
+
+        def hear() -> None:
+            nonlocal last
+            last = time.monotonic()
+            for event in events.read():
+                on_event(event)
+
+        def line(text: str) -> None:
             self.progress.line(text)
-            hear(text)
+            if time.monotonic() - last >= BETWEEN:  # an event often stands before a line
+                hear()
+
+        def tick() -> None:
+            hear()
+            self.progress.tick()
 
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
-        return run(
-            ["bash", step.script],
-            cwd=self.folder,
-            env=step_environment(self.options.environment, scratch=self.scratch),
-            log=log,
-            on_line=heard,
-            on_tick=self.progress.tick,
-            mask=self.mask,
-            timeout=self.options.step_seconds,
-        )
+        if step.kind not in REPORT_NOTHING:
+            make_events_file(path)
+            environment[VARIABLE] = str(path)
+        try:
+            return run(
+                ["bash", step.script],
+                cwd=self.folder,
+                env=environment,
+                log=log,
+                on_line=line,
+                on_tick=tick,
+                mask=self.mask,
+                timeout=self.options.step_seconds,
+            )
+        finally:
+            hear()
 
     def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """Nothing more than the log says."""
@@ -130,9 +158,9 @@ class Here:
         return None
 
 
-def make_room(plan: Plan, step: Step, folder: Path) -> dict[str, Seen | None]:
+def make_room(plan: Plan, step: Step, folder: Path) -> dict[str, OutputStat | None]:
     """Remove the link to a published image where a step makes a new one; returns what is there of its products."""
     image = folder / plan.image
     if plan.image in step.produces and image.is_symlink():
         image.unlink()
-    return {name: look(folder / name) for name in step.produces}
+    return {name: stat_output(folder / name) for name in step.produces}

@@ -15,7 +15,7 @@ from builder.system.trust import read_below
 
 
 def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
-    """Say how an earlier build of this very plan ended when its image still stands, else None.
+    """Say how an earlier build of this very plan ended when its image is still there, else None.
 
     The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
     folder must hold the same plan byte for byte: its scripts are the image's.

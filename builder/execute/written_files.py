@@ -1,4 +1,4 @@
-"""What a plan wrote into its folder, so that nobody's changes by hand are lost when another plan is written there."""
+"""What a plan wrote into its folder, so that no changes by hand are lost when another plan is written there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:
 def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
     """Raise ConfigError when files of a plan folder were edited, removed or added since a plan wrote them.
 
-    `paths` are those that are to be written now: what else lies at the top of the folder stays, and does not count.
+    `paths` are those that are to be written now: what else is at the top of the folder stays, and does not count.
     """
     files, whole = read_written(folder)
     if not files:

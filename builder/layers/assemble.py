@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 from ..sif.digest import BLOCK
 from ..sif.errors import AlteredError, say
+from ..sif.events import Meter
 from ..sif.merge import MergedTables, check_packing, merge
 from ..sif.sif import (
     ALIGNMENT,
@@ -68,6 +69,7 @@ class Draft:
         self._offset = 0  # of the base's file system
         self._done: list[Layer] = []
         self._cancelled = False
+        self._meter = Meter("writing the image")
 
     def __enter__(self) -> Draft:
         return self
@@ -99,10 +101,12 @@ class Draft:
     def copy_layers(self, layers: Sequence[Layer]) -> None:
         """Copy the base and these layers; raises AlteredError, SquashfsError, SifError and OSError."""
         self._pool.submit(self._copy, tuple(layers)).result()
+        self._meter.to(self._meter.total)
 
     def _check(self) -> None:
         if self._cancelled:
             raise _CancelledError
+        self._meter.to(os.fstat(self.file.fileno()).st_size)  # it is written from its beginning to its end
 
     def wait_for_file(self) -> BinaryIO:
         """Return the file as soon as no copy is running."""
@@ -110,6 +114,7 @@ class Draft:
         return self.file
 
     def _copy(self, layers: Sequence[Layer]) -> None:
+        self._meter.total = self.base.stat().st_size + sum(layer.entry.size for layer in layers)
         if self._begin is None:
             system = read_sif(self.base).system
             with self.base.open("rb") as source:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..sif.errors import AlteredError, LayeringError, say
+from ..sif.events import report
 from ..sif.tree import remove
 from .assemble import Layer
 from .builder import add_package_layers, build_image, find_conda_client, prepare_base
@@ -19,8 +20,6 @@ from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS
 from .shared_cache import shared_cache
 from .spec import Spec
-
-WHOLE = "{} is whole, its work folder is removed"  # recipe starts to read the image at this line
 
 
 def build(
@@ -48,7 +47,8 @@ def build(
                 altered = error.path
             else:
                 target.chmod(0o755 & ~umask)
-                say(WHOLE.format(target.name))
+                report("whole", image=target.name)  # recipe reads the image meanwhile
+                say(f"{target.name} is whole, its work folder is removed")
                 _write_made_of(context, target, umask=umask)
                 break
         say(f"the cached file '{altered}' was altered: it is made again")

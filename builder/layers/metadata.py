@@ -20,6 +20,7 @@ from ..sif import tree
 from ..sif.bounded import parse_json
 from ..sif.digest import sha256_of_open
 from ..sif.errors import LayeringError
+from ..sif.events import report
 from ..sif.programs import call, needed_program
 from ..sif.tree import read
 from . import copies
@@ -155,7 +156,7 @@ def compare_torch(
     """Compare the torch of the topmost squashfs that has one with the plan; raises LayeringError.
 
     `places` are files with the offset of the squashfs in them, lowest first; `folders` are where a torch may be;
-    `folder` is the plan's image/. The result is printed as verify.py does in an image: a report accepts both.
+    `folder` is the plan's image/. The result is printed as verify.py does in an image, and reported as an event.
     """
     verify = _load_verify(folder / "verify.py")
     expected = json.loads((folder / "recipe.json").read_text(encoding="utf-8")).get("expect", {})
@@ -172,6 +173,7 @@ def compare_torch(
         return
     answer = {"torch": found.pop("__version__", ""), **({"python": minor} if minor else {}), **found}
     wrong = verify.faults({name: value for name, value in expected.items() if name != "architecture"}, answer)
+    report("answer", found=answer)
     print("verify: " + json.dumps(answer, sort_keys=True), flush=True)
     for fault in wrong:
         print(f"verify: error: {fault}", flush=True)

@@ -14,6 +14,7 @@ from typing import Literal, Union
 
 from builder.model.finding import ConfigError, Finding, Place, without_edits
 from builder.model.site import Vendor
+from builder.model.step_job import StepJob
 from builder.model.text import MismatchError, is_plain, shown, typed
 from builder.sif.bounded import parse_json
 
@@ -62,6 +63,7 @@ class Step:
     programs: tuple[str, ...] = ()  # alternatives are joined with |
     space_gib: float = 0.0  # free space that its temporary folder needs
     batch: str = ""  # the sbatch script that runs it as a job
+    job: StepJob | None = None  # what that script asks for; unknown of plans that were written before 2026-11-23
     where: Literal["site", "workstation"] = "site"
 
 
@@ -104,6 +106,9 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step: it names a log
 def to_json(plan: Plan) -> str:
     """Write a plan as JSON text that ends with a newline."""
     content = {"schema": SCHEMA, **without_edits(dataclasses.asdict(plan))}
+    for step in content["steps"]:
+        if step["job"] is None:
+            del step["job"]  # as plans without it were written: their digests stay
     return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from builder.model.finding import BuilderError
 from builder.pipeline.plans import plan_builds
-from builder.pipeline.prepare import check_request, look, make_folder
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Outcome, failure
+from builder.pipeline.prepare import check_build, check_request, make_folder
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, failure
 
 
-def build(request: BuildRequest, *, ui: UI) -> Ended:
+def build(request: BuildRequest, *, ui: UI) -> Outcomes:
     """Build every recipe of the request for every site; a failure does not stop the others.
 
     Raises ConfigError for faulty files and options, before anything is written.
@@ -20,26 +20,22 @@ def build(request: BuildRequest, *, ui: UI) -> Ended:
     for name, found in builds.items():
         ui.planned(name, found)
     if request.dry_run:
-        return Ended(outcomes=refused | _try(builds, request, ui))
+        return Outcomes(outcomes=refused | _try(builds, request, ui))
     if request.output is not None and not request.single:
         make_folder(request.output)
     ended = _run(builds, request, ui)  # each is prepared, and runs, where it runs
-    return Ended(outcomes={name: {**refused, **ended.outcomes}[name] for name in planned}, stop=ended.stop)
+    return Outcomes(outcomes={name: {**refused, **ended.outcomes}[name] for name in planned}, stop=ended.stop)
 
 
-def _run(builds: Builds, request: BuildRequest, ui: UI) -> Ended:
-    """Here, or as jobs: a chain of them for one build, arrays for several."""
+def _run(builds: Builds, request: BuildRequest, ui: UI) -> Outcomes:
+    """Here, or as jobs."""
     if not request.slurm.submit:
         from builder.pipeline.local import run_here
 
         return run_here(builds, request=request, ui=ui)
-    if not request.single:
-        from builder.pipeline.arrays import run_arrays
+    from builder.pipeline.batch import run_jobs
 
-        return run_arrays(builds, request=request, ui=ui)
-    from builder.pipeline.chain import run_chain
-
-    return Ended(outcomes={name: run_chain(name, found, request=request, ui=ui) for name, found in builds.items()})
+    return run_jobs(builds, request=request, ui=ui)
 
 
 def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
@@ -47,9 +43,9 @@ def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
     refused = {}
     for name, found in builds.items():
         try:
-            ready = look(found, request=request)
+            ready = check_build(found, request=request)
             if ready.jobs:
-                from builder.pipeline.chain import try_jobs
+                from builder.pipeline.batch import try_jobs
 
                 try_jobs(ready, request=request)
         except BuilderError as error:

@@ -2,64 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from builder.execute.executor import execute, reproduce
 from builder.execute.options import Interrupted
-from builder.execute.parallel import Halt, Heeding, SideBySide, at_once
+from builder.execute.parallel import (
+    CancellableProgress,
+    CancelToken,
+    MultiProgress,
+    ParallelRunner,
+    default_parallelism,
+)
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
 from builder.model.report import Report
-from builder.pipeline.prepare import prepare
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Ended, Outcome, Tell, failure, outcome_of
+from builder.pipeline.prepare import prepare_build
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, Tell, failure, outcome_of
 
 
-def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Ended:
+def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare and run each build; a failure does not stop the others. A fault of recipe itself is raised."""
-    halt, display = Halt(), ui.display(list(builds))
+    display = ui.display(list(builds))
 
-    def task(name: str, build: Build) -> Callable[[], Outcome]:
-        progress = Heeding(display.side(name), halt=halt)
-        return lambda: _one(name, build, request=request, progress=progress, ui=ui)
+    def run(name: str, build: Build, progress: Progress) -> Report | None:
+        with ExitStack() as held:
+            report = _report(build, request=request, progress=progress, tell=partial(ui.line, name), held=held)
+        if report is not None:
+            ui.report(name, report)
+        return report
 
+    tasks = {name: partial(run, name, build) for name, build in builds.items()}
+    images = {name: build.image for name, build in builds.items()}
     with display.shown():
-        tasks = [task(name, build) for name, build in builds.items()]
-        results = SideBySide[Outcome](jobs=request.parallel or at_once(len(tasks)), halt=halt).run(tasks)
+        return run_together(
+            tasks, images=images, display=display, parallel=request.parallel or default_parallelism(len(tasks))
+        )
+
+
+def run_together(
+    tasks: Mapping[str, Callable[[Progress], Report | None]],
+    *,
+    images: Mapping[str, Path],
+    display: MultiProgress,
+    parallel: int,
+) -> Outcomes:
+    """Run tasks in threads, so many at a time; their outcomes by name. None of a task: there was nothing to do.
+
+    A signal stops all of them. A fault of recipe itself is raised.
+    """
+    halt = CancelToken()
+
+    def run(name: str, task: Callable[[Progress], Report | None]) -> Outcome:
+        try:
+            report = task(CancellableProgress(display.side(name), halt=halt))
+        except BuilderError as error:
+            return failure(name, error)
+        if report is None:
+            return Outcome(name=name, word="nothing to do", text=str(images[name]), image=str(images[name]))
+        return outcome_of(name, report, image=images[name])
+
+    results = ParallelRunner[Outcome](jobs=parallel, halt=halt).run([partial(run, *item) for item in tasks.items()])
     outcomes: dict[str, Outcome] = {}
     stop = Interrupted(halt.number) if halt.number else None
-    for name, result in zip(builds, results, strict=True):
+    for name, result in zip(tasks, results, strict=True):
         if isinstance(result, Outcome):
             outcomes[name] = result
         elif isinstance(result, Interrupted):
             stop = stop or result
             outcomes[name] = Outcome(name=name, word="stopped", text=result.message, code=result.exit_code)
-        elif isinstance(result, BuilderError):
-            outcomes[name] = failure(name, result)
         else:
             raise result
-    return Ended(outcomes=outcomes, stop=stop)
-
-
-def _one(name: str, build: Build, *, request: BuildRequest, progress: Progress, ui: UI) -> Outcome:
-    """Prepare and run one build; its failure is its outcome."""
-    report: Report | None = None
-    try:
-        with ExitStack() as held:
-            report = _report(build, request=request, progress=progress, tell=partial(ui.line, name), held=held)
-    except BuilderError as error:
-        return failure(name, error)
-    if report is None:
-        return Outcome(name=name, word="nothing to do", text=str(build.image), image=str(build.image))
-    ui.report(name, report)
-    return outcome_of(name, report, image=build.image)
+    return Outcomes(outcomes=outcomes, stop=stop)
 
 
 def _report(build: Build, *, request: BuildRequest, progress: Progress, tell: Tell, held: ExitStack) -> Report | None:
     """The report of a build, or of a second one that is compared with the image; None where there is nothing to do."""
-    ready, options = prepare(build, request=request, tell=tell, held=held), request.options
+    ready, options = prepare_build(build, request=request, tell=tell, held=held), request.options
     if not ready.done:
         return execute(
             build.plan, folder=build.folder, output=build.image, steps=ready.steps, options=options, progress=progress

@@ -76,7 +76,7 @@ def plan_builds(request: BuildRequest, *, what: str = "images") -> Planned:
 
 
 def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (None, None), page: bool = True) -> Plan:
-    """Resolve and compile: the two pure steps, with the lock that lies beside the recipe.
+    """Resolve and compile: the two pure steps, with the lock of the recipe.
 
     With a shape the plan has the suite over that shape of job as its last step; `page` as for `compile_plan`.
     """
@@ -98,7 +98,7 @@ def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
 
 
 def with_lock(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
-    """The context with the lock that lies beside the recipe; `use` False: as if there were none."""
+    """The context with the lock of the recipe; `use` False: as if there were none."""
     index = index_path(Path(recipe.folder) / Path(recipe.file).name)
     return replace(context, lock=read_lock(index, site) if use else None, lock_file=str(index))
 

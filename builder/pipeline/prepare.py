@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.execute.executor import Work, able, choose_steps, chosen
-from builder.execute.folder_lock import check_not_held, hold
+from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
+from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.options import Options
-from builder.execute.plan_folder import check_plan_folder, hold_plan
+from builder.execute.plan_folder import check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.sign import find_signer, is_signed
@@ -28,7 +29,7 @@ from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared:
+class PreparedBuild:
     """A build that can begin: the steps that run here and, after them, those that are jobs.
 
     `done` says what is there already where there is nothing to do, else "".
@@ -64,27 +65,30 @@ def check_request(request: BuildRequest, builds: Builds) -> None:
             check_sbatch(build.site, environment=request.options.environment, recipe=build.recipe.file)
 
 
-def prepare(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack) -> Prepared:
+def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack) -> PreparedBuild:
     """Look for all that speaks against a build, and write its plan folder, which is `held` from then on.
 
     Nothing is written where the image of this very plan is there already. Raises what stops the build.
     """
-    ready, options = look(build, request=request, held=held), request.options
+    ready, options = check_build(build, request=request, held=held), request.options
     if ready.done and options.reproduce:
-        _check_free(ready.folder, options=options)
+        check_jobs_ended(ready.folder, environment=options.environment)
     elif ready.done:
         tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
     if ready.done:
         return ready
     new = not is_there(ready.folder / PLAN_FILE)
     _forget_jobs(build.folder)
-    held.enter_context(hold_plan(build.plan, build.folder, recipe_folder=build.home, force=options.force))
+    free = partial(check_jobs_ended, environment=options.environment)
+    held.enter_context(
+        lock_plan_folder(build.plan, build.folder, recipe_folder=build.home, force=options.force, check_jobs=free)
+    )
     if new:  # until now it was not held: another build may have put its image there
-        chosen(build.plan, folder=ready.folder, output=ready.output, options=options)
+        select_steps(build.plan, folder=ready.folder, output=ready.output, options=options)
     return ready
 
 
-def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) -> Prepared:
+def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None = None) -> PreparedBuild:
     """Look for all that speaks against a build before anything is written; writes nothing, and raises what stops it.
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
@@ -98,18 +102,18 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
     if not (options.force or options.start):
         done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
         if done is not None and (not options.sign or is_signed(image)):
-            return Prepared(build=build, folder=folder, output=output, done=done)
+            return PreparedBuild(build=build, folder=folder, output=output, done=done)
     if options.sign:
         find_signer(plan, environment=options.environment)
     check_output_folder(output, makes=build.makes_folder)
     if held is not None and is_there(folder / PLAN_FILE):
-        held.enter_context(hold(folder))  # what is looked at here stays so
+        held.enter_context(lock_folder(folder))  # what is looked at here stays so
     else:
-        check_not_held(folder)
-    _check_free(folder, options=options)
+        check_unlocked(folder)
+    check_jobs_ended(folder, environment=options.environment)
     # Before the plan folder changes: it belongs to the image that is there.
     why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
-    steps = chosen(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
+    steps = select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
     check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
     here, jobs = _split(plan, steps, folder=folder, request=request)
     check_machine(
@@ -117,8 +121,10 @@ def look(build: Build, *, request: BuildRequest, held: ExitStack | None = None) 
         base_at=build.base_at, sure=request.here,
     )  # fmt: skip
     if here:
-        able(Work(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()))
-    return Prepared(build=build, folder=folder, output=output, here=here, jobs=jobs)
+        check_local_needs(
+            StepBatch(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress())
+        )
+    return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
 
 
 def _split(
@@ -185,7 +191,7 @@ def check_scheduler(site: Site) -> None:
 def check_account(site: Site, *, slurm: SlurmOptions) -> None:
     """Raise ConfigError where an account is required and none is given."""
     if site.scheduler.account == "required" and not slurm.account:
-        message = f"'{site.name}' wants to know the account that a job is charged to, and it is never guessed"
+        message = f"'{site.name}' requires a Slurm account"
         form = site.scheduler.account_form or "NAME"
         fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"
         raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
@@ -213,13 +219,13 @@ def make_folder(folder: Path) -> None:
         raise ConfigError(Finding(code="output-folder", message=message, fix="name another one with -o")) from None
 
 
-def _check_free(folder: Path, *, options: Options) -> None:
-    """Raise ConfigError while jobs of an earlier submission work there."""
+def check_jobs_ended(folder: Path, *, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError while jobs that were submitted from a folder wait or run."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.slurm.client import Slurm
-        from builder.slurm.submit import check_free
+        from builder.slurm.client import Slurm  # few folders have jobs
+        from builder.slurm.submit import check_no_open_jobs
 
-        check_free(folder, slurm=Slurm(options.environment))
+        check_no_open_jobs(folder, slurm=Slurm(environment))
 
 
 def _forget_jobs(folder: Path) -> None:

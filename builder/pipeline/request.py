@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.execute.options import Interrupted, Options
-from builder.execute.parallel import Together
+from builder.execute.parallel import MultiProgress
 from builder.model.finding import BuilderError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
@@ -62,7 +62,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """A plan with the place of its image; the plan folder lies beside the image."""
+    """A plan with the place of its image, whose plan folder is next to it."""
 
     plan: Plan
     site: Site
@@ -110,7 +110,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class Outcomes:
     """The outcome of every build, by name, and the signal that stopped them, if one did."""
 
     outcomes: Mapping[str, Outcome]
@@ -132,7 +132,7 @@ class UI(Protocol):
     def report(self, name: str, report: Report) -> None:
         """A build ended with a report, which may be of a failure."""
 
-    def display(self, names: Sequence[str], *, live: bool = True) -> Together:
+    def display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
         """The display of builds that run here; plain lines unless `live`."""
 
 
@@ -148,10 +148,10 @@ def failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Outcome:
 
 def outcome_of(name: str, report: Report, *, image: Path) -> Outcome:
     """The outcome that a report states."""
-    from builder.execute.executor import raise_for
+    from builder.execute.executor import raise_on_failure
 
     try:
-        raise_for(report)
+        raise_on_failure(report)
     except BuilderError as error:
         return failure(name, error, seconds=report.seconds)
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .events import report
+
 AT_WORK = "recipe: this was written to"
 
 
@@ -64,6 +66,7 @@ def at_work(error: OSError | LayeringError, *, cache: Path, output: Path | None)
 
 def show(error: LayeringError) -> None:
     """Print a failure as the step scripts do."""
+    report("error", message=str(error), fix=error.fix)
     print(f"recipe: {error}" if error.told else f"recipe: error: {error}", file=sys.stderr)
     if error.fix:
         print(f"recipe: fix: {error.fix}", file=sys.stderr, flush=True)

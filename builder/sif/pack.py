@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .errors import LayeringError
+from .events import growing
 from .programs import ask, clean_environment, find_program, needed_program, said_by, version_of
 from .sif import copy_range
 from .squashfs import GZIP, ZSTD, Superblock
@@ -135,7 +136,8 @@ class Packer:
             argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
         if pieces:
             argv += self._with(pieces, trees[0], target.with_suffix(".pieces"))
-        code, out, err = ask([*argv, *more], env=clean_environment())
+        with growing(f"packing {target.stem}", target):
+            code, out, err = ask([*argv, *more], env=clean_environment())
         text = (err + out).strip()
         fault = next((line for line in text.splitlines() if any(word in line for word in FAULTS)), "")
         if code or fault:

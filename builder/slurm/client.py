@@ -80,7 +80,7 @@ REFUSALS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"limit|QOSMax|MaxSubmit|AssocMax",
         "job-limit",
-        "a limit of your account or of the partition stands against it",
+        "a limit of your account or of the partition is reached",
         "ask for less, or wait until other jobs of yours have ended",
     ),
 )
@@ -95,7 +95,7 @@ HOPELESS: tuple[tuple[str, str], ...] = (
 )
 
 
-def refusal(text: str, *, step: str, timed_out: bool = False) -> Finding:
+def explain_rejection(text: str, *, step: str, timed_out: bool = False) -> Finding:
     """Explain what sbatch has said of the job of a step."""
     if timed_out:
         message = f"sbatch did not answer when the job of step '{step}' was submitted"
@@ -117,14 +117,14 @@ def refusal(text: str, *, step: str, timed_out: bool = False) -> Finding:
     )
 
 
-def hopeless(reason: str, *, step: str, job: str) -> Finding | None:
+def explain_endless_wait(reason: str, *, step: str, job: str) -> Finding | None:
     """Say that a waiting job will never start, None when it may."""
     for pattern, code in HOPELESS:
         if re.search(pattern, reason):
             message, fix = next((message, fix) for _, known, message, fix in REFUSALS if known == code)
             if "time" in pattern.lower():
                 message, fix = next((m, f) for p, known, m, f in REFUSALS if known == code and "TimeLimit" in p)
-            message = f"job {job} of step '{step}' would wait for ever: {message} ({reason.strip('()')})"
+            message = f"job {job} of step '{step}' would never start: {message} ({reason.strip('()')})"
             return Finding(code=code, message=message.replace(" '{what}'", ""), fix=fix)
     return None
 
@@ -173,7 +173,7 @@ class Slurm:
     def test(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> Finding | None:
         """Ask sbatch whether it would take a job; says why not."""
         answer = self._sbatch(["--test-only", *arguments], folder=folder, more=more)
-        return None if answer.exit_code == 0 else refusal(answer.text, step=step)
+        return None if answer.exit_code == 0 else explain_rejection(answer.text, step=step)
 
     def submit(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> str:
         """Submit a job from a folder and return its number; raises StepError."""
@@ -182,10 +182,10 @@ class Slurm:
         found = [match[1] for line in answer.text.splitlines() if (match := _ID.fullmatch(line.strip()))]
         if answer.exit_code == 0 and found:
             return found[-1]
-        raise StepError(refusal(answer.text, step=step, timed_out=answer.exit_code == 124))
+        raise StepError(explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
-        """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when nobody answers."""
+        """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when Slurm does not answer."""
         form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
         if answer.exit_code and "Invalid job id" not in answer.text:  # of a job that ended long ago
@@ -218,7 +218,7 @@ class Slurm:
             self._ask(["scancel", "--quiet", *jobs])  # it ends badly where one has ended before
 
     def longest(self, partition: str) -> str:
-        """The time limit of a partition, or of the default one, as Slurm writes it; "" where nobody says."""
+        """The time limit of a partition, or of the default one, as Slurm writes it; "" where it does not say."""
         answer = self._ask(["sinfo", "--noheader", "--format=%P|%l"])
         for line in answer.text.splitlines() if answer.exit_code == 0 else ():
             name, bar, limit = line.strip().partition("|")

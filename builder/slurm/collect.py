@@ -1,4 +1,4 @@
-"""What is said, and done, when someone stops following jobs.
+"""What is printed, and done, when someone stops following jobs.
 
 A second build as jobs, to compare: the same job scripts once more, in a copy of the plan below the plan folder.
 
@@ -10,26 +10,26 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.reproduce import (
     Reproduction,
-    again_steps,
-    compared,
+    compare,
     copy_plan,
     fresh_cache,
     not_built,
-    note_again,
+    note_rebuild,
+    rebuild_steps,
     with_answer,
 )
-from builder.execute.run import Lead, Run
+from builder.execute.run import Execution, LocalPrefix
 from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, origin_in
 from builder.model.finding import ConfigError, Finding, Place
@@ -38,7 +38,7 @@ from builder.model.report import Report
 from builder.model.text import is_plain
 from builder.slurm.client import NODE_LOST, JobState, Slurm
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
-from builder.slurm.monitor import JobSteps
+from builder.slurm.monitor import Monitor, SlurmRunner
 from builder.slurm.state import Ledger, ledger_path, note_finished, read_ledger
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
@@ -46,22 +46,37 @@ from builder.system.log import Mask
 from builder.system.process import which
 from builder.system.trust import read_below
 
+NAMED = 4  # jobs in a message; of more only the number
 
-def stopped(ledger: Ledger, *, folder: Path, slurm: Slurm, cancel: bool) -> str:
-    """Cancel the jobs that have not ended where that was asked for; the words for the user."""
-    jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
+
+def open_jobs(folder: Path) -> list[str]:
+    """The jobs of a folder that have left no record yet."""
+    ledger = read_ledger(folder)
+    return [job.job for job in ledger.jobs if read_record(folder, job.job) is None] if ledger else []
+
+
+def interrupt_text(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
+    """What to print when someone stops following: these `jobs` have not ended; `place` is what has a status."""
     if not jobs:
-        return f"interrupted: all jobs have ended; `recipe status {folder}` judges them"
-    named = ("job " if len(jobs) == 1 else "jobs ") + ", ".join(jobs)
-    if cancel:
-        slurm.cancel(jobs)
+        return f"interrupted: all jobs have ended; `recipe status {place}` prints the result"
+    some = f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {', '.join(jobs)}"
+    named = some if len(jobs) <= NAMED else f"{len(jobs)} jobs"
+    if cancelled:
         return f"interrupted: {named} cancelled"
-    return f"interrupted: {named} in the queue or running; `recipe status {folder}` comes back, --cancel ends them"
+    return f"interrupted: {named} in the queue or running; `recipe status {place}` shows them, --cancel ends them"
+
+
+def stop_following(folder: Path, stop: Interrupted, *, slurm: Slurm, cancel: bool) -> None:
+    """Cancel the open jobs where that was requested, and give the words for the user to what stopped it."""
+    left = open_jobs(folder)
+    if cancel:
+        slurm.cancel(left)
+    stop.message = interrupt_text(left, place=folder, cancelled=cancel)
 
 
 def check_jobs_again(plan: Plan) -> None:
     """Raise ConfigError where a step of a second build could not be a job."""
-    jobless = [step.name for step in again_steps(plan) if not step.batch]
+    jobless = [step.name for step in rebuild_steps(plan) if not step.batch]
     if jobless:
         message = (
             f"--reproduce with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
@@ -87,40 +102,40 @@ def prepare_again(plan: Plan, folder: Path, *, environment: Mapping[str, str]) -
     return fresh_cache(environment, place=place / "cache")
 
 
-def was_submitted(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
+def submitted_rebuild(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
     """The steps of the second build, with their products as seen from the plan folder; none where there is no such."""
     return tuple(
         replace(step, name=name_again(step), produces=tuple(f"{AGAIN}/{name}" for name in step.produces))
-        for step in again_steps(plan)
+        for step in rebuild_steps(plan)
         if ledger.of(name_again(step))
     )
 
 
-def judge_again(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps, image: Path) -> None:
+def judge_again(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner, image: Path) -> None:
     """Follow the jobs of a second build, and note what they gave."""
     plan = replace(run.plan, image=f"{AGAIN}/{run.plan.image}", steps=steps)
-    second = Run(
+    second = Execution(
         plan=plan,
         folder=run.folder,
         output=run.folder / AGAIN / "again.sif",
-        carrier=carrier,
+        runner=runner,
         progress=run.progress,
         signals=run.signals,
         versions=run.versions,
         environment=run.environment,
-        went_before=Lead(results=tuple(run.results)),
+        prefix=LocalPrefix(results=tuple(run.results)),
         origin=run.origin,
     )
     run.progress.note("the second build, to compare")
 
     def build() -> Reproduction:
-        if not second.lead(steps):
+        if not second.run_steps(steps):
             last = next(step for step in steps if step.name == second.results[-1].name)
-            return not_built(second, log=carrier.log(last))
-        taken = sum(carrier.ends[step.name].seconds for step in steps)
-        return compared(run, second, image=image, seconds=taken)
+            return not_built(second, log=runner.log(last))
+        taken = sum(runner.ends[step.name].seconds for step in steps)
+        return compare(run, second, image=image, seconds=taken)
 
-    note_again(run, build)
+    note_rebuild(run, build)
 
 
 def remove_again(folder: Path) -> None:
@@ -163,17 +178,11 @@ def read_plan(folder: Path) -> Plan:
     except (OSError, ValueError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
-        fix = "name the image, or the folder that lies beside it"
+        fix = "name the image, or the folder next to it"
         raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
 
 
-def look_at_jobs(ledger: Ledger, *, folder: Path, slurm: Slurm) -> tuple[JobView, ...]:
-    """How each job of a ledger is doing."""
-    states = slurm.states([job.job for job in ledger.jobs]) if ledger.jobs else {}
-    return views_of(ledger, folder=folder, states=states)
-
-
-def views_of(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
+def view_jobs(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
     """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
     return tuple(
         JobView(
@@ -197,42 +206,48 @@ def is_over(plan: Plan, views: tuple[JobView, ...]) -> bool:
 
 
 def finish(
-    folder: Path, *, environment: Mapping[str, str], progress: Progress, cancel_on_interrupt: bool = False
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    progress: Progress,
+    monitor: Monitor | None = None,
+    cancel_on_interrupt: bool = False,
 ) -> Report:
     """Follow the jobs of a folder to their end, judge them, publish the image and write report.json.
 
-    Done twice it says the same. Raises Interrupted; the jobs then go on unless they are to be cancelled. Raises
-    ConfigError when another process is at it.
+    `monitor` is that of several builds. Done twice it gives the same. Raises Interrupted; the jobs then continue unless
+    they are to be cancelled. Raises ConfigError when another process does the same.
     """
     folder = folder.resolve()
-    plan, signals, slurm = read_plan(folder), Signals(), Slurm(environment)
-    with signals.caught(), hold(folder):
-        ledger = ledger_of(folder)
+    plan, signals = read_plan(folder), Signals()
+    monitor = monitor or Monitor(Slurm(environment))
+    with signals.caught(), lock_folder(folder), monitor.turn():
+        ledger = require_ledger(folder)
         check_output(ledger, plan, folder=folder)
         steps = tuple(step for step in plan.steps if ledger.of(step.name))
-        carrier = JobSteps(ledger=ledger, folder=folder, slurm=slurm, progress=progress, mask=Mask(environment))
-        run = Run(
+        runner = SlurmRunner(ledger=ledger, folder=folder, monitor=monitor, progress=progress, mask=Mask(environment))
+        run = Execution(
             plan=plan,
             folder=folder,
             output=Path(ledger.output).resolve(),
-            carrier=carrier,
+            runner=runner,
             progress=progress,
             signals=signals,
             versions=lambda _: _versions(environment),
             environment=environment,
-            went_before=ledger.lead,
+            prefix=ledger.lead,
             began=ledger.began,
             origin=_origin(ledger, plan, folder=folder),
         )
         try:
-            return _carry_out(run, steps, carrier=carrier)
+            return _carry_out(run, steps, runner=runner)
         except Interrupted as stop:
             signals.hold()
-            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            stop_following(folder, stop, slurm=monitor.slurm, cancel=cancel_on_interrupt)
             raise
 
 
-def ledger_of(folder: Path) -> Ledger:
+def require_ledger(folder: Path) -> Ledger:
     """What was submitted from a folder; raises ConfigError where nothing was."""
     ledger = read_ledger(folder)
     if ledger is None:
@@ -242,7 +257,7 @@ def ledger_of(folder: Path) -> Ledger:
 
 
 def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
-    """Raise ConfigError where an image would be put anywhere but beside its plan folder, or its plan makes none.
+    """Raise ConfigError where an image would be put anywhere but next to its plan folder, or its plan makes none.
 
     `folder` has no links in it. What tests an image that was there already publishes nothing.
     """
@@ -252,14 +267,14 @@ def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
             return
         what = f"the image '{output}' of the jobs is not '{plan.image}', which the plan is for"
     elif output.parent.resolve() != folder.parent or plan_folder(output).name != folder.name:
-        what = f"the image of the jobs, '{output}', does not lie beside the plan folder"
+        what = f"the image of the jobs, '{output}', is not next to the plan folder"
     elif not is_plain(plan.image):
         what = f"the plan's image '{plan.image}' does not lie in the plan folder"
     elif output.is_symlink() and output.lstat().st_uid != os.geteuid():
         what = f"'{output}' is a link of another user's"
     else:
         return
-    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image beside its plan folder"
+    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image next to its plan folder"
     raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
 
 
@@ -268,18 +283,18 @@ def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
     return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
 
 
-def _carry_out(run: Run, steps: tuple[Step, ...], *, carrier: JobSteps) -> Report:
-    ledger, second = carrier.ledger, was_submitted(carrier.ledger, run.plan)
+def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) -> Report:
+    ledger, second = runner.ledger, submitted_rebuild(runner.ledger, run.plan)
     known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
     try:
         if known is None:
-            run.go(steps)
+            run.run_all(steps)
         if second and (known or run.status == "passed"):
-            judge_again(run, second, carrier=carrier, image=run.image or run.output)
+            judge_again(run, second, runner=runner, image=run.image or run.output)
     finally:
         run.progress.end()
-    carrier.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
+    runner.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
         # The papers of an image that was there already are those of its own build.

@@ -36,7 +36,7 @@ class JobRecord:
 
 
 def record_path(folder: Path, job: str) -> Path:
-    """Where a job's record lies."""
+    """The path of a job's record."""
     return folder / JOBS / f"{job}.json"
 
 

@@ -1,29 +1,35 @@
-"""Follow one job to its end: its log as it grows, Slurm's word for it, and the record that it leaves.
+"""Follow jobs to their end: each log as it grows, Slurm's word for all of them, and the record that each leaves.
 
-Steps that were submitted as jobs, carried out by waiting for them.
+Steps that were submitted as jobs are run by waiting for them.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
+from builder.execute.parallel import default_parallelism
 from builder.execute.progress import Progress, duration
-from builder.execute.runner import Seen
+from builder.execute.runner import OutputStat
 from builder.model.finding import Finding, Level, Place, StepError
 from builder.model.plan import Step
-from builder.slurm.client import NODE_LOST, JobState, Slurm, hopeless
+from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.state import Ledger, Submitted
+from builder.system.events import Event, events_below
+from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten
 from builder.system.process import ProcessResult
 from builder.system.trust import open_below
 
-LOOK = 0.25  # seconds between two looks at the log and the record
+LOOK = 0.25, 2.0  # seconds between two looks at a log and a record: for each build that is followed, and at most
 ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at most: its controllers are shared
 LAG = 15.0  # seconds that a file of another node may take to be seen here
 LOST = 60.0  # seconds until a job that nobody knows counts as lost
@@ -34,7 +40,7 @@ NOT_LAUNCHED = "JobLaunchFailure"  # the node could not begin it: no folder, no 
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobEnd:
+class JobResult:
     """How a job ended; `reason` is "" for its own end, `word` is Slurm's."""
 
     exit_code: int
@@ -84,13 +90,65 @@ class LogTail:
         self.on_line(text)
 
 
+class Monitor:
+    """What all builds that are followed share: one question to Slurm for all jobs, since its controllers are shared.
+
+    Each build is followed in a thread. So many at a time work on what jobs have left: these read whole images.
+    """
+
+    def __init__(self, slurm: Slurm, *, jobs: Iterable[str] = (), builds: int = 1) -> None:
+        self.slurm = slurm
+        self.look = min(LOOK[0] * max(builds, 1), LOOK[1])
+        self._lock = threading.Lock()
+        self._jobs = set(jobs)
+        self._asked: frozenset[str] = frozenset()
+        self._when = -inf
+        self._states: Mapping[str, JobState] | None = None
+        self._turns = threading.Semaphore(default_parallelism(max(builds, 1)))
+        self._mine = threading.local()
+
+    def ask(self, job: str, *, since: float) -> tuple[float, JobState | None]:
+        """Slurm's word for a job, None without an answer, and when it was asked: after `since`, both monotonic."""
+        with self._lock:
+            self._jobs.add(job)
+            if self._when <= since or job not in self._asked:
+                self._when, self._asked = time.monotonic(), frozenset(self._jobs)
+                self._states = self.slurm.states(sorted(self._asked))
+            return self._when, self._states.get(job) if self._states else None
+
+    def drop(self, job: str) -> None:
+        """Do not ask about a job any more: it has ended."""
+        with self._lock:
+            self._jobs.discard(job)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Work on what jobs have left, when it is this thread's turn."""
+        self._turns.acquire()
+        self._mine.turn = True
+        try:
+            yield
+        finally:
+            if self._mine.turn:
+                self._turns.release()
+
+    @contextmanager
+    def others_turn(self) -> Iterator[None]:
+        """Wait for a job, while other threads have their turn."""
+        self._mine.turn = False
+        self._turns.release()
+        yield  # what is raised in here ends this thread's work: it takes no turn again
+        self._turns.acquire()
+        self._mine.turn = True
+
+
 @dataclass(kw_only=True)
 class Follower:
-    """One job under watch; raises StepError for a job that would wait for ever, and cancels it."""
+    """One job under watch; raises StepError for a job that would never start, and cancels it."""
 
     job: Submitted
     folder: Path
-    slurm: Slurm
+    monitor: Monitor
     log: LogTail
     on_tick: Callable[[], None]
     note: Callable[[str], None]
@@ -100,9 +158,9 @@ class Follower:
     _cleared: float | None = None  # when its last record was seen first
     _ended: float | None = None  # when Slurm said first that it has ended, or did not know it
 
-    def follow(self) -> JobEnd:
+    def follow(self) -> JobResult:
         """Wait for the end."""
-        asked = 0.0
+        asked = -inf
         while True:
             self.log.read()
             self.on_tick()
@@ -110,31 +168,31 @@ class Follower:
             record = read_record(self.folder, self.job.job)
             last = record is not None and not record.ending and record != self._seen
             if last or now - asked >= self._pause:
-                asked, self._seen = now, record
-                state = self._state()
+                self._seen = record
+                asked, state = self.monitor.ask(self.job.job, since=now if last else asked + self._pause)
+                self._note(state)
                 end = self._end(record, state)
                 if end is not None:
+                    self.monitor.drop(self.job.job)
                     return end
                 self._pause = min(self._pause * 1.5, ASK[1])
-            time.sleep(LOOK)
+            time.sleep(self.monitor.look)
 
-    def _state(self) -> JobState | None:
-        states = self.slurm.states([self.job.job])
-        state = states[self.job.job] if states else None
+    def _note(self, state: JobState | None) -> None:
+        """Print what has changed; raises StepError where it waits for what will never be."""
         if state is None:
-            return None
+            return
         if state.stage == "waiting":
-            never = hopeless(state.reason, step=self.job.step, job=self.job.job)
+            never = explain_endless_wait(state.reason, step=self.job.step, job=self.job.job)
             if never is not None:
-                self.slurm.cancel([self.job.job])
+                self.monitor.slurm.cancel([self.job.job])
                 raise StepError(never)
         text = _words(self.job.job, state)
         if text and text != self._said:
             self._said, self._pause = text, ASK[0]
             self.note(text)
-        return state
 
-    def _end(self, record: JobRecord | None, state: JobState | None) -> JobEnd | None:
+    def _end(self, record: JobRecord | None, state: JobState | None) -> JobResult | None:
         """The end, when it has come: a record counts unless Slurm puts the job back into the queue.
 
         That is known when Slurm has cleared up after it, which may take long.
@@ -161,15 +219,15 @@ class Follower:
         if record is not None:
             return self._recorded(record, state)
         self.log.close()
-        return JobEnd(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
+        return JobResult(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
 
     def _code(self, state: JobState | None) -> int:
         """Without a record Slurm is the witness."""
         if state is not None and state.word == "COMPLETED":
             return 0
-        return self.slurm.exit_code(self.job.job) or 1
+        return self.monitor.slurm.exit_code(self.job.job) or 1
 
-    def _recorded(self, record: JobRecord, state: JobState | None) -> JobEnd:
+    def _recorded(self, record: JobRecord, state: JobState | None) -> JobResult:
         self.log.close()
         word, reason, code = state.word if state else "", record.reason, record.exit_code
         bad = bool(reason) or word in NODE_LOST
@@ -179,7 +237,7 @@ class Follower:
             reason = "cancelled"
         if reason == "cancelled" and code in LAUNCHER:
             code = STOPPED
-        return JobEnd(
+        return JobResult(
             exit_code=code or int(bad),
             reason=reason,
             word=word,
@@ -204,37 +262,48 @@ def _words(job: str, state: JobState) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSteps:
-    """The carrier of steps whose jobs a ledger names."""
+class SlurmRunner:
+    """Runs steps whose jobs a ledger names, by waiting for them."""
 
     ledger: Ledger
     folder: Path
-    slurm: Slurm
+    monitor: Monitor
     progress: Progress
     mask: Callable[[str], str]
-    ends: dict[str, JobEnd] = field(default_factory=dict)
+    ends: dict[str, JobResult] = field(default_factory=dict)
 
     def log(self, step: Step) -> Path:
         """The job's own log."""
         return self.folder / self._job(step).log
 
-    def before(self, step: Step) -> Mapping[str, Seen | None]:
+    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
         """What was there when the job was submitted."""
         return self._job(step).before
 
-    def carry_out(self, step: Step, *, hear: Callable[[str], None]) -> ProcessResult:
-        """Follow the job to its end; what it says comes late, and from another machine."""
-        del hear
+    def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
+        """Follow the job to its end; what it reports comes late, and from another machine."""
         job = self._job(step)
+        events = events_below(self.folder, f"{JOBS}/{job.job}{EVENTS}", mask=self.mask)
+
+        def hear() -> None:
+            for event in events.read():
+                on_event(event)
+
+        def tick() -> None:
+            hear()
+            self.progress.tick()
+
         log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.line, mask=self.mask)
-        end = Follower(
-            job=job,
-            folder=self.folder,
-            slurm=self.slurm,
-            log=log,
-            on_tick=self.progress.tick,
-            note=self.progress.note,
-        ).follow()
+        with self.monitor.others_turn():
+            end = Follower(
+                job=job,
+                folder=self.folder,
+                monitor=self.monitor,
+                log=log,
+                on_tick=tick,
+                note=self.progress.note,
+            ).follow()
+        hear()
         self.ends[step.name] = end
         return ProcessResult(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
 
@@ -276,7 +345,7 @@ FATES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def job_fault(job: Submitted, end: JobEnd, *, folder: Path) -> Finding | None:
+def job_fault(job: Submitted, end: JobResult, *, folder: Path) -> Finding | None:
     """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
     key = end.reason or end.word
     if key not in FATES or (end.recorded and not end.reason and key not in {"OUT_OF_MEMORY", *NODE_LOST}):

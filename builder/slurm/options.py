@@ -27,7 +27,7 @@ EVERY = ""  # the key of a value for all steps
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class JobOverrides:
     """Values by option and step; those of a step win over those for all."""
 
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -40,7 +40,9 @@ class Wishes:
         return given.get(step, given.get(EVERY, ""))
 
 
-def read_wishes(given: Mapping[str, Sequence[str]], *, steps: Iterable[str], account: str, dependency: str) -> Wishes:
+def read_overrides(
+    given: Mapping[str, Sequence[str]], *, steps: Iterable[str], account: str, dependency: str
+) -> JobOverrides:
     """Read `VALUE` and `STEP=VALUE`; raises ConfigError with everything that is no value or no step."""
     known, findings = list(steps), []
     values: dict[str, dict[str, str]] = {}
@@ -58,7 +60,7 @@ def read_wishes(given: Mapping[str, Sequence[str]], *, steps: Iterable[str], acc
         findings += _form("dependency", dependency)
     if findings:
         raise ConfigError(*findings)
-    return Wishes(values=values, account=account, dependency=dependency)
+    return JobOverrides(values=values, account=account, dependency=dependency)
 
 
 def _form(option: str, value: str) -> list[Finding]:

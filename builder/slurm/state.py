@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from builder.execute.run import Lead
-from builder.execute.runner import Seen
+from builder.execute.run import LocalPrefix
+from builder.execute.runner import OutputStat
 from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.text import is_plain, shown, typed
@@ -45,7 +45,7 @@ class Submitted:
     after: tuple[str, ...] = ()
     submitted: float = 0.0  # seconds since 1970
     argv: tuple[str, ...] = ()
-    before: Mapping[str, Seen | None] = field(default_factory=dict)
+    before: Mapping[str, OutputStat | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Ledger:
     output: str
     jobs: tuple[Submitted, ...] = ()
     finished: float = 0.0
-    lead: Lead = field(default_factory=Lead)
+    lead: LocalPrefix = field(default_factory=LocalPrefix)
     command: str = ""  # the file of the command that runs, which only its user may read
     origin: Origin = field(default_factory=Origin)
 
@@ -84,7 +84,7 @@ class Ledger:
 
 
 def ledger_path(folder: Path) -> Path:
-    """Where the file lies."""
+    """The path of the file."""
     return folder / JOBS / SUBMITTED_FILE
 
 

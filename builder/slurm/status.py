@@ -1,6 +1,4 @@
-"""Watch the tasks of many kits: one question to Slurm for all of them, since its controllers are shared.
-
-A folder of kits: kits.json, which names them, and the arrays that run them.
+"""The state of submitted jobs, of one plan folder or of several: kits.json names those that were written together.
 
 A user's command as a job: its output as it comes, its exit code in the end.
 """
@@ -9,90 +7,63 @@ from __future__ import annotations
 
 import json
 import stat
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import duration
 from builder.model.finding import ConfigError, Finding, Place
 from builder.model.plan import Plan
 from builder.model.text import is_plain, shown, typed
 from builder.sif.bounded import parse_json
-from builder.slurm.client import NODE_LOST, Slurm, hopeless
-from builder.slurm.collect import JobView, check_output, is_over, ledger_of, read_plan, stopped, views_of
-from builder.slurm.job_record import read_record
-from builder.slurm.monitor import ASK, Follower, LogTail, job_fault
+from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
+from builder.slurm.collect import JobView, check_output, is_over, read_plan, require_ledger, stop_following, view_jobs
+from builder.slurm.monitor import Follower, LogTail, Monitor, job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
 from builder.system.files import write_atomic
 from builder.system.layout import KITS_FILE, PLAN_FILE
 from builder.system.log import Mask
 from builder.system.trust import read_below
 
-LOOK = 0.5  # seconds between two looks at the records
-
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
-    """A kit whose jobs are not at their end."""
+class SubmittedPlan:
+    """A plan folder from which jobs were submitted."""
 
     ledger: Ledger
     plan: Plan
     folder: Path
 
     @classmethod
-    def of(cls, ledger: Ledger, folder: Path) -> Watched:
-        """Read its plan; raises ConfigError."""
-        plan = read_plan(folder)
+    def read(cls, folder: Path) -> SubmittedPlan:
+        """Read a folder that has a ledger; raises ConfigError."""
+        ledger, plan = require_ledger(folder), read_plan(folder)
         check_output(ledger, plan, folder=folder.resolve())
         return cls(ledger=ledger, plan=plan, folder=folder)
 
-    def records(self) -> int:
-        """How many of its jobs have left a record."""
-        return sum(read_record(self.folder, job.job) is not None for job in self.ledger.jobs)
+    def is_over(self, views: tuple[JobView, ...]) -> bool:
+        """Whether nothing more will come of its jobs."""
+        return bool(self.ledger.finished) or is_over(self.plan, views)
 
 
-def look_at_kits(kits: Mapping[str, Watched], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
-    """How the jobs of each are doing."""
-    jobs = [job.job for kit in kits.values() for job in kit.ledger.jobs]
+def look_at_jobs(plans: Mapping[str, SubmittedPlan], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
+    """How the jobs of each are doing: one question to Slurm for all of them, since its controllers are shared."""
+    jobs = [job.job for plan in plans.values() for job in plan.ledger.jobs]
     states = slurm.states(jobs) if jobs else {}
-    return {name: views_of(kit.ledger, folder=kit.folder, states=states) for name, kit in kits.items()}
+    return {name: view_jobs(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
 
 
-def watch(kits: Mapping[str, Watched], *, slurm: Slurm, say: Callable[[str, str], None]) -> Iterator[str]:
-    """Give the name of each kit whose jobs will do nothing more, as soon as that is known; `say` what changes."""
-    left = dict(kits)
-    said: dict[str, str] = {}
-    seen, asked, pause = -1, 0.0, ASK[0]
-    while left:
-        records = sum(kit.records() for kit in left.values())
-        now = time.monotonic()
-        if records == seen and now - asked < pause:
-            time.sleep(LOOK)
-            continue
-        seen, asked, pause = records, now, min(pause * 1.5, ASK[1])
-        for name, views in look_at_kits(left, slurm=slurm).items():
-            for view in views:
-                text = f"{view.step}: {state_of(view)}"
-                heard = view.over or view.state is not None  # else it is asked again
-                if heard and said.get(view.job) != text:
-                    said[view.job], pause = text, ASK[0]
-                    say(name, f"job {view.job}, {text}")
-            if is_over(left[name].plan, views) or any(never_starts(view) for view in views):
-                seen -= left.pop(name).records()
-                yield name
+def never_starts(view: JobView) -> Finding | None:
+    """Why a job waits for what will never be, None where it may start."""
+    if view.state is None or view.state.stage != "waiting":
+        return None
+    return explain_endless_wait(view.state.reason, step=view.step, job=view.job)
 
 
-def never_starts(view: JobView) -> bool:
-    """Whether a job waits for what will never be."""
-    waits = view.state is not None and view.state.stage == "waiting"
-    return waits and view.state is not None and hopeless(view.state.reason, step=view.step, job=view.job) is not None
-
-
-def state_of(view: JobView) -> str:
+def describe_state(view: JobView) -> str:
     """How a job is doing, in words."""
     if view.over and view.record is not None:
         lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
@@ -117,8 +88,8 @@ LIMIT = 16 * 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedKit:
-    """One kit: the name it is shown by, its site, and its plan folder beside kits.json."""
+class ListedPlan:
+    """One plan: the name it is shown by, its site, and its plan folder next to kits.json."""
 
     name: str
     site: str
@@ -127,17 +98,19 @@ class NamedKit:
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    kits: tuple[NamedKit, ...]
+    kits: tuple[ListedPlan, ...]
 
 
-def write_kits(folder: Path, *, kits: Sequence[NamedKit], arrays: Sequence[Plan]) -> None:
-    """Write the index and the arrays' scripts; arrays of an earlier call for the same sites go, other kits stay listed.
+def write_plan_list(folder: Path, *, kits: Sequence[ListedPlan], arrays: Sequence[Plan]) -> None:
+    """Write the index and the arrays' scripts; other plans stay listed.
 
-    Raises ConfigError when the folder cannot be written.
+    Arrays of an earlier call for the same sites are removed. Raises ConfigError when the folder cannot be written.
     """
     names = {kit.name for kit in kits}
     others = [
-        kit for kit in read_kits(folder) or () if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
+        kit
+        for kit in read_plan_list(folder) or ()
+        if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
     ]
     try:
         for plan in arrays:
@@ -163,27 +136,27 @@ def _remove_old(folder: Path, plan: Plan) -> None:
                 path.unlink()
 
 
-def read_kits(folder: Path) -> tuple[NamedKit, ...] | None:
+def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     """Read the index, None when there is none; raises ConfigError when it is damaged."""
     path = folder / KITS_FILE
     try:
         content = read_below(folder, KITS_FILE, limit=LIMIT)
-        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of kits").kits
+        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
         if not all(is_plain(kit.folder) and "/" not in kit.folder for kit in kits):
             raise ValueError("it leads out of its folder")
         if len({kit.name for kit in kits}) < len(kits):
-            raise ValueError("two kits have one name")
+            raise ValueError("two plans have one name")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        message = f"the list of kits in '{folder}' cannot be read: {shown(str(error), limit=200)}"
-        fix = "write it again with `recipe plan`, or name one kit"
+        message = f"the list of plan folders in '{folder}' cannot be read: {shown(str(error), limit=200)}"
+        fix = "write it again with `recipe plan`, or name one plan folder"
         raise ConfigError(Finding(code="kits-file", message=message, at=Place(file=str(path)), fix=fix)) from None
     return kits
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandEnd:
+class CommandResult:
     """How a command ended; `finding` says what Slurm did to its job."""
 
     exit_code: int
@@ -198,21 +171,21 @@ def follow_command(
     on_line: Callable[[str], None],
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
-) -> CommandEnd:
-    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would wait for ever."""
+) -> CommandResult:
+    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would never start."""
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
-    with signals.caught(), hold(folder):
-        ledger = ledger_of(folder)
+    with signals.caught(), lock_folder(folder):
+        ledger = require_ledger(folder)
         job = ledger.only
         log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
-        follower = Follower(job=job, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=note)
+        follower = Follower(job=job, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=note)
         try:
             end = follower.follow()
         except Interrupted as stop:
             signals.hold()
-            stop.message = stopped(ledger, folder=folder, slurm=slurm, cancel=cancel_on_interrupt)
+            stop_following(folder, stop, slurm=slurm, cancel=cancel_on_interrupt)
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
-        return CommandEnd(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))
+        return CommandResult(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))

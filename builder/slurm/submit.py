@@ -1,6 +1,7 @@
 """Which steps of a submission run on this machine first, since the site has no job for them, and which are jobs.
 
-Submit the steps of a plan as a chain of jobs: all of them tried first, each noted as soon as it is in the queue.
+Submit the steps of one plan as a chain of jobs, or those of several as a chain of arrays: each is noted in the ledger
+of its plan folder as soon as it is in the queue.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from builder.compile.scripts import header_options, minutes_of, signal_option
+from builder.compile.scripts import minutes_of, notice
 from builder.execute.preflight import find_programs
-from builder.execute.reproduce import again_steps
-from builder.execute.run import Lead
+from builder.execute.reproduce import rebuild_steps
+from builder.execute.run import LocalPrefix
 from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
+from builder.model.step_job import StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_record import read_record
-from builder.slurm.options import Wishes
-from builder.slurm.state import Kind, Ledger, Submitted, read_ledger, write_ledger
+from builder.slurm.options import JobOverrides
+from builder.slurm.state import Kind, Ledger, Submitted, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import which
 
@@ -82,14 +84,14 @@ _NO_EXPORT = "--export=NONE"
 _RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
 
 
-class Undisturbed(Protocol):
+class Uninterrupted(Protocol):
     """A `with` block that no signal ends half done."""
 
     def __call__(self) -> AbstractContextManager[None]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class SubmitOptions:
     """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
 
     `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
@@ -97,9 +99,8 @@ class Batch:
     """
 
     kind: Kind
-    output: Path
     site_options: tuple[str, ...] = ()
-    wishes: Wishes
+    wishes: JobOverrides
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # below the plan folder
@@ -107,104 +108,142 @@ class Batch:
     again: Mapping[str, str] | None = None
 
 
-def check_jobs(plan: Plan, steps: Sequence[Step], *, batch: Batch, folder: Path, slurm: Slurm) -> None:
+def check_jobs(steps: Sequence[Step], *, batch: SubmitOptions, folder: Path, slurm: Slurm) -> None:
     """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
     findings = []
     for step in steps:
-        argv = arguments(plan, step, batch=batch, after=(), dependency=False)
+        argv = arguments(step, batch=batch, after=(), dependency=False)
         refused = slurm.test(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
-        findings += [refused] if refused is not None else _too_long(plan, step, batch=batch, slurm=slurm)
+        findings += [refused] if refused is not None else _too_long(step, batch=batch, slurm=slurm)
     if any(finding.code == "no-slurm" for finding in findings):
         raise ToolError(findings[0])
     if findings:
         raise ConfigError(*dict.fromkeys(findings))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One plan of a submission, and those of its steps that are to run; of arrays the number of its task."""
+
+    plan: Plan
+    folder: Path
+    output: Path
+    steps: tuple[Step, ...]
+    number: int = 0
+    lead: LocalPrefix = field(default_factory=LocalPrefix)
+    origin: Origin = field(default_factory=Origin)
+
+    def step(self, name: str) -> Step | None:
+        """Its own step of a name."""
+        return next((step for step in self.steps if step.name == name), None)
+
+
 def submit(
-    plan: Plan,
     steps: Sequence[Step],
+    tasks: Sequence[Task],
     *,
-    batch: Batch,
+    batch: SubmitOptions,
     folder: Path,
     slurm: Slurm,
-    undisturbed: Undisturbed,
-    lead: Lead | None = None,
-    origin: Origin,
-) -> Ledger:
-    """Submit the steps, each build step after the one before it, every smoke test after the last of them.
+    undisturbed: Uninterrupted,
+) -> None:
+    """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
 
-    `lead` has run before them; a second build comes after the first. What is in the queue when one of them is refused
-    is cancelled. Raises StepError, or OSError when the folder cannot be written.
+    A step is a job of the only task, or with `batch.array` an array of which each task follows its own of the step
+    before. A second build comes after the first. What is in the queue when one of them is refused is cancelled. Raises
+    StepError, or OSError when a folder cannot be written.
     """
-    ledger = Ledger(
-        site=plan.site, kind=batch.kind, output=str(batch.output), lead=lead or Lead(), command=batch.command,
-        origin=origin,
-    )  # fmt: skip
-    write_ledger(ledger, folder)
+    ledgers = {
+        task.number: Ledger(
+            site=task.plan.site, kind=batch.kind, output=str(task.output), lead=task.lead, command=batch.command,
+            origin=task.origin,
+        )
+        for task in tasks
+    }  # fmt: skip
+    for task in tasks:
+        write_ledger(
+            ledgers[task.number], task.folder
+        )  # a folder that cannot be written is known before a job is there
+    submitted: list[str] = []
     after: tuple[str, ...] = ()
     try:
-        for step, again in chain(steps, plan, again=batch.again is not None):
+        for step, again in _in_order(steps, tasks, again=batch.again is not None):
             with undisturbed():
-                submit_one = _submit_again if again else _submit
-                job = submit_one(plan, step, batch=batch, after=after, folder=folder, slurm=slurm)
-                ledger = ledger.with_job(job)
-                write_ledger(ledger, folder)
+                number, jobs = _submit(step, tasks, batch=batch, after=after, folder=folder, slurm=slurm, again=again)
+                submitted.append(number)
+                for task in tasks:
+                    if task.number in jobs:
+                        ledgers[task.number] = _with_job(ledgers[task.number], jobs[task.number], after)
+                        write_ledger(ledgers[task.number], task.folder)
             if step.kind != "smoke":
-                after = (job.job,)
+                after = (number,)
     except (BuilderError, OSError):
-        slurm.cancel([job.job for job in ledger.jobs])
+        slurm.cancel(submitted)
+        for task in tasks:
+            if not ledgers[task.number].jobs:
+                forget_ledger(task.folder)
         raise
-    return ledger
 
 
-def chain(steps: Sequence[Step], plan: Plan, *, again: bool) -> list[tuple[Step, bool]]:
+def _in_order(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
     """The steps in the order of their jobs, each with whether it is of a second build."""
-    return [(step, False) for step in steps] + [(step, True) for step in again_steps(plan) if again]
+    return [(step, False) for step in steps] + [(step, True) for step in rebuild_steps(tasks[0].plan) if again]
 
 
-def _submit_again(
-    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm
-) -> Submitted:
-    """The same job in the folder of the second build; its log and its record lie beside the others."""
-    name = f"{job_name(plan, step)}-{AGAIN}"
-    variables = {**variables_of(batch, folder / AGAIN), **(batch.again or {})}
-    own = replace(batch, variables=variables)
-    argv = arguments(plan, step, batch=own, after=after, name=name)
+def _submit(
+    step: Step,
+    tasks: Sequence[Task],
+    *,
+    batch: SubmitOptions,
+    after: tuple[str, ...],
+    folder: Path,
+    slurm: Slurm,
+    again: bool,
+) -> tuple[str, dict[int, Submitted]]:
+    """Submit one step: the number of its job or array, and the job of each task.
+
+    That of a second build runs in a folder of its own; its log and its record are with the others.
+    """
+    own = [(task, one) for task in tasks if (one := step if again else task.step(step.name)) is not None]
+    before = {} if again else {task.number: make_room(task.plan, one, task.folder) for task, one in own}
+    place = folder / AGAIN if again else folder
+    variables = {**variables_of(batch, place), **((batch.again or {}) if again else {})}
+    name = f"{job_of(step).name}-{AGAIN}" if again else job_of(step).name
+    argv = arguments(step, batch=replace(batch, variables=variables) if again else batch, after=after, name=name)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
-    return Submitted(
-        job=number,
-        step=f"{AGAIN}-{step.name}",
-        script=step.batch,
-        log=f"{name}-{number}.log",
-        after=after,
-        submitted=time.time(),
-        argv=("sbatch", *argv),
-    )
+    jobs = {}
+    for task, one in own:
+        job = f"{number}_{task.number}" if batch.array else number
+        jobs[task.number] = Submitted(
+            job=job,
+            step=f"{AGAIN}-{one.name}" if again else one.name,
+            script=one.batch,
+            log=f"{name}-{job}.log",
+            submitted=time.time(),
+            argv=("sbatch", *argv),
+            before=before.get(task.number, {}),
+        )
+    return number, jobs
 
 
-def _submit(plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], folder: Path, slurm: Slurm) -> Submitted:
-    before = make_room(plan, step, folder)
-    argv = arguments(plan, step, batch=batch, after=after)
-    number = slurm.submit(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
-    return Submitted(
-        job=number,
-        step=step.name,
-        script=step.batch,
-        log=f"{job_name(plan, step)}-{number}.log",
-        after=after,
-        submitted=time.time(),
-        argv=("sbatch", *argv),
-        before=before,
-    )
+def _with_job(ledger: Ledger, job: Submitted, after: tuple[str, ...]) -> Ledger:
+    """The ledger with one job more, which waits for that of the step before where this plan has one."""
+    waits = tuple(one.job for one in ledger.jobs if one.job.partition("_")[0] in after)
+    return ledger.with_job(replace(job, after=waits))
+
+
+def of_tasks(batch: SubmitOptions, numbers: Sequence[int], *, most: int) -> SubmitOptions:
+    """For some tasks only: a task that has nothing to do is left out of every array."""
+    return replace(batch, array=f"{','.join(map(str, numbers))}%{most}")
 
 
 def arguments(
-    plan: Plan, step: Step, *, batch: Batch, after: tuple[str, ...], dependency: bool = True, name: str = ""
+    step: Step, *, batch: SubmitOptions, after: tuple[str, ...], dependency: bool = True, name: str = ""
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
-    name = name or job_name(plan, step)
-    output = header(plan, step).get("output", "%x-%j.log").replace("%x", name)
-    words = [f"--job-name={name}", f"--output={output}", *_export(batch)]
+    job = job_of(step)
+    name = name or job.name
+    words = [f"--job-name={name}", f"--output={job.log.replace('%x', name)}", *_export(batch)]
     words += [f"--array={batch.array}"] if batch.array else []
     wishes = batch.wishes
     for option in ("partition", "qos", "time", "mem"):
@@ -214,7 +253,7 @@ def arguments(
         words.append(f"--account={wishes.account}")
     if wishes.of("time", step=step.name):
         minutes = minutes_of(wishes.of("time", step=step.name))
-        words.append(f"--signal={signal_option(minutes)}")
+        words.append(f"--signal={signal_option(notice(minutes))}")
     when = "aftercorr" if batch.array else "afterok"
     conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
     if dependency and conditions:
@@ -223,10 +262,9 @@ def arguments(
     return (*words, step.batch)
 
 
-def header(plan: Plan, step: Step) -> dict[str, str]:
-    """The #SBATCH options of a step's job."""
-    text = next((file.text for file in plan.files if file.path == step.batch), "")
-    return header_options(text)
+def job_of(step: Step) -> StepJob:
+    """What a step's job asks for; of a plan that does not say it, its name alone is known."""
+    return step.job or StepJob(name=PurePosixPath(step.batch).stem)
 
 
 def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
@@ -241,7 +279,7 @@ def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
 
 
-def check_free(folder: Path, *, slurm: Slurm) -> None:
+def check_no_open_jobs(folder: Path, *, slurm: Slurm) -> None:
     """Raise ConfigError when jobs of an earlier submission still work in a folder."""
     jobs = unfinished(folder, slurm=slurm)
     if jobs:
@@ -251,12 +289,7 @@ def check_free(folder: Path, *, slurm: Slurm) -> None:
         raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
 
 
-def job_name(plan: Plan, step: Step) -> str:
-    """The name of a step's job, which its log begins with."""
-    return header(plan, step).get("job-name") or PurePosixPath(step.batch).stem
-
-
-def _export(batch: Batch) -> list[str]:
+def _export(batch: SubmitOptions) -> list[str]:
     """The site's own options; where jobs inherit nothing, what they need is named (values are no words of ours)."""
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
         return list(batch.site_options)
@@ -265,23 +298,23 @@ def _export(batch: Batch) -> list[str]:
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 
 
-def variables_of(batch: Batch, folder: Path) -> dict[str, str]:
+def variables_of(batch: SubmitOptions, folder: Path) -> dict[str, str]:
     """What is set for the jobs that are submitted from a folder."""
     own = own_uv()  # jobs inherit the user's PATH, on which another may come first
     given = {VARIABLE: own} if own and not batch.environment.get(VARIABLE) else {}
     return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
 
 
-def _value(plan: Plan, step: Step, option: str, variable: str, *, batch: Batch) -> str:
-    """An option's value in sbatch's own order: the command line, the environment, the script."""
-    said = batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "")
-    return said or header(plan, step).get(option, "")
+def _value(given: str, step: Step, option: str, variable: str, *, batch: SubmitOptions) -> str:
+    """An option's value in sbatch's own order: the command line, the environment, what the script has (`given`)."""
+    return batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "") or given
 
 
-def _too_long(plan: Plan, step: Step, *, batch: Batch, slurm: Slurm) -> list[Finding]:
+def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding]:
     """sbatch takes a job that is longer than its partition allows, and never starts it."""
-    wanted = _value(plan, step, "time", "SBATCH_TIMELIMIT", batch=batch)
-    longest = slurm.longest(_value(plan, step, "partition", "SBATCH_PARTITION", batch=batch))
+    job = job_of(step)
+    wanted = _value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)
+    longest = slurm.longest(_value(job.partition, step, "partition", "SBATCH_PARTITION", batch=batch))
     try:
         too_long = minutes_of(wanted) > minutes_of(longest)
     except ValueError:

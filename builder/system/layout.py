@@ -19,8 +19,8 @@ JOBS = "jobs"  # jobs/JOBID.json
 KITS_FILE = "kits.json"  # next to several plan folders
 SUBMITTED_FILE = "submitted.json"
 
-# Printed by put_in_place of engine.sh, and before it by the program that makes layers, for an image without a name.
-WHOLE = "recipe: {image}.part is whole"  # and the next action
+PROOF_FILE = "proof.json"  # what an image has answered that a step of its own has asked
+EVENTS = ".events.jsonl"  # behind the number of a job: what its programs report
 
 # Codes of builds whose image is not what was planned.
 PROOF = ("not-as-planned", "base-replaced")

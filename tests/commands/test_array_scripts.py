@@ -12,20 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.arrays import Kit, array_plan
-from builder.compile.scripts import header_options
+from builder.compile.arrays import PlannedFolder, array_plan
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
+from builder.model.step_job import StepJob
 from builder.parse.site import load_site
-from builder.slurm.arrays import Task, of_tasks
-from builder.slurm.options import Wishes
-from builder.slurm.status import NamedKit, read_kits, write_kits
-from builder.slurm.submit import Batch, arguments
+from builder.slurm.options import JobOverrides
+from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list
+from builder.slurm.submit import SubmitOptions, Task, arguments, of_tasks
 
 LUMI = load_site("lumi-g")
 
 
-def kit(name: str, steps: dict[str, str], *, lead: bool = False) -> Kit:
+def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> PlannedFolder:
     """A kit whose steps are given as name -> what its job asks for."""
     kinds = {"verify": "verify", "smoke": "smoke"}
     made, files = [], []
@@ -34,20 +33,21 @@ def kit(name: str, steps: dict[str, str], *, lead: bool = False) -> Kit:
     for number, (step, asked) in enumerate(steps.items(), start=1):
         path = f"{number}-{step}.sbatch"
         kind = kinds.get(step, "build")
-        made.append(Step(name=step, kind=kind, why=step, script=path, batch=path))  # type: ignore[arg-type]
-        lines = "".join(f"#SBATCH --{option}\n" for option in ["job-name=own", "output=%x-%j.log", *asked.split()])
-        files.append(File(path=path, text=f'#!/bin/bash\n{lines}echo "$PWD $RECIPE_FOLDER"\n'))
+        made.append(Step(name=step, kind=kind, why=step, script=path, batch=path, job=asked))  # type: ignore[arg-type]
+        files.append(File(path=path, text='#!/bin/bash\necho "$PWD $RECIPE_FOLDER"\n'))
     plan = Plan(
         target=f"{name}.lumi-g.cotainr", recipe=name, site="lumi-g", backend="cotainr", vendor="amd",
         image=f"{name}.sif", image_kind="sif", base="b", steps=tuple(made), files=tuple(files),
     )  # fmt: skip
-    return Kit(folder=f"{name}.plan", plan=plan)
+    return PlannedFolder(folder=f"{name}.plan", plan=plan)
 
 
-SMALL, LARGE = "time=01:00:00 mem=64G partition=small", "time=02:30:00 mem=1000M partition=small"
+SMALL = StepJob(name="own", minutes=60, notice=120, memory="64G", partition="small")
+LARGE = StepJob(name="own", minutes=150, notice=120, memory="1000M", partition="small")
+SHORT = StepJob(name="own", minutes=15, notice=120)
 KITS = (
-    kit("a", {"build-image": SMALL, "verify": "time=00:15:00", "smoke": "time=00:15:00"}),
-    kit("it's b", {"build-image": LARGE, "smoke": "time=00:15:00"}),
+    kit("a", {"build-image": SMALL, "verify": SHORT, "smoke": SHORT}),
+    kit("it's b", {"build-image": LARGE, "smoke": SHORT}),
 )
 
 
@@ -66,16 +66,19 @@ def test_an_array_a_step_in_their_order() -> None:
 
 
 def test_it_requests_the_most_that_a_plan_needs() -> None:
-    found = header_options(text_of(array_plan(LUMI, KITS, most=3), "array-lumi-g-1-build-image.sbatch"))
-    assert found == {
-        "job-name": "lumi-g-build-image",
-        "output": "%x-%A_%a.log",
-        "array": "0-1%3",
-        "time": "02:30:00",
-        "mem": "64G",
-        "partition": "small",
-        "signal": "B:TERM@120",
-    }
+    text = text_of(array_plan(LUMI, KITS, most=3), "array-lumi-g-1-build-image.sbatch")
+    assert [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH")] == [
+        "job-name=lumi-g-build-image",
+        "output=%x-%A_%a.log",
+        "array=0-1%3",
+        "open-mode=append",
+        "signal=B:TERM@120",
+        "nodes=1",
+        "ntasks-per-node=1",
+        "partition=small",
+        "mem=64G",
+        "time=02:30:00",
+    ]
 
 
 def task(folder: Path, script: str, number: int, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -95,8 +98,8 @@ def folder(tmp_path: Path) -> Path:
         (place / one.folder / "plan.json").write_text("{}")
         for file in one.plan.files:
             (place / one.folder / file.path).write_text(file.text)
-    names = [NamedKit(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
-    write_kits(place, kits=names, arrays=[array_plan(LUMI, KITS)])
+    names = [ListedPlan(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
+    write_plan_list(place, kits=names, arrays=[array_plan(LUMI, KITS)])
     return place
 
 
@@ -146,14 +149,14 @@ def test_by_hand_each_array_follows_the_build_before_it(folder: Path, tmp_path: 
 
 
 def test_what_has_to_be_done_before_is_said() -> None:
-    text = text_of(array_plan(LUMI, [kit("a", {"smoke": "time=00:15:00"}, lead=True)]), "array-lumi-g.sh")
+    text = text_of(array_plan(LUMI, [kit("a", {"smoke": SHORT}, lead=True)]), "array-lumi-g.sh")
     assert "# Before it, in every kit, where its programs are: 'bash 0-save.sh'" in text
 
 
 def test_some_tasks_of_an_array() -> None:
     plan = array_plan(LUMI, KITS)
-    batch = of_tasks(Batch(kind="build", output=Path("x"), wishes=Wishes(account="p_1")), [0, 3], most=2)
-    assert arguments(plan, plan.steps[1], batch=batch, after=("12",)) == (
+    batch = of_tasks(SubmitOptions(kind="build", wishes=JobOverrides(account="p_1")), [0, 3], most=2)
+    assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
         "--output=lumi-g-verify-%A_%a.log",
         "--array=0,3%2",
@@ -169,15 +172,17 @@ def test_some_tasks_of_an_array() -> None:
 def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:
     more = kit("c", {"build-image": SMALL})
     shutil.rmtree(folder / "a.plan")
-    write_kits(folder, kits=[NamedKit(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])])
-    found = read_kits(folder)
+    write_plan_list(
+        folder, kits=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])]
+    )
+    found = read_plan_list(folder)
     assert found is not None
     assert [one.name for one in found] == ["it's b", "c"]  # one whose folder is gone is no kit
     assert sorted(path.name for path in folder.glob("array-*")) == [
         "array-lumi-g-1-build-image.sbatch",
         "array-lumi-g.sh",
     ]
-    assert read_kits(folder / "it's b.plan") is None
+    assert read_plan_list(folder / "it's b.plan") is None
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_a_damaged_list_is_reported(folder: Path, change: dict[str, object]) -> 
         content |= change
     path.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="cannot be read"):
-        read_kits(folder)
+        read_plan_list(folder)
 
 
 def test_plans_of_one_input_are_the_same_bytes() -> None:

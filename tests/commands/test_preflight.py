@@ -12,7 +12,7 @@ import pytest
 
 from builder.cli.main import run
 from builder.execute import machine
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 
 ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
 
@@ -158,7 +158,7 @@ def test_another_build_at_work(place: Path) -> None:
         begun, over = threading.Event(), threading.Event()
 
         def other() -> None:
-            with hold(place / "demo-local.plan"):
+            with lock_folder(place / "demo-local.plan"):
                 begun.set()
                 over.wait(60)
 

@@ -6,7 +6,9 @@ srun and squeue are stand-ins: Slurm itself does not lose this race at will. The
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +78,35 @@ def test_the_record_of_a_job_that_its_launcher_found_gone(
         assert json.loads(asked)["ending"] is True
     else:
         assert asked == ""
+
+
+@pytest.mark.parametrize(
+    ("squeue", "reason"),
+    [
+        ("RUNNING 1:35 None", "time limit"),
+        ("SIGNALING 1:35 None", "time limit"),  # the signal itself is on its way
+        ("STOPPED 1:35 None", "time limit"),
+        ("SIGNALING 14:01 None", "ended by a signal"),
+        ("COMPLETING 14:01 None", "cancelled"),
+        ("CANCELLED 14:01 None", "cancelled"),
+        ("COMPLETING 0:00 TimeLimit", "time limit"),
+        ("PREEMPTED 14:01 None", "preempted"),
+    ],
+)
+def test_why_a_job_was_told_to_end(tmp_path: Path, squeue: str, reason: str) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    stand_in(programs, "srun", "touch begun; exec sleep 60\n")
+    stand_in(programs, "squeue", f'echo "{squeue}"\n')
+    (tmp_path / "record.sh").write_text(verbatim("record.sh"))
+    (tmp_path / "job.sh").write_text(JOB.replace(" ranks\n", " ''\n"))
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    child = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert time.monotonic() < end, "it does not begin"
+        time.sleep(0.02)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=60) == 143
+    record = json.loads((tmp_path / "jobs" / "7.json").read_text())
+    assert (record["reason"], record["state"], record["ending"]) == (reason, squeue, False)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scripted_plans import HOLDER, MAKES_IMAGE, Place, plan_of, until
 
-from builder.execute.executor import execute, raise_for
+from builder.execute.executor import execute, raise_on_failure
 from builder.execute.options import Options
 from builder.execute.progress import QuietProgress
 from builder.model.finding import BuilderError, ConfigError, StepError, ToolError
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Place:
 def test_a_build_gives_its_image_and_its_report(place: Place) -> None:
     report = place.execute(plan_of(prepare="echo ready", build=MAKES_IMAGE))
     assert report.status == "passed"
-    raise_for(report)
+    raise_on_failure(report)
     assert place.output.read_text() == "image\n"
     assert report.image == str(place.output)
     assert report.image_bytes == 6
@@ -66,7 +66,7 @@ def test_a_failing_step_ends_the_build_and_is_explained(place: Place) -> None:
     assert finding.at is not None
     assert finding.at.file == str(place.kit / "logs/build.log")
     with pytest.raises(StepError) as caught:
-        raise_for(report)
+        raise_on_failure(report)
     assert caught.value.exit_code == 5
     assert place.output.read_text() == "old"
     assert not (place.kit / "after").exists()
@@ -194,7 +194,8 @@ def test_the_earlier_log_is_kept(place: Place) -> None:
 
 @pytest.mark.parametrize(("architectures", "told"), [("[]", True), ('["gfx90a"]', False)])
 def test_a_torch_that_hides_its_build_gives_a_note(place: Place, architectures: str, told: bool) -> None:
-    answer = f"""echo 'verify: {{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'\n"""
+    found = f'{{"torch": "2.8.0+rocm6.4", "hip": "6.4", "architectures": {architectures}}}'
+    answer = f"""echo '{{"event": "answer", "answer": {{"found": {found}}}}}' >>"$RECIPE_EVENTS"\n"""
     plan = replace(plan_of(build=MAKES_IMAGE + answer), expect={"architecture": "gfx90a"})
     report = place.execute(plan)
     assert report.status == "passed"

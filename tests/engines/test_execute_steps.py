@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
-from builder.execute.executor import execute, raise_for
+from builder.execute.executor import execute, raise_on_failure
 from builder.execute.options import Options
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
@@ -70,7 +70,7 @@ def test_an_image_that_fails_its_smoke_test_is_set_aside(place: Place, text: str
     assert str(kept) in report.findings[-1].message
     assert place.output.read_text() == "old"
     with pytest.raises(SmokeError) as caught:
-        raise_for(report)
+        raise_on_failure(report)
     assert caught.value.exit_code == 6
     assert place.clean()
 

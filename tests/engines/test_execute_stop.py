@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, alive, driven, own_word, plan_of, until
 
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.system import process
 from builder.system.process import run
 
@@ -132,10 +132,10 @@ def test_a_step_that_takes_too_long(place: Place, word: str) -> None:
 
 def test_a_step_does_not_inherit_the_lock(place: Place, word: str) -> None:
     place.write(plan_of(build="true"))
-    with hold(place.kit):
+    with lock_folder(place.kit):
         child = subprocess.Popen(["bash", "-c", f"while :; do sleep 0.2; done; : {word}"])
     try:
-        with hold(place.kit):  # raises when somebody still has it
+        with lock_folder(place.kit):  # raises when somebody still has it
             assert child.poll() is None
     finally:
         child.kill()

@@ -163,7 +163,7 @@ def closed() -> Iterator[str]:
 def test_a_wrong_account_does_not_wait_for_ever(bed: Room, tiny: Built, closed: str) -> None:
     words = ("--submit", "--partition", closed, "--account", "mine", "--", "true")
     done = bed.recipe("run", "bed", tiny.image, *words).expect(5)
-    assert "would wait for ever" in done.err
+    assert "would never start" in done.err
     assert "--account" in done.err
     assert numbers(done.err)[0] not in queue()
 

@@ -109,7 +109,7 @@ def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
     """The job script of a shape."""
     target = bare_target(site)
     purpose, job = shape_of(target, nodes=nodes, devices=devices)
-    return shape_script(target, job, purpose=purpose)
+    return shape_script(target, job, purpose=purpose).file.text
 
 
 def shown(findings: tuple[Finding, ...]) -> str:

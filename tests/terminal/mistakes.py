@@ -264,7 +264,7 @@ WORK = [
     Mistake(number="97", line="recipe build local env.yml --backend docker", code=4, what="needs 'docker', which is not on PATH", fix="install the Docker engine", why="an installation"),
     Mistake(number="99", line="recipe build lumi-g env.yml --submit --account project_1", code=4, what="there is no sbatch here", fix=r"log in to 'lumi-g'.*`(recipe plan lumi-g env\.yml)`", cure=line()),
     Mistake(number="100", line=f"{JOBS} --account project_1", code=4, what="Slurm does not answer", fix="try again in a while", programs={"sbatch": DEAF}, cure=install(sbatch=TAKES)),
-    Mistake(number="101", line=JOBS, code=2, what="'lumi-g' wants to know the account", where="at: +--account", fix="give --account='(project_)<number>'", programs={"sbatch": TAKES}, cure=add(r"--account=\g<1>465000001")),
+    Mistake(number="101", line=JOBS, code=2, what="'lumi-g' requires a Slurm account", where="at: +--account", fix="give --account='(project_)<number>'", programs={"sbatch": TAKES}, cure=add(r"--account=\g<1>465000001")),
     Mistake(number="103", line=f"{JOBS} --account project_1 --mem lots", code=2, what="'lots' cannot be the value of --mem", where="at: +--mem", fix=r"write a size such as (64G)", programs={"sbatch": TAKES}, cure=word("lots")),
     Mistake(number="103b", line=f"{JOBS} --account project_1 --time tomorrow", code=2, what="'tomorrow' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("tomorrow")),
     Mistake(number="104", line=f"{JOBS} --account project_1 --time 99:99", code=2, what="'99:99' cannot be the value of --time", where="at: +--time", fix=r"HH:MM:SS as in (02:00:00)", programs={"sbatch": TAKES}, cure=word("99:99")),

@@ -15,7 +15,7 @@ from support.rows import rows
 from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
-from builder.execute.image_scan import Inside, _write
+from builder.execute.image_scan import SbomTask, _write
 from builder.inspect.attestations import provenance, write_attestations
 from builder.inspect.sbom import purl, sbom
 from builder.model.contents import Package
@@ -64,7 +64,7 @@ def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding
     image.write_bytes(sif((0x4001, b"", b"Bootstrap: x\n" * 200_000)))
     size = image.stat().st_size
     image.write_bytes(image.read_bytes() + bytes(padding))
-    inside = Inside(image, name="x", tool="recipe 1")
+    inside = SbomTask(image, name="x", tool="recipe 1")
     digest = inside.settle()
     assert inside.text
     assert digest == hashlib.sha256(image.read_bytes()).hexdigest()
@@ -72,7 +72,7 @@ def test_the_digest_is_of_the_image_with_the_bill_inside(tmp_path: Path, padding
     assert image.read_bytes()[size:].rstrip(b"\0") == inside.text.encode()
     assert objects[-1].size == len(inside.text.encode())
     now = image.stat().st_size
-    again = Inside(image, name="x", tool="recipe 1")
+    again = SbomTask(image, name="x", tool="recipe 1")
     assert (again.settle(), image.stat().st_size) == (digest, now)
 
 
@@ -91,14 +91,14 @@ def test_what_follows_the_data_is_never_written_over(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(sif((0x4001, b"", b"x")) + b"something of others")
     before = image.read_bytes()
-    assert Inside(image, name="x", tool="recipe 1").settle() == hashlib.sha256(before).hexdigest()
+    assert SbomTask(image, name="x", tool="recipe 1").settle() == hashlib.sha256(before).hexdigest()
     assert image.read_bytes() == before
 
 
 def test_what_cannot_be_read_does_not_stop_a_build(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(b"no image at all")
-    inside = Inside(image, name="x", tool="recipe 1")
+    inside = SbomTask(image, name="x", tool="recipe 1")
     assert inside.settle() == hashlib.sha256(b"no image at all").hexdigest()
     assert (inside.text, "not an image" in inside.unknown) == ("", True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import json
 import os
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from typing import NoReturn
 import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
-from builder.compile.scripts import batch_header
+from builder.compile.scripts import batch_header, step_job
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import UnsupportedError, errors
 from builder.model.plan import Plan, from_json, to_json
@@ -140,16 +141,43 @@ def test_modules_for_running_are_not_loaded_during_a_build() -> None:
     assert seen
 
 
+def test_the_lines_of_a_job_script_are_the_job_of_its_step() -> None:
+    seen = set()
+    for case, plan in plans():
+        texts = {file.path: file.text for file in plan.files}
+        for step in plan.steps:
+            assert bool(step.batch) == (step.job is not None), (case.name, step.name)
+            if step.job is not None:
+                lines = [line for line in texts[step.batch].splitlines() if line.startswith("#SBATCH")]
+                assert lines == batch_header(step.job), (case.name, step.name)
+                assert not set(step.job.options) & {"partition", "mem", "time", "account", "job-name", "output"}
+                seen.add(case.site)
+    assert len(seen) > 3
+
+
+def test_a_plan_with_jobs_reads_back_the_same() -> None:
+    for _, plan in plans():
+        assert from_json(to_json(plan)) == plan
+
+
+def test_a_plan_without_jobs_as_data_is_read_too() -> None:
+    plan = next(plan for case, plan in plans() if case.site == "lumi-g")
+    content = json.loads(to_json(plan))
+    for step in content["steps"]:
+        del step["job"]
+    assert {step.job for step in from_json(json.dumps(content)).steps} == {None}
+
+
 def test_the_account_is_never_guessed() -> None:
     recipe, _ = recipes()["mnist"]
     for name in ("lumi-g", "frontier", "dawn", "mn5"):
         site = load_site(name)
         target = resolve(recipe, site, context=Context(tool="recipe 0.0.0"))
         for job in site.scheduler.jobs.values():
-            assert not [line for line in batch_header(target, job, name="x") if "account" in line]
+            assert not [line for line in batch_header(step_job(target, job, name="x")) if "account" in line]
         target = resolve(recipe, site, context=Context(tool="recipe 0.0.0", account="project_1"))
         for job in site.scheduler.jobs.values():
-            assert "#SBATCH --account=project_1" in batch_header(target, job, name="x")
+            assert "#SBATCH --account=project_1" in batch_header(step_job(target, job, name="x"))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +189,7 @@ def test_time_limits_are_hours_and_minutes(minutes: int, time: str) -> None:
     site = load_site("lumi-g")
     target = resolve(recipes()["mnist"][0], site, context=Context())
     job = replace(site.scheduler.jobs["gpu"], minutes=minutes)
-    assert f"#SBATCH --time={time}" in batch_header(target, job, name="x")
+    assert f"#SBATCH --time={time}" in batch_header(step_job(target, job, name="x"))
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,6 @@ ONE_DOOR = {
     "jinja2": "compile/render.py",
     "docker": "execute/doctor_docker.py",  # the daemon
 }
-# Imports of a higher floor: the list shrinks and gets nothing new.
-UPWARDS = {
-    # A plan folder whose jobs have not ended is not replaced.
-    ("execute/plan_folder.py", "builder.slurm.client"),
-    ("execute/plan_folder.py", "builder.slurm.submit"),
-}
 # Names of modules that two rooms have; a command of cli/ and the reader of a model in parse/ have its name anyway.
 SAME_NAMES = {
     "arrays": "compile pipeline slurm",
@@ -108,19 +102,16 @@ def ids(path: Path) -> str:
 
 
 def test_imports_point_one_way() -> None:
-    faults, upwards = [], set()
+    faults = []
     for path in EVERY:
         own = path.relative_to(PACKAGE).parts[0]
         allowed = TRAVELS.get(own, FLOORS[: FLOORS.index(own) + 1])
         for module, line in imports(path):
             parts = module.split(".")
             above = parts[0] == "builder" and len(parts) > 1 and parts[1] not in ("__version__", *allowed)
-            known = {pair for pair in UPWARDS if above and pair[0] == ids(path) and module.startswith(pair[1])}
-            upwards |= known
-            if above and not known and not (module == "builder.slurm" and upwards):
+            if above:
                 faults.append(f"{ids(path)}:{line}: {own} imports {module}")
     assert faults == []
-    assert upwards == UPWARDS, "remove from the list what is not imported any more"
 
 
 def test_libraries_have_one_door() -> None:
@@ -170,7 +161,7 @@ def test_no_package_imports_itself_in_a_circle() -> None:
     graph: dict[str, set[str]] = {floor: set() for floor in FLOORS}
     for path in EVERY:
         for module in modules_of(path):
-            if (ids(path), module) not in UPWARDS and module.count("."):
+            if module.count("."):
                 graph[path.relative_to(PACKAGE).parts[0]].add(module.split(".")[1])
     assert circles(graph) == set()
 

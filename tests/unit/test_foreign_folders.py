@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.execute.folder_lock import hold
+from builder.execute.folder_lock import lock_folder
 from builder.layers import wheel_files
 from builder.layers.base_facts import BaseFacts
 from builder.layers.container_steps import clean_upper, find_whiteouts
@@ -171,7 +171,7 @@ def test_security_12_locks_and_logs_are_opened_through_no_link(tmp_path: Path, k
             os.link(mine, place)
         else:
             os.mkfifo(place)
-    with pytest.raises(ConfigError, match="leads somewhere else"), hold(folder):
+    with pytest.raises(ConfigError, match="leads somewhere else"), lock_folder(folder):
         pass
     with pytest.raises(OSError, match="file"):
         StepLog(folder / "logs" / "build.log", on_line=print, mask=str)

@@ -245,7 +245,7 @@ def test_a_suite_fits_into_the_time_of_its_job() -> None:
         target = bare_target(site)
         for purpose in ("gpu", "node", "nodes"):
             job = target.site.scheduler.jobs[purpose]
-            script = shape_script(target, job, purpose=purpose)  # type: ignore[arg-type]
+            script = shape_script(target, job, purpose=purpose).file.text  # type: ignore[arg-type]
             limits = [int(number) for number in re.findall(r"--timeout (\d+)", script)]
             assert len(limits) == len(suite_of(target, purpose))  # type: ignore[arg-type]
             assert sum(limits) < job.minutes * 60

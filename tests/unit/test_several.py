@@ -75,7 +75,7 @@ def test_a_plan_folder_for_each_and_the_worst_code(recipe: Call, folder: Path) -
     assert (answer.code, answer.out.split()) == (0, kits + arrays)
     assert all((folder / path / "plan.json").is_file() for path in kits)
     assert all(os.access(folder / path, os.X_OK) for path in arrays)
-    assert "nothing was submitted from the kits" in recipe("status", "kits").err
+    assert "nothing was submitted from the plan folders in" in recipe("status", "kits").err
     refused = recipe("plan", "mn5", "lumi-g", "c.yml", "-o", "more")
     assert (refused.code, refused.out) == (3, "more/third-lumi-g.plan\n")
     assert refused.err.startswith("mn5:\n")

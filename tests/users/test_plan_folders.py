@@ -63,7 +63,7 @@ def test_security_03_a_file_of_mine_is_not_replaced(me: User, other: User, share
     made(other, folder, mine)
     other.run("chmod", "-R", "a+rwX", folder)
     refused(me.recipe("status", folder, PATH=tools), f"belongs to another user (uid {other.uid})")
-    refused(me.recipe("status", "--trust", folder, PATH=tools), "does not lie beside the plan folder")
+    refused(me.recipe("status", "--trust", folder, PATH=tools), "is not next to the plan folder")
     assert mine.read_text() == "my own\n"
 
 

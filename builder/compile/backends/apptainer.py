@@ -5,7 +5,16 @@ from __future__ import annotations
 from builder.compile.backend_plan import Build, size_gib
 from builder.compile.image_files import FOLDER, base_check, base_reference, image_copies, image_files, image_name
 from builder.compile.render import render, verbatim
-from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
+from builder.compile.scripts import (
+    build_job,
+    call,
+    files_of,
+    login_lines,
+    proxy_lines,
+    runtime_command,
+    step_script,
+    with_job,
+)
 from builder.model.finding import Finding, Place
 from builder.model.plan import Copy, Expanding, File, Step
 from builder.model.target import Target
@@ -56,10 +65,11 @@ def plan(target: Target) -> Build:
         produces=(image,),
         programs=("|".join(runtime_command(target)),),
         space_gib=size_gib(target) * 2,
-        batch=job[0].path if job else "",
     )
     copies = (*image_copies(target), SETTLING)
-    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=copies)
+    return Build(
+        image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
+    )
 
 
 def compression(target: Target) -> str:

@@ -6,7 +6,17 @@ from builder.compile import shell
 from builder.compile.backend_plan import Build, constraints_unserved, size_gib, unserved
 from builder.compile.image_files import base_check, base_reference, environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, conda_cuda, login_lines, own_caches, proxy_lines, step_script
+from builder.compile.scripts import (
+    build_job,
+    call,
+    conda_cuda,
+    files_of,
+    login_lines,
+    own_caches,
+    proxy_lines,
+    step_script,
+    with_job,
+)
 from builder.compile.smoke_step import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
@@ -55,10 +65,11 @@ def plan(target: Target) -> Build:
         # What a module brings is not there before the script has loaded it.
         programs=() if modules_of(target) else ("cotainr", "singularity"),
         space_gib=size_gib(target) * 2,
-        batch=job[0].path if job else "",
     )
     verify, proof_files = verify_step(target, script="2-verify.sh", name=name)
-    return Build(image=image, image_kind="sif", files=(*files, *job, *proof_files), steps=(step, verify))
+    return Build(
+        image=image, image_kind="sif", files=(*files, *files_of(job), *proof_files), steps=(with_job(step, job), verify)
+    )
 
 
 def build_script(target: Target, *, image: str) -> str:

@@ -11,7 +11,7 @@ from builder.compile.backend_plan import Build, size_gib
 from builder.compile.backends.apptainer import SETTLING, client_findings, compression, micromamba
 from builder.compile.image_files import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
 from builder.compile.render import render, verbatim
-from builder.compile.scripts import batch_script, call, runtime_command, step_script
+from builder.compile.scripts import JobScript, batch_script, call, files_of, runtime_command, step_script, with_job
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
 from builder.model.target import Target
@@ -55,12 +55,8 @@ def plan(target: Target) -> Build:
         ),
         *image_files(target),
     ]
-    batch = "2-convert.sbatch"
-    as_job = convert_job(target, archive=archive, image=image, name=f"{name}-convert", script=batch)
-    if as_job is None:
-        batch = ""
-    else:
-        files.append(as_job)
+    as_job = convert_job(target, archive=archive, image=image, name=f"{name}-convert", script="2-convert.sbatch")
+    files += files_of(as_job)
     build = Step(
         name="build-image",
         kind="build",
@@ -79,10 +75,11 @@ def plan(target: Target) -> Build:
         produces=(image,),
         programs=("|".join(runtime_command(target)),),
         space_gib=size_gib(target) * 2,
-        batch=batch,
     )
     copies = (*image_copies(target), SETTLING)
-    return Build(image=image, image_kind="sif", files=tuple(files), steps=(build, convert), copies=copies)
+    return Build(
+        image=image, image_kind="sif", files=tuple(files), steps=(build, with_job(convert, as_job)), copies=copies
+    )
 
 
 def tag(target: Target) -> str:
@@ -148,6 +145,7 @@ def build_script(target: Target, *, archive: str) -> str:
         "copy_inputs=yes",
         "package_settings",
         build,
+        call("docker_answer", tag(target)),
         call("docker", "save", tag(target), "--output", f"{archive}.part"),
         call("put_in_place", f"{archive}.part", archive),
     ]
@@ -176,12 +174,12 @@ def convert_lines(target: Target, *, archive: str, image: str, modules: bool) ->
     return lines
 
 
-def convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> File | None:
+def convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> JobScript | None:
     """The conversion as a job, None where the site has no job for it: a build's will do."""
     job = target.site.scheduler.jobs.get("convert") or target.site.scheduler.jobs.get("build")
     if job is None:
         return None
-    text = batch_script(
+    return batch_script(
         target,
         job,
         name=name,
@@ -190,7 +188,6 @@ def convert_job(target: Target, *, archive: str, image: str, name: str, script: 
         purpose="convert",
         script=script,
     )
-    return File(path=script, text=text)
 
 
 def convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:

@@ -15,7 +15,16 @@ from builder.compile.image_files import (
     image_name,
 )
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, login_lines, proxy_lines, runtime_command, step_script
+from builder.compile.scripts import (
+    build_job,
+    call,
+    files_of,
+    login_lines,
+    proxy_lines,
+    runtime_command,
+    step_script,
+    with_job,
+)
 from builder.model.finding import Finding, Place
 from builder.model.lock import SUBDIRS
 from builder.model.plan import Copy, Expanding, File, Step
@@ -70,10 +79,11 @@ def plan(target: Target) -> Build:
         produces=(image,),
         programs=("|".join(runtime_command(target)), "mksquashfs", "unsquashfs"),
         space_gib=size_gib(target),
-        batch=job[0].path if job else "",
     )
     copies = (*image_copies(target), Copy(source="layering", path="layering", bundled=True))
-    return Build(image=image, image_kind="sif", files=(*files, *job), steps=(step,), copies=copies)
+    return Build(
+        image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
+    )
 
 
 def description(target: Target, *, image: str) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from builder.compile.backend_plan import Build, constraints_unserved, size_gib, unserved
 from builder.compile.image_files import environment_file, image_name
 from builder.compile.render import verbatim
-from builder.compile.scripts import build_job, call, conda_cuda, own_caches, proxy_lines, step_script
+from builder.compile.scripts import (
+    build_job,
+    call,
+    conda_cuda,
+    files_of,
+    own_caches,
+    proxy_lines,
+    step_script,
+    with_job,
+)
 from builder.compile.smoke_step import verify_step
 from builder.model.finding import Finding, Place
 from builder.model.plan import Expanding, File, Step
@@ -54,10 +63,14 @@ def plan(target: Target) -> Build:
         produces=(f"{name}/bin/python3", f"{name}/container.sif", f"{name}/img.sqfs"),
         programs=() if target.site.build.backend_modules.get("tykky") else ("conda-containerize",),
         space_gib=size_gib(target) * 2,
-        batch=job[0].path if job else "",
     )
     verify, proof_files = verify_step(target, script="2-verify.sh", name=name)
-    return Build(image=name, image_kind="folder", files=(*files, *job, *proof_files), steps=(step, verify))
+    return Build(
+        image=name,
+        image_kind="folder",
+        files=(*files, *files_of(job), *proof_files),
+        steps=(with_job(step, job), verify),
+    )
 
 
 def build_script(target: Target, *, name: str) -> str:

@@ -37,5 +37,5 @@ def run_files(target: Target) -> tuple[File, ...]:
     for purpose in ("gpu", "node", "nodes"):
         job = target.site.scheduler.jobs.get(purpose)
         if job is not None:
-            files.append(File(path=f"run/{purpose}.sbatch", text=shape_script(target, job, purpose=purpose)))
+            files.append(shape_script(target, job, purpose=purpose).file)
     return tuple(files)

@@ -14,7 +14,7 @@ from builder.compile.image_files import slug
 from builder.compile.launch.launchers import LAUNCHERS, is_bound
 from builder.compile.launch.scripts import port_lines
 from builder.compile.launch.shape import is_whole, ranks_per_node
-from builder.compile.scripts import batch_script
+from builder.compile.scripts import JobScript, batch_script
 from builder.compile.smoke_step import workloads
 from builder.model.plan import Expanding, Word
 from builder.model.site import Job, Purpose
@@ -193,7 +193,7 @@ _RANKS = [
 SHAPES = {"gpu": "one device", "node": "one node", "nodes": "several nodes (sbatch --nodes=N)"}
 
 
-def shape_script(target: Target, job: Job, *, purpose: Purpose, name: str = "", script: str = "") -> str:
+def shape_script(target: Target, job: Job, *, purpose: Purpose, name: str = "", script: str = "") -> JobScript:
     """An sbatch script for one device, (a part of) one node or several nodes; "$@" is the command, none is the suite.
 
     `name` is the job's name, by default that of the recipe and the shape; `script` the path in the plan folder.

@@ -7,8 +7,37 @@ build_binds=()
 pack_options=()
 
 fail() {
+    event "{\"event\": \"error\", \"message\": $(json_word "$*"), \"fix\": \"\"}"
     printf 'recipe: error: %s\n' "$*" >&2
     exit 1
+}
+
+# event JSON: a line for the program that runs this script; RECIPE_EVENTS names its file, by hand there is none.
+event() {
+    if [ -n "${RECIPE_EVENTS:-}" ] && [ -f "$RECIPE_EVENTS" ] && [ ! -L "$RECIPE_EVENTS" ]; then
+        printf '%s\n' "$1" >>"$RECIPE_EVENTS" || true
+    fi
+}
+
+json_word() {
+    local text=${1//\\/\\\\}
+    text=${text//\"/\\\"}
+    printf '"%s"' "${text//[[:cntrl:]]/ }"
+}
+
+# answer FILE: reports what the image has answered (verify.py), where it has. What is in the image may have made the file.
+answer() {
+    if [ -f "$1" ] && [ ! -L "$1" ]; then
+        event "{\"event\": \"answer\", \"answer\": $(head -c 32768 -- "$1" | tr -d '\n\000')}"
+    fi
+}
+
+# docker_answer TAG: gets the file that verify.py has left in the image that Docker made.
+docker_answer() {
+    local container
+    container=$(docker create "$1" true 2>/dev/null) || return 0
+    docker cp "$container:/opt/recipe/answer.json" - 2>/dev/null | tar -xO 2>/dev/null | head -c 32768 >"$work/answer/answer.json" || true
+    docker rm "$container" >/dev/null 2>&1 || true
 }
 
 # use_module ARGUMENTS: the module command, also in a shell that is no login shell.
@@ -70,6 +99,7 @@ clear_binds() {
 }
 
 remove_work() {
+    answer "$work/answer/answer.json"
     if [ -n "${offering:-}" ]; then kill "$offering" 2>/dev/null || true; fi
     # What is not whole stays under no name; this runs in the plan folder.
     if ! rm -rf "${work:?}" inputs.recipe ./*.part ./*.part.sif 2>/dev/null; then
@@ -137,6 +167,7 @@ temporary_folder() {
     private_folder "$parent" "temporary folder" "set RECIPE_TMPDIR to a folder of your own" shared ||
         fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
     work=$(mktemp -d "$place/recipe-XXXXXXXX") || fail "the temporary folder $parent cannot be written to"
+    mkdir "$work/answer"
     trap remove_work EXIT
     export TMPDIR="$work" APPTAINER_TMPDIR="$work" SINGULARITY_TMPDIR="$work"
     if [ -n "${2:-}" ] && [ -z "${APPTAINER_CACHEDIR:+${SINGULARITY_CACHEDIR:-}}" ]; then
@@ -344,16 +375,18 @@ package_settings() {
 inside_build() {
     own_cache
     package_settings
-    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$work/uv" "$work/given"
+    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$inputs/answer" "$work/uv" "$work/given"
     mkdir -m 1777 "$work/tmp" "$work/vartmp"
     mkfifo "$work/given/ask" "$work/given/answer"
     # An engine shows its own /tmp, where the caches and the work of others may lie.
     build_binds=(--bind "$work/tmp:/tmp" --bind "$work/vartmp:/var/tmp" "${build_binds[@]}")
     build_binds=(--bind "$inputs:/mnt:ro" --bind "$work/uv:/mnt/cache" --bind "$work/given:/mnt/given:ro" "${build_binds[@]}")
+    build_binds+=(--bind "$work/answer:/mnt/answer")
     if [ -d "$cache/uv" ]; then build_binds+=(--bind "$cache/uv:/mnt/uv:ro"); fi
     cp "$plain" "$inputs/settings"
     if [ "$logins" = yes ]; then mkdir -m 700 "$work/given.private" && mv "$settings" "$work/given.private/settings"; fi
     export "${flavour}ENV_RECIPE_SETTINGS=/mnt/settings" "${flavour}ENV_UV_CACHE_DIR=/mnt/cache"
+    export "${flavour}ENV_RECIPE_ANSWER=/mnt/answer/answer.json"
     if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then export "${flavour}ENV_SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH"; fi
 }
 
@@ -411,7 +444,8 @@ results_folder() {
 # put_in_place PART FINAL: only a whole product gets its name.
 put_in_place() {
     [ -s "$1" ] || fail "the engine ended without an error and wrote no image"
-    echo "recipe: $1 is whole and goes to the disk" # recipe reads it meanwhile
+    event "{\"event\": \"whole\", \"image\": $(json_word "$1")}" # recipe reads it meanwhile
+    echo "recipe: $1 is whole and goes to the disk"
     sync -- "$1" 2>/dev/null || true
     mv -f -- "$1" "$2"
 }

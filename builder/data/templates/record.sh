@@ -21,11 +21,12 @@ record_job() {
         /*) export RECIPE_STOP=$job_folder/.$job_id.stop ;;
         *) export RECIPE_STOP=$PWD/$job_folder/.$job_id.stop ;;
     esac
-    job_purpose=$2 job_shape=$3 job_script=$4 job_reason="" job_signalled="" job_code=0
+    job_purpose=$2 job_shape=$3 job_script=$4 job_reason="" job_signalled="" job_code=0 job_said=""
     job_started=$(date +%s)
     mask_output
     # Of a run before Slurm started the job again.
-    rm -f "$job_folder/$job_id.json" "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
+    rm -f "$job_folder/$job_id.json" "$job_folder/.$job_id.reason" "$job_folder/$job_id.events.jsonl" "$RECIPE_STOP"* 2>/dev/null || true
+    open_events
     set -- "$1" "${@:7}"
     start_child "$@"
     trap job_stopped TERM INT HUP
@@ -41,9 +42,23 @@ record_job() {
     if [ "$job_code" -ne 0 ] && [ -z "$job_reason" ]; then ask_reason; fi
     if [ "$job_reason" = cancelled ]; then own_code; fi
     rm -f "$job_folder/.$job_id.reason" "$RECIPE_STOP"* 2>/dev/null || true
+    close_events
     write_record
     end_mask
     exit "$job_code"
+}
+
+# open_events: makes the file in which the steps of a build report; what runs images can write to this folder, and gets none.
+open_events() {
+    unset RECIPE_EVENTS
+    case $job_purpose in smoke | verify | run) return 0 ;; esac
+    local file=${RECIPE_STOP%/.*}/$job_id.events.jsonl
+    if { mkdir -p "$job_folder" && (umask 077 && set -C && : >"$file"); } 2>/dev/null; then export RECIPE_EVENTS=$file; fi
+}
+
+# close_events: hides secrets in it, as in the log.
+close_events() {
+    if [ -n "${RECIPE_EVENTS:-}" ] && [ ! -L "$RECIPE_EVENTS" ]; then LC_ALL=C sed -i -f <(mask_rules) "$RECIPE_EVENTS" 2>/dev/null || true; fi
 }
 
 # take_command [WORD...]: sets the array words to the command: that of the file $RECIPE_COMMAND where `recipe run` has
@@ -152,9 +167,21 @@ name_reason() {
     case "$state $why" in
         *TimeLimit*) job_reason="time limit" ;;
         PREEMPTED*) job_reason="preempted" ;;
-        RUNNING*) if in_notice "$left"; then job_reason="time limit"; fi ;;
-        *) job_reason="cancelled" ;;
+        *) if goes_on; then
+            if in_notice "$left"; then job_reason="time limit"; fi
+        else
+            job_reason="cancelled"
+        fi ;;
     esac
+}
+
+# goes_on: whether the caller's state is one of a job that has its nodes and keeps them. Slurm may print a flag in the place
+# of RUNNING: SIGNALING while a signal is on its way, STOPPED after SIGSTOP, and others. That of a cancelled job is COMPLETING.
+goes_on() {
+    case "$state" in
+        RUNNING | SIGNALING | STOPPED | SUSPENDED | RESIZING | CONFIGURING | POWER_UP_NODE | STAGE_OUT | EXPEDITING) return 0 ;;
+    esac
+    return 1
 }
 
 # ask_reason: the work has failed, and this script was not told to end. Slurm ends the steps of a job before its script: the
@@ -167,8 +194,7 @@ ask_reason() {
     case "$state $why" in
         *NodeDown*) ;;
         # Tasks that were told to end near the limit end with 128 + 15; the job goes on otherwise.
-        RUNNING*) if [ "$job_code" -eq 143 ]; then name_reason; fi ;;
-        *) name_reason ;;
+        *) if ! goes_on || [ "$job_code" -eq 143 ]; then name_reason; fi ;;
     esac
 }
 
@@ -223,6 +249,7 @@ ask_state() {
     done
     state="" left="" why=""
     read -r state left why <<<"$answer" || true
+    job_said=$answer
     # A Slurm that does not answer says nothing of a cancelled job: the clock alone is asked then.
     if [ -z "$state" ] && [ -n "${SLURM_JOB_ID:-}" ]; then state=RUNNING; fi
 }
@@ -270,9 +297,10 @@ print_record() {
     printf '{"schema": 1, "job": %s, "name": %s, "purpose": %s, "script": %s, "exit_code": %d, "reason": %s, ' \
         "$(json_text "$job_id")" "$(json_text "${SLURM_JOB_NAME:-}")" "$(json_text "$job_purpose")" \
         "$(json_text "$job_script")" "$job_code" "$(json_text "$job_reason")"
-    printf '"started": %d, "ended": %d, "nodes": %s, "shape": %s, "log": %s, "ending": %s}\n' \
+    printf '"started": %d, "ended": %d, "nodes": %s, "shape": %s, "log": %s, "state": %s, "ending": %s}\n' \
         "$job_started" "$(date +%s)" "$(json_text "${SLURM_JOB_NODELIST:-}")" \
-        "$(if [ -n "$job_shape" ]; then json_text "$job_shape"; else echo null; fi)" "$(json_text "$1")" "${ending:-false}"
+        "$(if [ -n "$job_shape" ]; then json_text "$job_shape"; else echo null; fi)" "$(json_text "$1")" \
+        "$(json_text "$job_said")" "${ending:-false}"
 }
 
 json_text() {

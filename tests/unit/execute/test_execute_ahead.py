@@ -6,22 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.background_scan import Ahead
-from builder.layers import build as layering
+from builder.execute.background_scan import BackgroundScan
 from builder.model.plan import Plan
 from builder.system.checksums import sha256_of
-from builder.system.layout import WHOLE
 
 PlanOf = Callable[..., Plan]
 
 
-def begun(plan: Plan, folder: Path, content: bytes) -> Ahead:
-    """Hear that an image is whole, and give it its name."""
+def begun(plan: Plan, folder: Path, content: bytes) -> BackgroundScan:
+    """Report that an image is whole, and give it its name."""
     part = folder / f"{plan.image}.part"
     part.write_bytes(content)
-    ahead = Ahead(plan, folder=folder, digest="")
-    ahead.hear("another line")
-    ahead.hear(WHOLE.format(image=plan.image))
+    ahead = BackgroundScan(plan, folder=folder, digest="")
+    ahead.on_whole("another.part")
+    ahead.on_whole(f"{plan.image}.part")
     part.rename(folder / plan.image)
     return ahead
 
@@ -41,12 +39,3 @@ def test_an_image_that_changed_is_looked_into_again(plan_of: PlanOf, tmp_path: P
     with (tmp_path / plan.image).open("ab") as file:
         file.write(b"more")
     assert ahead.inside(put=True).settle() == sha256_of(tmp_path / plan.image)
-
-
-def test_what_the_script_says_is_what_is_heard() -> None:
-    from builder.compile.render import verbatim
-
-    said = next(line for line in verbatim("engine.sh").splitlines() if "is whole" in line)
-    heard = WHOLE.format(image="x.sif")
-    assert f"recipe: {layering.WHOLE.format('x.sif.part')}".startswith(heard)
-    assert said.split('"')[1].replace("$1", "x.sif.part").startswith(heard)

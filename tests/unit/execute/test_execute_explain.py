@@ -7,6 +7,7 @@ from support.rows import rows
 
 from builder.execute.diagnose import UNKNOWN, explain, last_word
 from builder.model.plan import Step
+from builder.system.events import Event
 from builder.system.failures import CAUSES
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")
@@ -370,11 +371,12 @@ def test_a_command_of_the_build_is_cited_and_not_its_engine(text: str) -> None:
 
 
 def test_what_our_own_program_says_to_do_is_the_fix() -> None:
-    tail = ["recipe: error: conda packages need py-rattler, which /usr/bin/python3 has not", "recipe: fix: install uv"]
-    assert explain(STEP, tail, 1).fix == "install uv"
-    assert explain(STEP, tail[:1], 1).fix == "do as it says, then build again"
+    tail = ["recipe: error: conda packages need py-rattler, which /usr/bin/python3 has not", "recipe: fix: in the log"]
+    error = Event(name="error", data={"message": tail[0], "fix": "install uv"})
+    assert explain(STEP, tail, 1, error=error).fix == "install uv"
+    assert explain(STEP, tail, 1).fix == "do as it says, then build again"
     # A failure that is known has its own.
-    known = explain(STEP, ["recipe: error: torch of the base image was replaced: 1 before, 2 now", tail[1]], 1)
+    known = explain(STEP, ["recipe: error: torch of the base image was replaced: 1 before, 2 now"], 1, error=error)
     assert known.code == "base-replaced"
     assert known.fix != "install uv"
 

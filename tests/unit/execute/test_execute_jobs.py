@@ -13,32 +13,32 @@ from support.rows import rows
 
 from builder.compile.scripts import minutes_of
 from builder.execute.judgement import judge_suite, suite_shapes
-from builder.execute.runner import Seen
+from builder.execute.runner import OutputStat
 from builder.model.finding import ConfigError
-from builder.model.plan import File, Plan, Step
-from builder.slurm.client import JobState, Slurm, hopeless, refusal
+from builder.model.plan import Plan, Step
+from builder.model.step_job import StepJob
+from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_record import read_record, record_path
-from builder.slurm.monitor import Follower, JobEnd, LogTail, job_fault
-from builder.slurm.options import Wishes, read_wishes
+from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, job_fault
+from builder.slurm.options import JobOverrides, read_overrides
 from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
-from builder.slurm.submit import Batch, arguments
+from builder.slurm.submit import SubmitOptions, arguments
 from builder.system.capture import CapturedOutput
 
 PlanOf = Callable[..., Plan]
-HEADER = "#!/usr/bin/env bash\n#SBATCH --job-name=demo-build\n#SBATCH --time=01:00:00\n#SBATCH --signal=B:TERM@120\n"
+DEMO = StepJob(name="demo-build", minutes=60, notice=120)
 
 
-def batch_plan(plan_of: PlanOf) -> tuple[Plan, Step]:
-    plan = plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch"}})
-    file = File(path="build.sbatch", text=HEADER)
-    return Plan(**{**vars(plan), "files": (*plan.files, file)}), plan.steps[0]
+def batch_step(plan_of: PlanOf) -> Step:
+    return plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch", "job": DEMO}}).steps[0]
 
 
-def words(plan_of: PlanOf, *, wishes: Wishes | None = None, **batch: Any) -> tuple[str, ...]:
-    plan, step = batch_plan(plan_of)
+def words(plan_of: PlanOf, *, wishes: JobOverrides | None = None, **batch: Any) -> tuple[str, ...]:
     after = batch.pop("after", ())
     return arguments(
-        plan, step, batch=Batch(kind="build", output=Path("x"), wishes=wishes or Wishes(), **batch), after=after
+        batch_step(plan_of),
+        batch=SubmitOptions(kind="build", wishes=wishes or JobOverrides(), **batch),
+        after=after,
     )
 
 
@@ -51,7 +51,7 @@ def test_a_job_that_waits_for_another_never_waits_for_ever(plan_of: PlanOf) -> N
 
 
 def test_a_shorter_job_is_told_later_that_it_ends(plan_of: PlanOf) -> None:
-    wishes = Wishes(values={"time": {"build": "2"}, "partition": {"": "small"}}, account="a_1")
+    wishes = JobOverrides(values={"time": {"build": "2"}, "partition": {"": "small"}}, account="a_1")
     found = words(plan_of, wishes=wishes)
     assert found[2:-1] == ("--partition=small", "--time=2", "--account=a_1", "--signal=B:TERM@30")
 
@@ -82,7 +82,7 @@ GOOD = {"partition": ["small", "smoke=dev-g"], "time": ["01:00:00"], "mem": ["64
 
 
 def test_values_for_all_and_for_one() -> None:
-    wishes = read_wishes(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
+    wishes = read_overrides(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
     assert (wishes.of("partition", step="build-image"), wishes.of("partition", step="smoke")) == ("small", "dev-g")
     assert (wishes.of("mem", step="smoke"), wishes.of("qos", step="smoke")) == ("64G", "")
 
@@ -103,7 +103,7 @@ def test_values_for_all_and_for_one() -> None:
 )
 def test_what_is_no_value_is_refused(given: Mapping[str, list[str]], dependency: str) -> None:
     with pytest.raises(ConfigError):
-        read_wishes(given, steps=["build-image"], account="", dependency=dependency)
+        read_overrides(given, steps=["build-image"], account="", dependency=dependency)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_no_limit_is_no_number(text: str) -> None:
     ],
 )  # fmt: skip
 def test_refusals_are_explained(said: str, code: str, word: str) -> None:
-    finding = refusal(said, step="smoke")
+    finding = explain_rejection(said, step="smoke")
     assert finding.code == code
     assert word in f"{finding.message} {finding.fix}"
     assert "{" not in finding.message
@@ -156,7 +156,7 @@ def test_refusals_are_explained(said: str, code: str, word: str) -> None:
     ],
 )
 def test_a_job_that_would_wait_for_ever(reason: str, code: str | None) -> None:
-    finding = hopeless(reason, step="smoke", job="12")
+    finding = explain_endless_wait(reason, step="smoke", job="12")
     assert (finding.code if finding else None) == code
 
 
@@ -170,7 +170,7 @@ JOB = Submitted(
     after=("11",),
     submitted=1.5,
     argv=("sbatch", "build.sbatch"),
-    before={"x.sif": None, "y": Seen(device=1, inode=2, size=3, modified=4, changed=5)},
+    before={"x.sif": None, "y": OutputStat(device=1, inode=2, size=3, modified=4, changed=5)},
 )
 
 
@@ -213,27 +213,27 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
 @rows(
     ("end", "code"),
     [
-        (JobEnd(exit_code=143, reason="time limit", recorded=True), "job-time-limit"),
-        (JobEnd(exit_code=1, word="TIMEOUT"), "job-time-limit"),
-        (JobEnd(exit_code=143, reason="cancelled", recorded=True, word="CANCELLED"), "job-cancelled"),
-        (JobEnd(exit_code=1, word="OUT_OF_MEMORY", recorded=True), "no-memory"),
-        (JobEnd(exit_code=1, word="FAILED"), "job-no-record"),
-        (JobEnd(exit_code=0, word="COMPLETED"), "job-no-record"),
-        (JobEnd(exit_code=1, word="JobLaunchFailure"), "job-launch"),
-        (JobEnd(exit_code=0, word="COMPLETED", recorded=True), None),
-        (JobEnd(exit_code=1, word="LOST"), "job-lost"),
-        (JobEnd(exit_code=1, word="NODE_FAIL", recorded=True), "job-node"),
-        (JobEnd(exit_code=1, word="FAILED", recorded=True), None),
-        (JobEnd(exit_code=7, recorded=True), None),
+        (JobResult(exit_code=143, reason="time limit", recorded=True), "job-time-limit"),
+        (JobResult(exit_code=1, word="TIMEOUT"), "job-time-limit"),
+        (JobResult(exit_code=143, reason="cancelled", recorded=True, word="CANCELLED"), "job-cancelled"),
+        (JobResult(exit_code=1, word="OUT_OF_MEMORY", recorded=True), "no-memory"),
+        (JobResult(exit_code=1, word="FAILED"), "job-no-record"),
+        (JobResult(exit_code=0, word="COMPLETED"), "job-no-record"),
+        (JobResult(exit_code=1, word="JobLaunchFailure"), "job-launch"),
+        (JobResult(exit_code=0, word="COMPLETED", recorded=True), None),
+        (JobResult(exit_code=1, word="LOST"), "job-lost"),
+        (JobResult(exit_code=1, word="NODE_FAIL", recorded=True), "job-node"),
+        (JobResult(exit_code=1, word="FAILED", recorded=True), None),
+        (JobResult(exit_code=7, recorded=True), None),
     ],
 )
-def test_what_slurm_did_to_a_job(end: JobEnd, code: str | None, tmp_path: Path) -> None:
+def test_what_slurm_did_to_a_job(end: JobResult, code: str | None, tmp_path: Path) -> None:
     finding = job_fault(JOB, end, folder=tmp_path)
     assert (finding.code if finding else None) == code
 
 
 def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = JobEnd(exit_code=9, word="FAILED")
+    end = JobResult(exit_code=9, word="FAILED")
     finding = job_fault(JOB, end, folder=tmp_path)
     assert finding is not None
     assert finding.message == "job 12 of step 'build' failed with exit code 9, says Slurm, and left no record"
@@ -325,7 +325,7 @@ def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower,
     lines: list[str] = []
     log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
     slurm: Any = Answers(*words, started=started)
-    watch = Follower(job=JOB, folder=folder, slurm=slurm, log=log, on_tick=lambda: None, note=lambda _: None)
+    watch = Follower(job=JOB, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builder.execute.judgement import failed, judge_results, proof_in, read_results
+from builder.execute.judgement import failed, judge_results, read_proof, read_results
 from builder.execute.report_file import report_json
 from builder.model.plan import Step
 from builder.model.report import Report
@@ -75,18 +75,15 @@ def test_a_report_is_json_whatever_an_image_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "version"),
+    ("text", "answer"),
     [
-        ('verify: {"torch": "2.8.0+rocm6.4", "hip": "6.4"}', "2.8.0+rocm6.4"),
-        ('#12 3.201 verify: {"torch": "2.8.0a0+5228986c39.nv25.06"}', "2.8.0a0+5228986c39.nv25.06"),
-        ("verify: the recipe has no torch, nothing to ask", None),
-        ('verify: {"torch": ', None),
-        ("verify: [1]", None),
+        ('{"found": {"torch": "2.8.0+rocm6.4", "hip": "6.4"}}', {"torch": "2.8.0+rocm6.4", "hip": "6.4"}),
+        ('{"found": [1]}', {}),
+        ('{"found": ', {}),
+        ("[1]", {}),
     ],
 )
-def test_the_images_answer_is_found_in_a_log(line: str, version: str | None) -> None:
-    assert proof_in(["INFO: x", line, "INFO: y"]).get("torch") == version
-
-
-def test_the_last_answer_counts() -> None:
-    assert proof_in(['verify: {"torch": "1"}', 'verify: {"torch": "2"}']) == {"torch": "2"}
+def test_the_images_answer_is_read_from_its_file(text: str, answer: dict[str, str], tmp_path: Path) -> None:
+    assert read_proof(tmp_path) == {}
+    (tmp_path / "proof.json").write_text(text)
+    assert read_proof(tmp_path) == answer

@@ -17,8 +17,8 @@ import pytest
 
 from builder.execute import plan_folder as folder_module
 from builder.execute import up_to_date
-from builder.execute.folder_lock import hold
-from builder.execute.plan_folder import hold_plan, write_plan
+from builder.execute.folder_lock import lock_folder
+from builder.execute.plan_folder import lock_plan_folder, write_plan
 from builder.execute.report_file import write_report
 from builder.execute.up_to_date import current_report, not_this
 from builder.inspect.origin import Origin, identity, origin_in, origin_of, plan_digest
@@ -271,13 +271,13 @@ def code_of(error: BaseException | None) -> str:
 
 def test_fault_06_a_plan_is_held_from_its_writing_on(place: Place) -> None:
     other = other_than(place.plan)
-    with hold_plan(place.plan, place.kit, recipe_folder=place.home):
+    with lock_plan_folder(place.plan, place.kit, recipe_folder=place.home):
         error = in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home))
         assert code_of(error) == "build-running"
         assert origin_in(place.kit, place.plan).plan == plan_digest(place.plan)
-        with hold(place.kit):  # the same build
+        with lock_folder(place.kit):  # the same build
             pass
-        assert code_of(in_a_thread(lambda: hold(place.kit).__enter__())) == "build-running"
+        assert code_of(in_a_thread(lambda: lock_folder(place.kit).__enter__())) == "build-running"
     assert in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home)) is None
 
 
@@ -286,7 +286,7 @@ def test_fault_06_of_two_makers_of_a_new_folder_one_is_refused(
 ) -> None:
     """The second has seen that there is no folder, and comes to its rename after the first."""
     kit = tmp_path / "new.plan"
-    with hold_plan(place.plan, kit, recipe_folder=place.home):
+    with lock_plan_folder(place.plan, kit, recipe_folder=place.home):
         monkeypatch.setattr(folder_module, "_check_folder", lambda folder: (folder / "no").exists())
         error = in_a_thread(lambda: write_plan(other_than(place.plan), kit, recipe_folder=place.home))
         assert code_of(error) == "build-running"

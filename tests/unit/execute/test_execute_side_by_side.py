@@ -12,14 +12,14 @@ import pytest
 
 from builder.execute.options import Interrupted
 from builder.execute.parallel import (
-    Halt,
-    Heeding,
-    LiveTogether,
-    PlainTogether,
-    QuietTogether,
-    SideBySide,
-    at_once,
-    choose_together,
+    CancellableProgress,
+    CancelToken,
+    LiveMultiProgress,
+    ParallelRunner,
+    PlainMultiProgress,
+    QuietMultiProgress,
+    choose_multi_progress,
+    default_parallelism,
 )
 from builder.execute.progress import QuietProgress
 from builder.model.plan import Step
@@ -40,14 +40,14 @@ def fails() -> int:
 
 
 def test_results_come_in_order_and_one_that_fails_stops_no_other() -> None:
-    found = SideBySide[int](jobs=2, halt=Halt()).run([lambda: 1, fails, lambda: 3])
+    found = ParallelRunner[int](jobs=2, halt=CancelToken()).run([lambda: 1, fails, lambda: 3])
     assert (found[0], type(found[1]), found[2]) == (1, ValueError, 3)
-    assert SideBySide[int](jobs=2, halt=Halt()).run([]) == []
+    assert ParallelRunner[int](jobs=2, halt=CancelToken()).run([]) == []
 
 
 def test_they_work_at_the_same_time() -> None:
     meeting = threading.Barrier(2, timeout=30)  # nobody passes alone
-    found = SideBySide[int](jobs=2, halt=Halt()).run([meeting.wait, meeting.wait])
+    found = ParallelRunner[int](jobs=2, halt=CancelToken()).run([meeting.wait, meeting.wait])
     assert sorted(number for number in found if isinstance(number, int)) == [0, 1]
 
 
@@ -57,12 +57,12 @@ def test_never_more_than_asked_for() -> None:
     def alone() -> bool:
         return lock.acquire(blocking=False) and (lock.release() is None)
 
-    assert SideBySide[bool](jobs=1, halt=Halt()).run([alone] * 5) == [True] * 5
+    assert ParallelRunner[bool](jobs=1, halt=CancelToken()).run([alone] * 5) == [True] * 5
 
 
 def test_a_signal_ends_running_and_waiting_builds() -> None:
-    halt, began = Halt(), threading.Event()
-    progress = Heeding(QuietProgress(), halt=halt)
+    halt, began = CancelToken(), threading.Event()
+    progress = CancellableProgress(QuietProgress(), halt=halt)
 
     def work() -> None:
         began.set()
@@ -70,14 +70,14 @@ def test_a_signal_ends_running_and_waiting_builds() -> None:
         while True:
             progress.tick()
 
-    found = SideBySide[None](jobs=1, halt=halt).run([work, began.clear])
+    found = ParallelRunner[None](jobs=1, halt=halt).run([work, began.clear])
     codes = [stop.exit_code for stop in found if isinstance(stop, Interrupted)]
     assert (codes, began.is_set()) == ([143, 143], True)
 
 
 def test_how_many_at_once() -> None:
-    assert at_once(1) == 1
-    assert 1 <= at_once(100) <= 4
+    assert default_parallelism(1) == 1
+    assert 1 <= default_parallelism(100) <= 4
 
 
 def play(side: Callable[[str], object]) -> None:
@@ -94,7 +94,7 @@ def play(side: Callable[[str], object]) -> None:
 
 def test_plain_lines_begin_with_the_name() -> None:
     stream = io.StringIO()
-    play(PlainTogether(stream, width=6, verbose=False).side)
+    play(PlainMultiProgress(stream, width=6, verbose=False).side)
     lines = stream.getvalue().splitlines()
     assert lines[:5] == [
         "lumi-g  demo.lumi-g",
@@ -108,7 +108,7 @@ def test_plain_lines_begin_with_the_name() -> None:
 
 def test_rows_on_a_terminal() -> None:
     stream = Terminal()
-    together = LiveTogether(stream, width=6, verbose=True, color=False)
+    together = LiveMultiProgress(stream, width=6, verbose=True, color=False)
     with together.shown():
         play(together.side)
     text = stream.getvalue()
@@ -118,8 +118,13 @@ def test_rows_on_a_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("stream", "quiet", "kind"),
-    [(Terminal(), True, QuietTogether), (Terminal(), False, LiveTogether), (io.StringIO(), False, PlainTogether)],
+    [
+        (Terminal(), True, QuietMultiProgress),
+        (Terminal(), False, LiveMultiProgress),
+        (io.StringIO(), False, PlainMultiProgress),
+    ],
 )
 def test_what_fits_the_stream_is_chosen(stream: io.StringIO, quiet: bool, kind: type) -> None:
-    found = choose_together(stream, width=3, environment={"TERM": "xterm"}, quiet=quiet, verbose=False, color=True)
+    environment = {"TERM": "xterm"}
+    found = choose_multi_progress(stream, width=3, environment=environment, quiet=quiet, verbose=False, color=True)
     assert type(found) is kind

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.run import Lead
+from builder.execute.run import LocalPrefix
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.report import StepResult
@@ -55,7 +55,7 @@ def test_what_cannot_be_says_what_to_do(
 
 def test_what_ran_here_is_kept_with_the_jobs(tmp_path: Path) -> None:
     result = StepResult(name="build", status="ok", seconds=1.5, exit_code=0, log="logs/build.log")
-    lead = Lead(results=(result,), proof={"torch": "2"}, versions={"docker": "27"}, began=100.0)
+    lead = LocalPrefix(results=(result,), proof={"torch": "2"}, versions={"docker": "27"}, began=100.0)
     job = Submitted(job="7", step="convert", script="c.sbatch", log="c-7.log", submitted=150.0)
     ledger = Ledger(site="s", kind="build", output="/x.sif", jobs=(job,), lead=lead)
     write_ledger(ledger, tmp_path)

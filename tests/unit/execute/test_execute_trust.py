@@ -14,11 +14,11 @@ from builder.execute.plan_folder import write_plan
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
-from builder.slurm.collect import check_output, ledger_of, read_plan
+from builder.slurm.collect import check_output, read_plan, require_ledger
 from builder.slurm.job_record import read_record, record_path
 from builder.slurm.monitor import LogTail
 from builder.slurm.state import Ledger, Submitted, ledger_path, read_ledger, write_ledger
-from builder.slurm.status import read_kits
+from builder.slurm.status import read_plan_list
 from builder.system import trust
 from builder.system.trust import TRUST, check_folder
 
@@ -93,7 +93,7 @@ def changed(document: Any, path: list[Any], value: Any) -> str:
 
 def test_security_03_an_image_goes_only_beside_its_plan_folder(kit: Path, tmp_path: Path) -> None:
     plan = read_plan(kit)
-    check_output(ledger_of(kit), plan, folder=kit)
+    check_output(require_ledger(kit), plan, folder=kit)
     for output in ("/home/me/.bashrc", str(tmp_path / "y.sif"), str(tmp_path / "sub" / "x.sif"), str(kit / "x.sif")):
         for kind in ("build", "convert"):
             ledger = Ledger(site="s", kind=kind, output=output, jobs=(JOB,))  # type: ignore[arg-type]
@@ -122,8 +122,8 @@ def test_security_03_an_output_that_is_a_link_of_another_user_is_refused(
     kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "x.sif").symlink_to(tmp_path / "mine")
-    check_output(ledger_of(kit), read_plan(kit), folder=kit)
-    ledger, plan = ledger_of(kit), read_plan(kit)
+    check_output(require_ledger(kit), read_plan(kit), folder=kit)
+    ledger, plan = require_ledger(kit), read_plan(kit)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     assert refused(lambda: check_output(ledger, plan, folder=kit)) == "output-elsewhere"
 
@@ -299,10 +299,10 @@ def test_security_18_an_odd_list_of_plans_is_one_finding(tmp_path: Path) -> None
     document = {"schema": 1, "kits": [{"name": "a", "site": "s", "folder": "a.plan"}]}
     path = tmp_path / "kits.json"
     path.write_text(json.dumps(document))
-    assert read_kits(tmp_path) is not None
+    assert read_plan_list(tmp_path) is not None
     for text in TEXTS + [changed(document, place, odd) for place in places(document) for odd in (*ODD, "a/b", "..")]:
         path.write_text(text, errors="surrogatepass")
-        found = read_or_code(lambda: read_kits(tmp_path))
+        found = read_or_code(lambda: read_plan_list(tmp_path))
         if isinstance(found, tuple):
             assert all("/" not in kit.folder for kit in found)
         else:

@@ -1,0 +1,31 @@
+"""What the programs of a real build report while they work, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recipe_program import TORCH, Room, build, report_of
+
+pytestmark = pytest.mark.engines
+
+TEXT = f"name: tables\ndependencies: [pip: ['torch=={TORCH}']]\ncontainer: {{smoke: {{workloads: [pi]}}}}\n"
+
+
+@pytest.mark.parametrize("backend", ["layers", "apptainer"])
+def test_the_answer_of_the_image_is_in_the_report(room: Room, base_sif: Path, backend: str) -> None:
+    built = build(room, room.write("tables.yml", TEXT), base_sif, "--backend", backend, "--no-smoke")
+    proof = report_of(built.plan)["proof"]
+    assert proof["torch"].startswith(TORCH)
+    assert proof["python"].startswith("3.11")
+    assert "verify: {" in (built.plan / "logs" / "build-image.log").read_text()  # what people read stays
+    assert not list(built.plan.rglob("*.events.jsonl"))
+    assert room.left_behind() == []
+
+
+def test_the_fix_of_our_own_program_is_the_fix_of_the_build(room: Room, base_sif: Path) -> None:
+    recipe = room.write("six.yml", "name: six\ndependencies: [pip: [six==0.0.99]]\n")
+    done = room.recipe("build", "local", recipe, "--base", base_sif, "-o", room.folder / "x.sif", "--offline").expect(5)
+    log = (room.folder / "x.plan" / "logs" / "build-image.log").read_text()
+    (fix,) = [line.removeprefix("recipe: fix: ") for line in log.splitlines() if line.startswith("recipe: fix: ")]
+    assert fix in done.err
