@@ -23,7 +23,7 @@ from builder.execute.layer_cache import (
     prune,
     prune_downloads,
 )
-from builder.model.text import one_line
+from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 
@@ -68,7 +68,7 @@ def check() -> int:
         what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
         echo(judged(f"{what}: {line_of(row)}"))
     for path in stray:
-        echo(f"belongs to nothing, removed: {one_line(str(path))}")
+        echo(f"belongs to nothing, removed: {escape_line(str(path))}")
     echo(painted("the cache is whole" if not altered else "builds make again what was altered", err=True), err=True)
     if said := lockless(store):
         echo(f"note: {said}", err=True)
@@ -108,4 +108,4 @@ def shrink(gib: float | None, fetched: bool) -> None:
 def line_of(row: Cached) -> str:
     """Write one file of the cache as a line."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
-    return one_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")
+    return escape_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")

@@ -15,12 +15,12 @@ from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
 from builder.cli.targets import read_words
-from builder.compile.backends import all_findings
-from builder.compile.image_files import expected
-from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors, nearest
+from builder.compile.backends import check_backend
+from builder.compile.image_files import make_expectations
+from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, find_nearest, select_errors
 from builder.model.recipe import Recipe
 from builder.model.target import Context
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import make_target, with_lock
@@ -129,7 +129,7 @@ def _check_codes(ignored: Sequence[str]) -> None:
     faults = []
     for code in ignored:
         if code not in known:
-            near = nearest(code, known=known)
+            near = find_nearest(code, known=known)
             fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
             faults.append(Finding(code="ignore", message=f"no finding has the code '{code}'", fix=fix))
     if faults:
@@ -140,7 +140,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
     site = load_site(name, folder=sites_folder())
     try:
         target = make_target(site, recipe, context=with_lock(context, recipe, site.name))
-        findings = all_findings(target)
+        findings = check_backend(target)
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
             from builder.compile.compile import compile_plan
 
@@ -154,7 +154,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
     return CheckResult(
         site=name,
         file=file,
-        torch=expected(target).get("torch", ""),
+        torch=make_expectations(target).get("torch", ""),
         base=target.base.reference,
         packages=target.packages,
         findings=findings,
@@ -163,7 +163,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
 
 def _kept(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
     """Leave out the ignored codes; raises ConfigError for an error, which no build can pass."""
-    refused = {finding.code for finding in errors(outcome.findings)} & set(ignored)
+    refused = {finding.code for finding in select_errors(outcome.findings)} & set(ignored)
     if refused:
         code = sorted(refused)[0]
         message = f"'{code}' is an error on '{outcome.site}': it cannot be ignored"
@@ -227,7 +227,7 @@ def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
             rest = 6 + sum(max(len(getattr(item, name)) for item in items) for name in ("site", "word", "torch"))
             rows = [[*row[:3], short_image(row[3], room=width - rest)] for row in rows]
         if len(files) > 1:
-            yield one_line(f"{file}:")
+            yield escape_line(f"{file}:")
         yield columns([["site", "outcome", "torch", "base image"], *rows])
 
 

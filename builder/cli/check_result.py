@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builder.model.finding import Finding, errors
-from builder.model.plan import Package
+from builder.model.finding import Finding, select_errors
+from builder.model.plan import PackageDecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +16,13 @@ class CheckResult:
     file: str = ""
     torch: str = ""
     base: str = ""
-    packages: tuple[Package, ...] = ()
+    packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     @property
     def word(self) -> str:
         """The result as one word of a table."""
-        refused = errors(self.findings)
+        refused = select_errors(self.findings)
         if refused:
             return f"refused: {refused[0].code}"
         return "warnings" if any(finding.level == "warning" for finding in self.findings) else "ok"

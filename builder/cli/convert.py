@@ -17,7 +17,7 @@ from builder.cli.login_node import here_option
 from builder.cli.options import batch_options, make_printer, take_slurm_options
 from builder.cli.output import emit, use_color
 from builder.cli.terminal import Terminal
-from builder.compile.image_plans import convert_plan, image_target
+from builder.compile.image_plans import make_convert_plan, make_image_target
 from builder.execute.executor import execute, raise_on_failure
 from builder.execute.options import Options
 from builder.execute.parallel import SingleProgress
@@ -25,7 +25,7 @@ from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
 from builder.execute.up_to_date import current_report, not_this
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
@@ -58,11 +58,11 @@ def command(
     loaded, path = named.site, named.path
     if ":" in str(path) or not str(path).isprintable():
         message = f"the archive's path '{path}' contains a colon, which separates a tag"
-        raise ConfigError(Finding(code="archive-path", message=message, at=Place(file=str(path)), fix="rename it"))
+        raise ConfigError(Finding(code="archive-path", message=message, at=Location(file=str(path)), fix="rename it"))
     image = output or Path(f"{path.stem}.sif")
     check_not_inputs([("the archive", path)], image=image, folder=plan_folder(image))
-    target = image_target(loaded, image=str(path), context=plain_context(options["account"]))
-    plan = convert_plan(target, archive=str(path), archive_gib=path.stat().st_size / GIB)
+    target = make_image_target(loaded, image=str(path), context=plain_context(options["account"]))
+    plan = make_convert_plan(target, archive=str(path), archive_gib=path.stat().st_size / GIB)
     folder = plan_folder(image)
     environment = dict(os.environ)
     wanted = Options(environment=environment, force=force, tmpdir=tmpdir)

@@ -12,10 +12,17 @@ from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import emit_document, format_option, json_option
 from builder.cli.output import columns, echo
 from builder.inspect.image import read_contents
-from builder.model.contents import Change, Contents, Package, compare, locked, within
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.contents import (
+    Change,
+    Contents,
+    InstalledPackage,
+    compare_packages,
+    list_locked_packages,
+    select_own_packages,
+)
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.lock import Lock
-from builder.model.text import is_there
+from builder.model.text import exists
 from builder.parse.lock_files import index_path, read_index, read_lock
 
 Side = Union[Contents, Lock]  # noqa: UP007 - used at run time on Python 3.10
@@ -43,7 +50,7 @@ def command(
     # The site of a lock is that of the image, where there is one.
     left = one if isinstance(one, (Contents, Lock)) else _lock(one, _site_of(two))
     right = two if isinstance(two, (Contents, Lock)) else _lock(two, _site_of(one))
-    changes = compare(_packages(left, right), _packages(right, left))
+    changes = compare_packages(_packages(left, right), _packages(right, left))
     if as_json or shape == "json":
         rows = [{**dataclasses.asdict(change), "what": change.what} for change in changes]
         emit_document({"same": not changes, "changes": rows})
@@ -64,9 +71,9 @@ def _side(path: Path, sites: tuple[str, ...]) -> Side | Path:
     if path.suffix not in (".yml", ".yaml", ".txt") or path.is_dir():
         return read_contents(path)
     index = path if path.name.endswith(".lock.yml") else index_path(path)
-    if not is_there(index):
+    if not exists(index):
         message, fix = f"there is no lock '{index}'", "make it with `recipe lock SITE ENV`, or check the path"
-        raise ConfigError(Finding(code="lock-missing", message=message, fix=fix, at=Place(file=str(path))))
+        raise ConfigError(Finding(code="lock-missing", message=message, fix=fix, at=Location(file=str(path))))
     return _lock(index, sites[0]) if sites else index
 
 
@@ -86,12 +93,12 @@ def _lock(index: Path, site: str) -> Lock:
     if lock is None:
         message = f"the lock '{index}' has no site '{site}'" if site else f"the lock '{index}' has several sites"
         fix = f"name one of them with --site: {', '.join(names)}"
-        raise ConfigError(Finding(code="lock-site", message=message, fix=fix, at=Place(file=str(index))))
+        raise ConfigError(Finding(code="lock-site", message=message, fix=fix, at=Location(file=str(index))))
     return lock
 
 
-def _packages(side: Side, other: Side) -> tuple[Package, ...]:
+def _packages(side: Side, other: Side) -> tuple[InstalledPackage, ...]:
     """The packages of a side that are compared with the other's."""
     if isinstance(side, Lock):
-        return locked(side)
-    return within(side, other) if isinstance(other, Lock) else side.packages
+        return list_locked_packages(side)
+    return select_own_packages(side, other) if isinstance(other, Lock) else side.packages

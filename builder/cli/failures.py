@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 
 RIGHTS = "choose a place of your own, or ask its owner for the right"
 FIXES = {
@@ -42,5 +42,5 @@ def _refused(error: OSError, number: int) -> BuilderError:
     message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
     code = "no-space" if number in FULL else "path-refused"
     fix = FIXES.get(number, "check the path and its permissions")
-    finding = Finding(code=code, message=message, at=Place(file=path) if path else None, fix=fix)
+    finding = Finding(code=code, message=message, at=Location(file=path) if path else None, fix=fix)
     return ToolError(finding) if number in FULL else ConfigError(finding)

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import builder
 from builder.cli.check_result import CheckResult
 from builder.cli.json_documents import document
-from builder.model.finding import Finding, errors
-from builder.model.text import one_line
+from builder.model.finding import Finding, select_errors
+from builder.model.text import escape_line
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
@@ -30,7 +30,7 @@ def _plain(outcome: CheckResult) -> dict[str, Any]:
     return {
         "site": outcome.site or None,
         "file": outcome.file or None,
-        "ok": not errors(outcome.findings),
+        "ok": not select_errors(outcome.findings),
         "torch": outcome.torch or None,
         "base": outcome.base or None,
         "packages": [asdict(package) for package in outcome.packages],
@@ -126,7 +126,7 @@ def summary(outcomes: Sequence[CheckResult]) -> str:
 
 def _cell(text: str) -> str:
     """Escape text for a cell of a Markdown table."""
-    return re.sub(r"([\\`\[\]<>|&!])", r"\\\1", one_line(text))
+    return re.sub(r"([\\`\[\]<>|&!])", r"\\\1", escape_line(text))
 
 
 @cache

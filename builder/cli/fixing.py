@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.cli.moving import CONTAINER, ITEMS, indent_items, into_container, without_tabs
 from builder.cli.output import echo, emit
 from builder.model.finding import ConfigError, Edit, Finding
-from builder.model.secrets import hidden
+from builder.model.secrets import redact
 from builder.parse.yaml import parse_yaml, read_text
 from builder.system.files import write_atomic
 
@@ -29,7 +29,7 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         changed += made
         lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}")
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-        emit(hidden("".join(ended)), end="")  # a line next to the change may contain a token
+        emit(redact("".join(ended)), end="")  # a line next to the change may contain a token
         if write:
             write_atomic(file.resolve(), after)
     if not changed:

@@ -13,9 +13,9 @@ from builder.cli.inputs import existing, sites_folder
 from builder.cli.output import echo
 from builder.cli.targets import is_site_file, this_site
 from builder.inspect.image import check_archive, check_image
-from builder.model.finding import BuilderError, ConfigError, Finding, nearest
+from builder.model.finding import BuilderError, ConfigError, Finding, find_nearest
 from builder.model.site import Site
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.parse.site import load_site, site_files
 
 What = Literal["image", "archive"]
@@ -45,14 +45,14 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     first = words[0] if words else ""
     if words and not _is_site(first, known=known) and _is_there(first, what=what):
         if len(words) == 2 and _is_site(words[1], known=known):
-            message = f"the site '{shown(words[1])}' comes after the {what} '{shown(first)}'"
+            message = f"the site '{sanitize(words[1])}' comes after the {what} '{sanitize(first)}'"
             raise _usage(message, words[1], first, more=more)
         path = _checked(Path(first), what=what)
         site, rest = _supplied(path, named=first, known=known, what=what, quiet=quiet), words[1:]
     elif len(words) < 2:
-        said = f"'{shown(first)}' is a site" if words and first in known else f"'{shown(first)}' is no {what}"
+        said = f"'{sanitize(first)}' is a site" if words and first in known else f"'{sanitize(first)}' is no {what}"
         message = f"no {what} is named: {said}" if words else f"no site and no {what} is named"
-        near = nearest(first, known=known) if words else "SITE"
+        near = find_nearest(first, known=known) if words else "SITE"
         raise _usage(message, near or "SITE", _example(what), more=more)
     else:
         site, rest = load_site(first, folder=sites_folder()), words[2:]
@@ -60,7 +60,7 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     if more and not rest:
         raise _usage("no command is named", site.name if first != str(path) else "", words[-1], more=more)
     if not more and rest:
-        message = f"'{shown(rest[0])}' is an unexpected argument"
+        message = f"'{sanitize(rest[0])}' is an unexpected argument"
         raise _usage(message, site.name, str(path), more="")
     return OfImage(site=site, path=path, rest=tuple(rest))
 
@@ -115,5 +115,5 @@ def _example(what: What) -> str:
 
 def _usage(message: str, *words: str, more: str) -> ConfigError:
     command = click.get_current_context().command_path
-    line = " ".join(word for word in (command, *map(shown, words), more) if word)
+    line = " ".join(word for word in (command, *map(sanitize, words), more) if word)
     return ConfigError(Finding(code="usage", message=message, fix=f"`{line}`"))

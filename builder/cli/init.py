@@ -10,10 +10,10 @@ import click
 
 from builder.cli.inputs import plain_verbosity
 from builder.cli.output import echo, emit
-from builder.model.bundled import data_folder
-from builder.model.finding import ConfigError, Finding, did_you_mean
+from builder.model.bundled import find_data_folder
+from builder.model.finding import ConfigError, Finding, suggest_name
 
-RECIPES = data_folder("recipes")
+RECIPES = find_data_folder("recipes")
 
 
 @click.command("init")
@@ -32,7 +32,7 @@ def command(example: str, output: Path | None, listed: bool) -> None:
             echo(f"{name}: {first.removeprefix('# ')}")
         return
     if example not in found:
-        fix = did_you_mean(example, known=found, noun="examples")
+        fix = suggest_name(example, known=found, noun="examples")
         raise ConfigError(Finding(code="init-unknown", message=f"there is no example '{example}'", fix=fix))
     source = found[example]
     target = output or Path(source.name)

@@ -14,10 +14,10 @@ import click
 
 from builder import __version__
 from builder.cli.output import QUIET, echo
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
 from builder.model.target import DEFAULT_INDEX, Context
-from builder.model.text import check_url, shown
+from builder.model.text import check_url, sanitize
 from builder.parse.container import IMAGE_FILE, REFERENCE
 from builder.parse.yaml import near_path
 
@@ -127,13 +127,13 @@ def _named_folder(folder: Path) -> Path:
     if folder.is_dir():
         return folder
     parts = [part for part in str(folder).split(":") if Path(part).is_dir()]
-    message = f"the folder of sites '{shown(str(folder), limit=400)}' does not exist"
+    message = f"the folder of sites '{sanitize(str(folder), limit=400)}' does not exist"
     fix = (
-        f"make it, or unset RECIPE_SITES; it is one folder, such as {shown(parts[0], limit=400)}"
+        f"make it, or unset RECIPE_SITES; it is one folder, such as {sanitize(parts[0], limit=400)}"
         if parts
         else ("make it, or unset RECIPE_SITES")
     )
-    raise ConfigError(Finding(code="sites-folder", message=message, at=Place(key="RECIPE_SITES"), fix=fix))
+    raise ConfigError(Finding(code="sites-folder", message=message, at=Location(key="RECIPE_SITES"), fix=fix))
 
 
 def context_of(**chosen: str | bool | None) -> Context:
@@ -148,18 +148,18 @@ def context_of(**chosen: str | bool | None) -> Context:
         words["base"] = _base_path(words["base"])
     index = words["torch_index"].replace("{token}", "cpu")
     if index and index != DEFAULT_INDEX:
-        check_url(index, at=Place(key="--torch-index"), schemes=("https", "http", "file"))
+        check_url(index, at=Location(key="--torch-index"), schemes=("https", "http", "file"))
     for name, (forms, fix) in OPTIONS.items():
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
-            message = f"'{shown(words[name])}' cannot be the value of --{name}"
-            raise ConfigError(Finding(code="option-value", message=message, at=Place(key=f"--{name}"), fix=fix))
+            message = f"'{sanitize(words[name])}' cannot be the value of --{name}"
+            raise ConfigError(Finding(code="option-value", message=message, at=Location(key=f"--{name}"), fix=fix))
     logins = tuple(name for name in INDEXES if has_login(os.environ.get(name, "")))
     proxies = tuple(name for name in PROXIES if PROXY_USER.match(os.environ.get(name, "")))
     client = os.environ.get(CLIENT, "")
     if client and not (client.startswith("docker://") and REFERENCE.fullmatch(client)):
-        message = f"'{shown(client)}' cannot be the value of {CLIENT}"
+        message = f"'{sanitize(client)}' cannot be the value of {CLIENT}"
         fix = "write docker://HOST/NAME@sha256:DIGEST, an image with /bin/micromamba"
-        raise ConfigError(Finding(code="option-value", message=message, at=Place(key=CLIENT), fix=fix))
+        raise ConfigError(Finding(code="option-value", message=message, at=Location(key=CLIENT), fix=fix))
     plain = Context(
         locked=locked, logins=logins, proxies=proxies, micromamba=client.removeprefix("docker://"),
         tool=f"recipe {__version__}",
@@ -179,8 +179,8 @@ def _base_path(word: str) -> str:
     fix = near if near.startswith("did") else "write docker://NAME:TAG, or the path of an image"
     if re.fullmatch(REFERENCE, f"docker://{word}") and not word.startswith(".") and not word.endswith(".sif"):
         fix = f"write docker://{word}, or the path of an image"
-    message = f"the base image '{shown(word, limit=400)}' does not exist and is not a reference"
-    raise ConfigError(Finding(code="base-missing", message=message, at=Place(key="--base"), fix=fix))
+    message = f"the base image '{sanitize(word, limit=400)}' does not exist and is not a reference"
+    raise ConfigError(Finding(code="base-missing", message=message, at=Location(key="--base"), fix=fix))
 
 
 def plain_context(account: str | None) -> Context:

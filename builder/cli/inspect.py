@@ -19,12 +19,12 @@ from builder.cli.output import columns, echo, painted
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import Claim, check_claims
 from builder.inspect.sbom import sbom as bill
-from builder.model.contents import Contents, Kind, Package, TorchBuild
-from builder.model.finding import ConfigError, DifferentError, Finding, Place
-from builder.model.text import one_line
+from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
+from builder.model.finding import ConfigError, DifferentError, Finding, Location
+from builder.model.text import escape_line
 from builder.system.files import write_atomic
 
-WORDS: dict[Kind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
+WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
 
 @click.command("inspect")
@@ -94,7 +94,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
         fix = f"put {image.name}.provenance.json and {image.name}.cdx.json of the build next to it"
     else:
         return
-    raise DifferentError(Finding(code="claims", message=message, at=Place(file=str(image)), fix=fix))
+    raise DifferentError(Finding(code="claims", message=message, at=Location(file=str(image)), fix=fix))
 
 
 def _write(output: Path, text: str) -> None:
@@ -106,7 +106,7 @@ def _write(output: Path, text: str) -> None:
             f"the bill of materials '{output}' cannot be written: {reason}",
             "choose another file with --sbom",
         )
-        fault = Finding(code="output-unwritable", message=message, fix=fix, at=Place(file=str(output)))
+        fault = Finding(code="output-unwritable", message=message, fix=fix, at=Location(file=str(output)))
         raise ConfigError(fault) from None
 
 
@@ -123,7 +123,7 @@ def shown(contents: Contents, everything: bool) -> str:
     facts += [("torch", torch(contents))] if contents.torch else []
     facts += [("SBOM", "inside")] if contents.sbom else []
     facts += [("signed", f"{item.covers}, key {item.fingerprint or 'in a file'}") for item in contents.signatures]
-    blocks = [one_line(contents.image) + "\n" + columns([(f"  {name}", value) for name, value in facts])]
+    blocks = [escape_line(contents.image) + "\n" + columns([(f"  {name}", value) for name, value in facts])]
     if contents.parts:
         parts = [(f"  {part.name}", size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts]
         blocks.append("parts\n" + columns(parts))
@@ -137,7 +137,7 @@ def shown(contents: Contents, everything: bool) -> str:
             head = f"{word}: {counts[kind]} packages" + ("" if listed else " (--all lists them)")
             blocks.append("\n".join([head, *([columns(rows)] if rows else [])]))
     if contents.unknown:
-        blocks.append("\n".join(["not known", *(f"  {one_line(line)}" for line in contents.unknown)]))
+        blocks.append("\n".join(["not known", *(f"  {escape_line(line)}" for line in contents.unknown)]))
     return "\n\n".join(blocks)
 
 
@@ -153,7 +153,7 @@ def _vendors(build: TorchBuild) -> list[tuple[str, str]]:
     return [("CUDA", build.cuda), ("ROCm", build.hip), ("XPU", build.xpu)]
 
 
-def _row(package: Package) -> tuple[str, str, str]:
+def _row(package: InstalledPackage) -> tuple[str, str, str]:
     from_where = f"{package.channel}/{package.subdir} {package.build}" if package.kind == "conda" else package.arch
     return f"  {package.name}", package.version, from_where.strip("/ ") or package.place
 

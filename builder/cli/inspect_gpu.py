@@ -16,9 +16,9 @@ from builder.cli.inputs import sites_folder
 from builder.cli.json_documents import emit_document
 from builder.cli.output import Styled, columns, echo, painted
 from builder.inspect.gpu import machine_of, read_inventory
-from builder.model.finding import Finding, GpuError, Place
+from builder.model.finding import Finding, GpuError, Location
 from builder.model.site import Site
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.parse.site import load_site
 
 PACKAGES = ("pip", "conda")
@@ -47,7 +47,7 @@ def finding(verdict: Verdict, site: Site) -> Finding:
         fix = "install what is missing, or use a base image that has it"
     else:
         fix = f"leave it out, or install a build for this site: `recipe sites {site.name}` shows its GPU and driver"
-    return Finding(code="gpu-audit", message=one_line(message), at=Place(file=one_line(verdict.file)), fix=fix)
+    return Finding(code="gpu-audit", message=escape_line(message), at=Location(file=escape_line(verdict.file)), fix=fix)
 
 
 def content(
@@ -105,7 +105,7 @@ def shown(
     """Everything as text: with a site a verdict for each package, else what its files hold."""
     files = sum(len(one.binaries) for one in inventory.distributions)
     system = f", glibc {inventory.glibc}" if inventory.glibc else ""
-    blocks: list[str] = [f"{one_line(path.name)}: {inventory.kind}, {files} ELF files{system}"]
+    blocks: list[str] = [f"{escape_line(path.name)}: {inventory.kind}, {files} ELF files{system}"]
     if site is not None and machine is not None:
         blocks += _judged(site, machine, verdicts)
     else:
@@ -118,7 +118,7 @@ def shown(
 
 def one_lines(text: str) -> str:
     """Lines of which each is one, whatever is in it."""
-    return "\n".join(one_line(line) for line in text.split("\n"))
+    return "\n".join(escape_line(line) for line in text.split("\n"))
 
 
 def _judged(site: Site, machine: Machine, verdicts: Sequence[Verdict]) -> list[str]:
@@ -143,7 +143,7 @@ def _described(inventory: Inventory) -> list[str]:
         if rows:
             newest = glibc(one.binaries)
             about = f"{one.name} {one.version}".strip() + (f", glibc {newest}" if newest else "")
-            blocks.append(Styled(one_line(about) + "\n" + columns(rows)))
+            blocks.append(Styled(escape_line(about) + "\n" + columns(rows)))
         else:
             plain += 1
     return [*blocks, *([f"{counted(plain, 'package or folder')} with ELF files and no need of a GPU"] if plain else [])]

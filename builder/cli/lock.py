@@ -11,7 +11,7 @@ import click
 from builder.cli.inputs import choices, context_of, sites_folder, verbosity
 from builder.cli.output import echo, emit, show_findings
 from builder.cli.targets import read_words
-from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
+from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.lock import Lock
 from builder.model.target import Target
 from builder.parse.lock_files import index_path, read_lock
@@ -84,7 +84,7 @@ def _check(targets: Sequence[Target], *, index: Path) -> None:
     for target in targets:
         if target.lock is not None:
             echo(f"{target.site.name}: {index} fits", err=True)
-    if errors(wrong):
+    if select_errors(wrong):
         raise UnsupportedError(*wrong)
 
 

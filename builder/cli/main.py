@@ -81,10 +81,10 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Answer an unknown command with the closest one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from builder.model.finding import ConfigError, Finding, did_you_mean
+            from builder.model.finding import ConfigError, Finding, suggest_name
 
             near = _meant(args)
-            fix = f"did you mean `{near}`?" if near else did_you_mean(args[0], known=COMMANDS, noun="commands")
+            fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
         if args and not {"-h", "--help"} & set(args) and any(name.startswith("RECIPE_") for name in os.environ):
             from builder.cli.variables import check_variables

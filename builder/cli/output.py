@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import click
 
 from builder.model.finding import Finding
-from builder.model.text import one_line, visible
+from builder.model.text import escape_control, escape_line
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
@@ -62,7 +62,7 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
     """
     if err and not important and is_quiet():
         return
-    text = text if isinstance(text, Styled) else visible(text)
+    text = text if isinstance(text, Styled) else escape_control(text)
     width = screen_width(err=err)
     if width is not None:
         text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width, hang=hang))
@@ -71,7 +71,7 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
 
 def emit(text: str, *, end: str = "\n") -> None:
     """Print machine output to stdout: paths, JSON, files of a plan, unchanged."""
-    click.echo(visible(text) + end, nl=False)
+    click.echo(escape_control(text) + end, nl=False)
 
 
 def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
@@ -108,13 +108,13 @@ def _length(text: str) -> int:
 
 def painted(word: str, *, err: bool = False) -> Styled:
     """Colour a word of a table: good, warning or bad."""
-    color, plain = WORDS.get(word.partition(":")[0]), one_line(word)
+    color, plain = WORDS.get(word.partition(":")[0]), escape_line(word)
     return Styled(click.style(plain, fg=color) if color and use_color(err=err) else plain)
 
 
 def judged(text: str, *, err: bool = False) -> Styled:
     """Colour the verdict at the start of lines, or after `verdict: `."""
-    return Styled("\n".join(_judged(line, err=err) for line in visible(text).split("\n")))
+    return Styled("\n".join(_judged(line, err=err) for line in escape_control(text).split("\n")))
 
 
 def _judged(line: str, *, err: bool) -> str:
@@ -142,11 +142,11 @@ def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False)
     level = f"{finding.level}{code}:"
     if color:
         level = click.style(level, fg=COLORS[finding.level], bold=True)
-    lines = [f"{level} {one_line(finding.message)}"]
+    lines = [f"{level} {escape_line(finding.message)}"]
     if finding.at is not None and str(finding.at):
-        lines.append(f"  at:  {one_line(str(finding.at))}")
+        lines.append(f"  at:  {escape_line(str(finding.at))}")
     if finding.fix:
-        lines.append(f"  fix: {one_line(finding.fix)}")
+        lines.append(f"  fix: {escape_line(finding.fix)}")
     return lines
 
 
@@ -161,7 +161,7 @@ def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
 
 def columns(rows: Sequence[Sequence[str]]) -> Styled:
     """Write rows as aligned columns; the last one is not padded."""
-    rows = [[cell if isinstance(cell, Styled) else one_line(cell) for cell in row] for row in rows]
+    rows = [[cell if isinstance(cell, Styled) else escape_line(cell) for cell in row] for row in rows]
     widths = [max(_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
     return Styled(
         "\n".join(

@@ -16,7 +16,7 @@ from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
 from builder.execute.options import Options
 from builder.execute.plan_folder import write_plan
-from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
+from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import check_jobs_ended, make_folder
@@ -126,6 +126,6 @@ def _file(planned: Planned, name: str) -> str:
     ends = (f"/{name}", f".{name}")
     path = name if name in texts else next((path for path in texts if path.endswith(ends)), "")
     if not path:
-        fix = did_you_mean(name, known=texts, noun="its files")
+        fix = suggest_name(name, known=texts, noun="its files")
         raise ConfigError(Finding(code="plan-file", message=f"the plan has no file '{name}'", fix=fix))
     return texts[path]

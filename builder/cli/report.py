@@ -14,7 +14,7 @@ from builder import __version__
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.output import columns, echo, show_findings
-from builder.model.finding import BuilderError, ConfigError, Finding, Place
+from builder.model.finding import BuilderError, ConfigError, Finding, Location
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.collect import read_results
@@ -146,7 +146,7 @@ def _read(paths: Sequence[Path]) -> list[Results]:
 def _write(output: Path, page: str) -> None:
     if output.is_file() and not _is_page(output):
         message, fix = f"'{output}' exists and is not a report page", "choose another file with -o, or remove it"
-        raise ConfigError(Finding(code="output-exists", message=message, fix=fix, at=Place(file=str(output))))
+        raise ConfigError(Finding(code="output-exists", message=message, fix=fix, at=Location(file=str(output))))
     try:
         write_atomic(output, page)
     except OSError as error:
@@ -154,7 +154,7 @@ def _write(output: Path, page: str) -> None:
         message = f"the page '{output}' cannot be written: {reason}"
         fix = "choose another file with -o"
         raise ConfigError(
-            Finding(code="output-unwritable", message=message, fix=fix, at=Place(file=str(output)))
+            Finding(code="output-unwritable", message=message, fix=fix, at=Location(file=str(output)))
         ) from None
 
 

@@ -16,14 +16,14 @@ from builder.cli.inputs import account_option, plain_context, trust_option, verb
 from builder.cli.login_node import here_option
 from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import emit, show_findings
-from builder.compile.image_plans import image_target, run_plan
-from builder.compile.launch import refuse_command
+from builder.compile.image_plans import make_image_target, make_run_plan
+from builder.compile.launch import check_command
 from builder.execute.options import Options
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
 from builder.execute.progress import QuietProgress
-from builder.model.finding import UnsupportedError, errors
+from builder.model.finding import UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.site import Site
 from builder.pipeline.batch import Submission, submit_plan
@@ -65,25 +65,25 @@ def command(
     named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
-    target = image_target(
+    target = make_image_target(
         loaded, image=str(path), context=plain_context(options["account"]), folder=(path / "bin").is_dir()
     )
-    findings = refuse_command(target, words)
-    if errors(findings):
+    findings = check_command(target, words)
+    if select_errors(findings):
         raise UnsupportedError(*findings)
     if not quiet:
         show_findings(findings)
     variables = {"RECIPE_IMAGE": str(path), "RECIPE_WORKDIR": str(Path.cwd())}
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
-        plan = run_plan(target, nodes=nodes, devices=gpus, here=False)
+        plan = make_run_plan(target, nodes=nodes, devices=gpus, here=False)
         code = _as_job(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
     else:
         check_here(loaded, here=here, what="a run")
         inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
         allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
         nodes = nodes or (allocated if allocated > 1 else None)
-        plan = run_plan(target, nodes=nodes, devices=gpus, here=not inside)
+        plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
         code = _here(plan, words, ranks=None if inside else gpus, variables=variables)
     if code:
         raise click.exceptions.Exit(code)

@@ -16,7 +16,7 @@ from builder.cli.login_node import here_option
 from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal
-from builder.compile.image_plans import image_target, smoke_plan
+from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
@@ -83,14 +83,14 @@ def command(
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
-    target = image_target(
+    target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],
         context=plain_context(options["account"]),
         folder=(image / "bin").is_dir(),
         workloads=workloads or None,
     )
-    plan = smoke_plan(target, nodes=nodes, devices=gpus)
+    plan = make_smoke_plan(target, nodes=nodes, devices=gpus)
     environment = dict(os.environ)
     progress = choose_progress(
         sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment

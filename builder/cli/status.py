@@ -14,9 +14,9 @@ from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
 from builder.cli.terminal import Terminal
 from builder.execute.report_file import read_report
-from builder.model.finding import BuilderError, ConfigError, Finding, Place, UnfinishedError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnfinishedError
 from builder.model.report import Report
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcome, Outcomes, failure, outcome_of
 from builder.slurm.client import Slurm
@@ -121,7 +121,7 @@ def folder_of(place: Path) -> Path:
             return folder
     message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
     fix = "name the folder that ends in .plan, or the image"
-    raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(place)), fix=fix))
+    raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(place)), fix=fix))
 
 
 def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
@@ -213,6 +213,6 @@ def _rows(views: Views, *, single: bool) -> list[list[str]]:
 
 def painted_state(view: JobView) -> Styled:
     """How a job is doing, in the colour of what it means."""
-    state = one_line(describe_state(view))
+    state = escape_line(describe_state(view))
     color = "yellow" if not view.over else "red" if view.failed else "green"
     return Styled(click.style(state, fg=color) if use_color() else state)

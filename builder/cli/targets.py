@@ -17,8 +17,8 @@ from typing import Literal, TypeVar
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.model.finding import BuilderError, ConfigError, Finding, did_you_mean
-from builder.model.text import shown
+from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
+from builder.model.text import sanitize
 from builder.parse.site import load_site, site_files
 from builder.parse.yaml import USUAL
 
@@ -112,8 +112,8 @@ def is_site_file(path: Path) -> bool:
 def _fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
     if kind:
         return None
-    message = f"'{shown(word)}' is neither a known site nor a file"
-    fix = f"{did_you_mean(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
+    message = f"'{sanitize(word)}' is neither a known site nor a file"
+    fix = f"{suggest_name(word, known=known, noun='known sites')}; a site of your own is a file: docs/own-site.md"
     return Finding(code="site-unknown", message=message, fix=fix)
 
 
@@ -124,7 +124,7 @@ def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     command = click.get_current_context(silent=True)
     path = command.command_path if command else "recipe build"
     site = sites[-1] if sites else "SITE"
-    message = f"no environment file is named: '{shown(site)}' is a site"
+    message = f"no environment file is named: '{sanitize(site)}' is a site"
     if not sites:
         message = "no site and no environment file is named"
     example = f"{path} {site} {here[0]}" if here else f"{path} {site} environment.yml"
@@ -145,7 +145,7 @@ def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
             fits.append(name)
     if len(fits) == 1:
         return fits[0]
-    why = f"this machine, '{host}', may be {' or '.join(fits)}" if fits else f"'{shown(files[0])}' is a file"
+    why = f"this machine, '{host}', may be {' or '.join(fits)}" if fits else f"'{sanitize(files[0])}' is a file"
     fix = f"write a site before it: {', '.join(fits or known)}"
     raise ConfigError(Finding(code="usage", message=f"no site is named: {why}", fix=fix))
 
@@ -161,11 +161,11 @@ def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     ordered = [word for kind in ("site", "file") for word, found in zip(words, kinds, strict=True) if found == kind]
     command = click.get_current_context(silent=True)
     line = f"{command.command_path if command else 'recipe build'} {shlex.join(ordered)}"
-    message = f"the site '{shown(late[0])}' comes after the file '{shown(words[first])}'"
+    message = f"the site '{sanitize(late[0])}' comes after the file '{sanitize(words[first])}'"
     fix = f"write the sites first: `{line}`; a file that has a site's name as ./NAME"
     return [Finding(code="usage", message=message, fix=fix)]
 
 
 def _twice(words: Sequence[str]) -> list[Finding]:
     twice = sorted({word for word in words if words.count(word) > 1})
-    return [Finding(code="usage", message=f"'{shown(word)}' is named twice", fix="name it once") for word in twice]
+    return [Finding(code="usage", message=f"'{sanitize(word)}' is named twice", fix="name it once") for word in twice]

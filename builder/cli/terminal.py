@@ -18,7 +18,7 @@ from builder.execute.progress import Progress, choose_progress, duration
 from builder.model.finding import Finding
 from builder.model.plan import Plan
 from builder.model.report import Report
-from builder.model.text import listing, number, one_line, table, text
+from builder.model.text import escape_line, to_dict, to_list, to_number, to_text
 from builder.pipeline.request import Build, Outcome, Outcomes
 from builder.system.layout import PROOF
 
@@ -162,7 +162,7 @@ def verdict(report: Report) -> str:
         lines.append(again(report))
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
-    return "\n".join(map(one_line, lines))
+    return "\n".join(map(escape_line, lines))
 
 
 def again(report: Report) -> str:
@@ -181,22 +181,22 @@ def _passed(report: Report, name: str) -> bool:
 
 def summary(result: Any) -> str:
     """Summarise one workload in a line; its result may be any JSON."""
-    found = table(result)
+    found = to_dict(result)
     parts: list[str] = []
     ranks = found.get("ranks")
     if isinstance(ranks, list):
-        parts.append(f"{len(ranks)} ranks over {text(found.get('backend')) or '?'}, equal parameters")
-    accuracy = number(found.get("accuracy"))
+        parts.append(f"{len(ranks)} ranks over {to_text(found.get('backend')) or '?'}, equal parameters")
+    accuracy = to_number(found.get("accuracy"))
     if accuracy is not None:
-        training = table(found.get("training"))
-        losses = [loss for name in ("first_loss", "last_loss") if (loss := number(training.get(name))) is not None]
+        training = to_dict(found.get("training"))
+        losses = [loss for name in ("first_loss", "last_loss") if (loss := to_number(training.get(name))) is not None]
         parts.append(f"accuracy {accuracy:.3f}")
         if len(losses) == 2:
             parts.append(f"loss {losses[0]:.2f} to {losses[1]:.2f}")
-    for item in map(table, listing(found.get("imports"))):
-        parts.append(f"{text(item.get('name'))} {text(item.get('version'))}".strip())
-    device = table(found.get("device"))
+    for item in map(to_dict, to_list(found.get("imports"))):
+        parts.append(f"{to_text(item.get('name'))} {to_text(item.get('version'))}".strip())
+    device = to_dict(found.get("device"))
     if device:
-        parts.append(f"on {text(device.get('name'))}")
-    seconds = number(table(found.get("seconds")).get("total"))
+        parts.append(f"on {to_text(device.get('name'))}")
+    seconds = to_number(to_dict(found.get("seconds")).get("total"))
     return ", ".join([*parts, f"{seconds:.0f} s"] if seconds is not None else parts)

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from builder.model.finding import Finding, nearest
-from builder.model.text import shown
+from builder.model.finding import Finding, find_nearest
+from builder.model.text import sanitize
 
 # Other names of subcommands -> the name here.
 MEANT = {"clean": "prune", "clear": "prune", "rm": "prune", "gc": "prune", "list": "ls"}
@@ -63,7 +63,7 @@ class Line:
         return "", rest
 
     def _joined(self, words: Iterator[str] | Sequence[str]) -> str:
-        return shown(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
+        return sanitize(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
 
 
 def usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
@@ -109,7 +109,7 @@ def _instead(error: click.ClickException, *, context: click.Context, line: Line)
         known = [name for name, command in context.command.commands.items() if not command.hidden]
         word = re.search(r"'([^']*)'", error.format_message())
         name = word[1] if word else ""
-        near = nearest(name, known=known) or MEANT.get(name, "")
+        near = find_nearest(name, known=known) or MEANT.get(name, "")
         return f"did you mean `{line.path} {near}`?" if near in known else f"its commands: {', '.join(known)}"
     return ""
 
@@ -144,7 +144,7 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
 def _near(option: str, *, known: Sequence[str]) -> str:
     """The option that is meant: two dashes, which all have, make nothing near."""
     bare = {name.lstrip("-"): name for name in known}
-    found = nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
+    found = find_nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
     return bare.get(found, "")
 
 
@@ -184,7 +184,7 @@ def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
     kind, option = param.type, param.opts[-1]
     if isinstance(kind, click.Choice):
         word = re.match(r"'(.*?)' is not", error.message)
-        near = nearest(word[1], known=map(str, kind.choices)) if word else ""
+        near = find_nearest(word[1], known=map(str, kind.choices)) if word else ""
         return f"did you mean '{near}'?" if near else f"write one of these: {_choices(option, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"

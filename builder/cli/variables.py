@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.model.finding import BuilderError, ConfigError, Finding, Place
-from builder.model.text import is_there, shown
+from builder.model.finding import BuilderError, ConfigError, Finding, Location
+from builder.model.text import exists, sanitize
 
 LAYERS = ("build", "fetch")
 MAKES = ("build", "plan", "check", "lock", "fetch")
@@ -45,12 +45,12 @@ def _port(text: str) -> str:
 def _folder(text: str) -> str:
     if Path(text).is_dir():
         return ""
-    return "it is no folder" if is_there(Path(text)) else "there is no such folder"
+    return "it is no folder" if exists(Path(text)) else "there is no such folder"
 
 
 def _place(text: str) -> str:
     """A folder, or where one can be made."""
-    return "" if Path(text).is_dir() or not is_there(Path(text)) else "it is no folder"
+    return "" if Path(text).is_dir() or not exists(Path(text)) else "it is no folder"
 
 
 def _program(text: str) -> str:
@@ -67,7 +67,7 @@ def _index(text: str) -> str:
 
     if text != DEFAULT_INDEX:
         try:
-            check_url(text.replace("{token}", "cpu"), at=Place(), schemes=("https", "http", "file"))
+            check_url(text.replace("{token}", "cpu"), at=Location(), schemes=("https", "http", "file"))
         except BuilderError as error:
             return error.findings[0].message
     return ""
@@ -120,8 +120,8 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
         if not value or command not in variable.commands or given:
             continue
         if wrong := variable.wrong(value):
-            message = f"'{shown(value, limit=200)}' cannot be the value of {name}: {wrong}"
+            message = f"'{sanitize(value, limit=200)}' cannot be the value of {name}: {wrong}"
             fix = f"write {variable.write}, or unset {name}"
-            faults.append(Finding(code="variable", message=message, at=Place(key=name), fix=fix))
+            faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=fix))
     if faults:
         raise ConfigError(*faults)

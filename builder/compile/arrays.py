@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from builder.compile import shell
-from builder.compile.scripts import SUBMITTED, batch_header, notice
+from builder.compile.scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
 from builder.model.plan import File, Plan, Step
 from builder.model.site import Site
 from builder.model.step_job import StepJob
 
-MOST = 10  # tasks at a time, unless someone says so: a shared disk bears that many builds
+MAX_TASKS = 10  # tasks at a time, unless someone says so: a shared disk bears that many builds
 
 _ORDER = ("build", "save", "convert", "verify", "smoke", "run")
 _UNITS = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024**2}
@@ -36,7 +36,7 @@ class PlannedFolder:
         return next((step for step in self.plan.steps if step.name == name and step.batch), None)
 
 
-def array_plan(site: Site, kits: Sequence[PlannedFolder], *, most: int = MOST) -> Plan:
+def make_array_plan(site: Site, kits: Sequence[PlannedFolder], *, most: int = MAX_TASKS) -> Plan:
     """The array scripts of kits of one site, as a plan whose steps are arrays.
 
     Its folder is the one that holds the kits. `most` is how many tasks run at a time.
@@ -79,14 +79,14 @@ def _script(site: Site, kits: Sequence[PlannedFolder], step: Step) -> str:
     submit = " ".join(["sbatch", *site.scheduler.submit, *_account(site, step.job), step.batch])
     lines = [
         "#!/usr/bin/env bash",
-        *batch_header(step.job),
+        *make_batch_header(step.job),
         shell.comment(f"Step '{step.name}' of every kit below, each a task; one that fails touches no other."),
         shell.comment(f"Submit it from this folder: {submit}"),
         shell.comment(f"All steps, each task after its own of the step before: bash array-{site.name}.sh"),
         "set -eo pipefail",
-        SUBMITTED,
-        f"kits=({shell.command(kit.folder for kit in kits)})",
-        f"scripts=({shell.command(scripts)})",
+        ENTER_SUBMIT_FOLDER,
+        f"kits=({shell.quote_command(kit.folder for kit in kits)})",
+        f"scripts=({shell.quote_command(scripts)})",
         "task=${SLURM_ARRAY_TASK_ID:?submit this script with sbatch}",
         "kit=${kits[$task]} script=${scripts[$task]}",
         '[ -n "$script" ] || exit 0 # a kit without this step',
@@ -115,7 +115,7 @@ def _array_job(site: Site, kits: Sequence[PlannedFolder], step: Step, *, most: i
         log="%x-%A_%a.log",
         array=f"0-{len(kits) - 1}%{most}",
         minutes=minutes,
-        notice=notice(minutes),
+        notice=compute_notice(minutes),
         memory=max((job.memory for job in own), key=_mebibytes) if own[0].memory else "",
     )
 
@@ -128,7 +128,7 @@ def _mebibytes(size: str) -> float:
 def _account(site: Site, job: StepJob) -> list[str]:
     if site.scheduler.account == "none" or job.account:
         return []
-    return [f"--account={shell.word(site.scheduler.account_form or 'ACCOUNT')}"]
+    return [f"--account={shell.quote_word(site.scheduler.account_form or 'ACCOUNT')}"]
 
 
 def _chain(site: Site, kits: Sequence[PlannedFolder], steps: Sequence[Step]) -> str:
@@ -144,8 +144,8 @@ def _chain(site: Site, kits: Sequence[PlannedFolder], steps: Sequence[Step]) -> 
         lines.append(shell.comment(f"Before it, in every kit, where its programs are: {scripts}"))
     lines += ["set -euo pipefail", 'cd -- "$(dirname -- "${BASH_SOURCE[0]}")"', "after=()"]
     for step in steps:
-        words = shell.command(["sbatch", "--parsable", *site.scheduler.submit])
-        lines.append(f'job=$({words} "$@" "${{after[@]}}" {shell.word(step.batch)})')
+        words = shell.quote_command(["sbatch", "--parsable", *site.scheduler.submit])
+        lines.append(f'job=$({words} "$@" "${{after[@]}}" {shell.quote_word(step.batch)})')
         lines.append(f'echo "array ${{job%%;*}}: {step.name}"')
         if step.kind != "smoke":
             lines.append('after=("--dependency=aftercorr:${job%%;*}" --kill-on-invalid-dep=yes)')

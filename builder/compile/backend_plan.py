@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.plan import Copy, File, Step
 from builder.model.site import BackendName
 from builder.model.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
+class BackendPlan:
     """Files and steps up to the image, without the smoke test."""
 
     image: str
@@ -22,21 +22,21 @@ class Build:
     copies: tuple[Copy, ...] = ()
 
 
-def other_ways(target: Target, *able: BackendName) -> str:
+def list_other_backends(target: Target, *able: BackendName) -> str:
     """The options that choose another backend of the site, of those that are able; "" where it has none."""
     names = [name for name in target.site.build.backends if name in able and name != target.backend]
     return " or ".join(f"--backend {name}" for name in names)
 
 
-def unserved(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -> tuple[Finding, ...]:
+def check_unsupported_keys(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -> tuple[Finding, ...]:
     """One error for each key of the container section that a backend has no way to serve."""
     container = target.recipe.container
     found = []
-    ways = other_ways(target, "layers", "apptainer", "docker")
+    ways = list_other_backends(target, "layers", "apptainer", "docker")
     fix = f"build with {ways}, or leave it out" if ways else fix
     for key in keys:
         if getattr(container, key):
-            at = Place(
+            at = Location(
                 file=target.recipe.file, line=target.recipe.lines.get(f"container.{key}"), key=f"container.{key}"
             )
             message = f"{backend}, the backend for '{target.site.name}', cannot serve container.{key}"
@@ -44,19 +44,19 @@ def unserved(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -
     return tuple(found)
 
 
-def constraints_unserved(target: Target, *, backend: str) -> tuple[Finding, ...]:
+def check_constraints(target: Target, *, backend: str) -> tuple[Finding, ...]:
     """An error where the recipe has constraints (`-c`) and a backend has one environment file and nothing else."""
     own = target.recipe.pip_options.constraints
     if not target.environment.constraints[len(target.environment.torch_lines) :]:
         return ()
-    at = Place(file=own[0].file or target.recipe.file, line=own[0].line)
+    at = Location(file=own[0].file or target.recipe.file, line=own[0].line)
     message = f"{backend}, the backend for '{target.site.name}', has no way to hold packages to constraints (-c)"
-    ways = other_ways(target, "layers", "apptainer", "docker")
+    ways = list_other_backends(target, "layers", "apptainer", "docker")
     fix = f"write the versions as requirements, or {f'build with {ways}' if ways else 'use another site'}"
     return (Finding(code=f"{backend}-constraints", message=message, at=at, fix=fix),)
 
 
-def size_gib(target: Target) -> float:
+def estimate_size_gib(target: Target) -> float:
     """A cautious estimate of an unpacked image, in GiB: the base's kind plus torch; for the check of free space."""
     kind = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
     base = target.context.base_gib or kind

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builder.compile import shell
-from builder.compile.backend_plan import Build
-from builder.compile.backends import BACKENDS, all_findings
-from builder.compile.image_files import expected
-from builder.compile.launch import run_files
-from builder.compile.render import render, verbatim
-from builder.compile.scripts import account_hint
-from builder.compile.smoke_step import smoke_copies, smoke_step, workloads
-from builder.compile.suite_step import suite_job
+from builder.compile.backend_plan import BackendPlan
+from builder.compile.backends import BACKENDS, check_backend
+from builder.compile.image_files import make_expectations
+from builder.compile.launch import make_run_files
+from builder.compile.render import read_template, render
+from builder.compile.scripts import make_account_hint
+from builder.compile.smoke_step import choose_workloads, list_smoke_copies, make_smoke_step
+from builder.compile.suite_step import make_suite_step
 from builder.model.plan import File, Plan, Step
 from builder.model.target import Target
 
@@ -23,12 +23,12 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
     With `nodes` or `devices` (of each node) the suite over that shape of job is one step more. Without `page` its
     README is empty: a plan that is only looked at needs no templates.
     """
-    findings = all_findings(target)
+    findings = check_backend(target)
     build = BACKENDS[target.backend].plan(target)
     script = f"{len(build.steps) + 1}-smoke.sh"
-    smoke, smoke_files = smoke_step(target, script=script)
+    smoke, smoke_files = make_smoke_step(target, script=script)
     steps: tuple[Step, ...] = (*build.steps, smoke)
-    suite, steps = _with_suite(target, steps, nodes=nodes, devices=devices)
+    suite, steps = _make_suite(target, steps, nodes=nodes, devices=devices)
     plan = Plan(
         target=target.name,
         recipe=target.recipe.name,
@@ -39,44 +39,46 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
         image_kind=build.image_kind,
         base=target.base.reference,
         steps=steps,
-        files=(*build.files, *smoke_files, *suite, *run_files(target), *job_files(target)),
-        copies=(*build.copies, *smoke_copies()),
+        files=(*build.files, *smoke_files, *suite, *make_run_files(target), *make_job_files(target)),
+        copies=(*build.copies, *list_smoke_copies()),
         packages=target.packages,
         findings=findings,
-        expect=expected(target),
+        expect=make_expectations(target),
         tool=target.context.tool,
         tmpdir=target.site.build.tmpdir,
     )
-    text = readme(target, plan=plan, build=build) if page else ""
+    text = make_readme(target, plan=plan, build=build) if page else ""
     return replace(plan, files=(File(path="README.md", text=text), *plan.files))
 
 
-def _with_suite(
+def _make_suite(
     target: Target, steps: tuple[Step, ...], *, nodes: int | None, devices: int | None
 ) -> tuple[tuple[File, ...], tuple[Step, ...]]:
     """The file and the step of the suite over a shape of job, where one was asked for."""
     if nodes is None and devices is None:
         return (), steps
-    file, step = suite_job(target, number=len(steps) + 1, nodes=nodes, devices=devices)
+    file, step = make_suite_step(target, number=len(steps) + 1, nodes=nodes, devices=devices)
     return (file,), (*steps, step)
 
 
-def job_files(target: Target) -> tuple[File, ...]:
+def make_job_files(target: Target) -> tuple[File, ...]:
     """What every job script of a plan sources."""
-    return (File(path="record.sh", text=verbatim("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
+    return (File(path="record.sh", text=read_template("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
 
 
-def readme(target: Target, *, plan: Plan, build: Build) -> str:
+def make_readme(target: Target, *, plan: Plan, build: BackendPlan) -> str:
     """A page for whoever finds the folder."""
     purposes = [name for name in ("gpu", "node", "nodes") if name in target.site.scheduler.jobs]
-    submit = [*map(shell.word, target.site.scheduler.submit)]
+    submit = [*map(shell.quote_word, target.site.scheduler.submit)]
     return render(
         "README.md.j2",
         plan=plan,
         build=build,
         target=target,
         purposes=purposes,
-        workloads=workloads(target),
-        sbatch=" ".join(["sbatch", *submit, *(account_hint(target) if target.site.scheduler.account_form else [])]),
+        workloads=choose_workloads(target),
+        sbatch=" ".join(
+            ["sbatch", *submit, *(make_account_hint(target) if target.site.scheduler.account_form else [])]
+        ),
         files=[file.path for file in plan.files],
     )

@@ -7,22 +7,22 @@ import re
 from urllib.parse import unquote
 
 from builder.compile import shell
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.layers.conda_solver import CondaPackage
 from builder.layers.reference import registry_of
-from builder.model.finding import Place
-from builder.model.lock import commits, requirements
+from builder.model.finding import Location
+from builder.model.lock import list_commits, list_requirements
 from builder.model.plan import Copy, File
 from builder.model.target import Target
-from builder.model.text import CONTROL, misleads, refusal, shown
+from builder.model.text import CONTROL, is_misleading, make_config_error, sanitize
 from builder.parse.yaml import to_yaml
 
-FOLDER = "image"
+IMAGE_FOLDER = "image"
 PREFIX = "/opt/env"
-HASHES = "--require-hashes"
+REQUIRE_HASHES = "--require-hashes"
 
 
-def base_reference(target: Target) -> str:
+def pin_base_reference(target: Target) -> str:
     """The base image as an engine is told: by its digest where a lock has one."""
     reference, lock = target.base.reference, target.lock
     if lock is None or not lock.base.digest or lock.base.size or "@" in reference:
@@ -33,53 +33,53 @@ def base_reference(target: Target) -> str:
     return f"{scheme}{separator}{host}{slash}{last.partition(':')[0]}@{lock.base.digest}"
 
 
-def base_registry(target: Target) -> tuple[str, bool]:
+def find_base_registry(target: Target) -> tuple[str, bool]:
     """The host of the base image's registry, and whether site or user name it (and not the recipe alone)."""
     host = registry_of(target.base.reference)
     chosen = target.recipe.container.base and not target.context.base
     return host, not chosen or host in {registry_of(image.reference) for image in target.site.base_images}
 
 
-def base_digest(target: Target) -> str:
+def find_base_digest(target: Target) -> str:
     """The digest of the base image, sha256:<64 hex>, where the lock or the reference has it."""
     own = target.lock.base.digest if target.lock is not None else ""
     _, separator, named = target.base.reference.partition("@sha256:")
     return own or (f"sha256:{named}" if separator else "")
 
 
-def base_check(target: Target) -> list[str]:
+def make_base_check(target: Target) -> list[str]:
     """A line that stops a build on a file that is not the locked base image."""
     lock = target.lock
     if lock is None or not lock.base.size:
         return []
     digest = lock.base.digest.removeprefix("sha256:")
-    return [shell.command(["same_file", target.base.reference, str(lock.base.size), digest])]
+    return [shell.quote_command(["same_file", target.base.reference, str(lock.base.size), digest])]
 
 
-def slug(name: str) -> str:
+def slugify(name: str) -> str:
     """A recipe's name for files, jobs and Docker tags."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "image"
 
 
-def image_name(target: Target) -> str:
+def name_image(target: Target) -> str:
     """The file name of the image, without its suffix."""
-    return f"{slug(target.recipe.name)}-{target.site.name}"
+    return f"{slugify(target.recipe.name)}-{target.site.name}"
 
 
-def variables(target: Target) -> dict[str, str]:
+def collect_variables(target: Target) -> dict[str, str]:
     """Environment variables of the image: the recipe's, after what keeps it apart from the user's home."""
     fixed = {"PYTHONNOUSERSITE": "1"}
     return fixed | dict(target.recipe.variables) | dict(target.recipe.container.env)
 
 
-def carried(target: Target) -> dict[str, str]:
+def collect_run_variables(target: Target) -> dict[str, str]:
     """Variables of the recipe that the image does not hold: the run scripts give them to it each time."""
     if target.backend not in ("cotainr", "tykky"):
         return {}
     return {**target.recipe.variables, **target.recipe.container.env}
 
 
-def environment_script(target: Target) -> str:
+def make_environment_script(target: Target) -> str:
     """The script that Apptainer and Singularity source when they enter the image."""
     lines = ["# Variables of the recipe, for exec, run and shell alike.", "# shellcheck shell=sh"]
     if target.environment.place != "base":
@@ -89,10 +89,10 @@ def environment_script(target: Target) -> str:
             if target.environment.place == "venv"
             else f'export CONDA_PREFIX="{PREFIX}"'
         )
-    return "\n".join([*lines, *shell.export(variables(target))]) + "\n"
+    return "\n".join([*lines, *shell.export(collect_variables(target))]) + "\n"
 
 
-def expected(target: Target) -> dict[str, str]:
+def make_expectations(target: Target) -> dict[str, str]:
     """What the image must answer when it is asked for its torch."""
     torch, gpu = target.environment.torch, target.site.gpu
     answer: dict[str, str] = {"vendor": target.site.vendor}
@@ -107,7 +107,7 @@ def expected(target: Target) -> dict[str, str]:
     return answer
 
 
-def record(target: Target) -> str:
+def make_recipe_json(target: Target) -> str:
     """`recipe.json`: what the image was made from; it stays in the image as /opt/recipe/recipe.json."""
     document: dict[str, object] = {
         "recipe": target.recipe.name,
@@ -116,17 +116,17 @@ def record(target: Target) -> str:
         "backend": target.backend,
         "base": target.base.reference,
         "tool": target.context.tool,
-        "expect": expected(target),
+        "expect": make_expectations(target),
         "packages": [[package.asked, package.became, package.why] for package in target.packages],
     }
     if target.lock is not None:
         document["lock"] = target.lock.digest
-    if base_digest(target):
-        document["base_digest"] = base_digest(target)
+    if find_base_digest(target):
+        document["base_digest"] = find_base_digest(target)
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def labels(target: Target) -> dict[str, str]:
+def make_labels(target: Target) -> dict[str, str]:
     """Labels of the image: ours say what it was made from; the recipe's own are added and win over none of ours."""
     ours = {
         "recipe.name": target.recipe.name,
@@ -137,12 +137,12 @@ def labels(target: Target) -> dict[str, str]:
     }
     if target.lock is not None:
         ours["recipe.lock"] = target.lock.digest
-    if base_digest(target):
-        ours["org.opencontainers.image.base.digest"] = base_digest(target)
+    if find_base_digest(target):
+        ours["org.opencontainers.image.base.digest"] = find_base_digest(target)
     return dict(target.recipe.container.labels) | ours
 
 
-def environment_file(target: Target, *, with_pip: bool) -> str:
+def make_environment_file(target: Target, *, with_pip: bool) -> str:
     """A conda environment file; with `pip`, everything of pip's too, in one section (cotainr, tykky).
 
     Of a lock it has version and build of every conda package: such a file has no room for hashes but pip's.
@@ -153,12 +153,16 @@ def environment_file(target: Target, *, with_pip: bool) -> str:
     )
     dependencies: list[object] = exact or [*environment.conda]
     if with_pip and (environment.torch_lines or environment.pip_lines):
-        dependencies.append({"pip": pip_section(target)})
-    document = {"name": slug(target.recipe.name), "channels": list(environment.channels), "dependencies": dependencies}
+        dependencies.append({"pip": make_pip_section(target)})
+    document = {
+        "name": slugify(target.recipe.name),
+        "channels": list(environment.channels),
+        "dependencies": dependencies,
+    }
     return to_yaml(document)
 
 
-def pip_section(target: Target) -> list[str]:
+def make_pip_section(target: Target) -> list[str]:
     """All of pip's lines for one call of pip.
 
     The torch family is pinned with its local version, which no file of the default index has: the extra index cannot
@@ -170,12 +174,17 @@ def pip_section(target: Target) -> list[str]:
     if torch and not torch.provided and "://" in torch.index:
         lines.append(f"--extra-index-url {torch.index}")
     if target.lock is not None:
-        lines = [line for line in lines if line not in (HASHES, "--pre")]
-        return [*lines, HASHES, *requirements(target.lock, torch=True), *requirements(target.lock, torch=False)]
+        lines = [line for line in lines if line not in (REQUIRE_HASHES, "--pre")]
+        return [
+            *lines,
+            REQUIRE_HASHES,
+            *list_requirements(target.lock, torch=True),
+            *list_requirements(target.lock, torch=False),
+        ]
     return [*lines, *environment.torch_lines, *environment.pip_lines]
 
 
-def torch_requirements(target: Target) -> str:
+def make_torch_requirements(target: Target) -> str:
     """The torch family and the one index it may come from."""
     environment = target.environment
     torch = environment.torch
@@ -183,23 +192,23 @@ def torch_requirements(target: Target) -> str:
         return ""
     index = [f"--index-url {torch.index}"] if torch and "://" in torch.index else []
     if target.lock is not None:
-        return _lines((*index, HASHES, *requirements(target.lock, torch=True)))
+        return _lines((*index, REQUIRE_HASHES, *list_requirements(target.lock, torch=True)))
     return _lines((*index, *environment.torch_lines))
 
 
-def other_requirements(target: Target) -> str:
+def make_other_requirements(target: Target) -> str:
     """Everything of pip's but the torch family, from the indexes that the recipe and the environment name."""
     environment, lock = target.environment, target.lock
     if lock is None:
         return _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
     # Without torch lines there is no first call: whatever brought a torch along has it in the same index.
-    family = () if environment.torch_lines else requirements(lock, torch=True)
-    lines = (*family, *requirements(lock, torch=False))
-    kept = [line for line in environment.pip_options if line not in (HASHES, "--pre")]
-    return _lines((*kept, HASHES, *lines)) if lines else ""
+    family = () if environment.torch_lines else list_requirements(lock, torch=True)
+    lines = (*family, *list_requirements(lock, torch=False))
+    kept = [line for line in environment.pip_options if line not in (REQUIRE_HASHES, "--pre")]
+    return _lines((*kept, REQUIRE_HASHES, *lines)) if lines else ""
 
 
-def explicit_packages(target: Target) -> str:
+def make_explicit_list(target: Target) -> str:
     """conda's packages as a list of files (conda's @EXPLICIT); local ones lie where the build sees copies of them.
 
     micromamba checks the sha256 of each before it unpacks it (libmamba 2.3.2, src/core/package_fetcher.cpp).
@@ -207,11 +216,11 @@ def explicit_packages(target: Target) -> str:
     lock = target.lock
     if lock is None or not lock.conda:
         return ""
-    lines = [f"{_seen(package)}#sha256:{package.sha256}" for package in lock.conda]
+    lines = [f"{_locate_package(package)}#sha256:{package.sha256}" for package in lock.conda]
     return _lines((f"# platform: {lock.platform}", "@EXPLICIT", *lines))
 
 
-def _seen(package: CondaPackage) -> str:
+def _locate_package(package: CondaPackage) -> str:
     local = package.url.startswith("file://")
     return f"file:///mnt/conda/{package.subdir}/{package.file_name}" if local else package.url
 
@@ -222,36 +231,36 @@ def _local_packages(target: Target) -> str:
     rows = []
     for package in packages:
         row = (package.sha256, f"{package.subdir}/{package.file_name}", unquote(package.url.removeprefix("file://")))
-        if misleads(package.url) or any(CONTROL.search(part) for part in row):  # refused when a lock is read, too
-            message = f"the address '{shown(package.url)}' of a locked package is another path or line when read"
-            raise refusal("lock-faulty", message, at=Place(), fix="run `recipe lock SITE ENV` again")
+        if is_misleading(package.url) or any(CONTROL.search(part) for part in row):  # refused when a lock is read, too
+            message = f"the address '{sanitize(package.url)}' of a locked package is another path or line when read"
+            raise make_config_error("lock-faulty", message, at=Location(), fix="run `recipe lock SITE ENV` again")
         rows.append("\t".join(row))
     return _lines(tuple(rows))
 
 
-def image_files(target: Target) -> tuple[File, ...]:
+def make_image_files(target: Target) -> tuple[File, ...]:
     """Every file of `image/`; one is there only when there is something in it."""
     environment, container = target.environment, target.recipe.container
     solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
     texts = {
-        "install.sh": verbatim("install.sh"),
-        "times.py": verbatim("times.py") if target.backend in ("apptainer", "docker") else "",
-        "verify.py": verbatim("verify.py"),
-        "protect.py": verbatim("protect.py") if environment.place != "conda" else "",
+        "install.sh": read_template("install.sh"),
+        "times.py": read_template("times.py") if target.backend in ("apptainer", "docker") else "",
+        "verify.py": read_template("verify.py"),
+        "protect.py": read_template("protect.py") if environment.place != "conda" else "",
         "place": environment.place + "\n",
         "lock": f"{target.lock.digest}\n" if target.lock else "",
-        "env.sh": environment_script(target),
-        "labels.txt": "".join(f"{name} {value}\n" for name, value in sorted(labels(target).items())),
-        "recipe.json": record(target),
+        "env.sh": make_environment_script(target),
+        "labels.txt": "".join(f"{name} {value}\n" for name, value in sorted(make_labels(target).items())),
+        "recipe.json": make_recipe_json(target),
         "system.txt": _lines(container.system),
-        "environment.yml": environment_file(target, with_pip=False) if solved else "",
-        "conda-explicit.txt": explicit_packages(target),
+        "environment.yml": make_environment_file(target, with_pip=False) if solved else "",
+        "conda-explicit.txt": make_explicit_list(target),
         "conda-local.txt": _local_packages(target),
         "python-version": _python_line(target),
         "cuda-version": f"{environment.cuda}\n" if environment.cuda else "",
-        "requirements-torch.txt": torch_requirements(target),
-        "requirements.txt": other_requirements(target),
-        "requirements-commits.txt": _lines(commits(target.lock)) if target.lock else "",
+        "requirements-torch.txt": make_torch_requirements(target),
+        "requirements.txt": make_other_requirements(target),
+        "requirements-commits.txt": _lines(list_commits(target.lock)) if target.lock else "",
         "constraints.txt": _lines(environment.constraints) if environment.pip_lines and target.lock is None else "",
         # A lock has a hash of everything, and none of tools.
         "compiled.txt": _lines(environment.compiled) if target.lock is None else "",
@@ -259,7 +268,7 @@ def image_files(target: Target) -> tuple[File, ...]:
         "protected.txt": _lines(environment.protected),
         "run.sh": "".join(f"{command.rstrip()}\n" for command in container.run),
     }
-    return tuple(File(path=f"{FOLDER}/{name}", text=text) for name, text in texts.items() if text)
+    return tuple(File(path=f"{IMAGE_FOLDER}/{name}", text=text) for name, text in texts.items() if text)
 
 
 def _python_line(target: Target) -> str:
@@ -270,10 +279,10 @@ def _python_line(target: Target) -> str:
     return ""
 
 
-def image_copies(target: Target) -> tuple[Copy, ...]:
+def list_image_copies(target: Target) -> tuple[Copy, ...]:
     """The user's own files, laid out below `image/root` as they will lie in the image."""
     return tuple(
-        Copy(source=source, path=f"{FOLDER}/root{destination}")
+        Copy(source=source, path=f"{IMAGE_FOLDER}/root{destination}")
         for source, destination in sorted(target.recipe.container.files.items())
     )
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from builder.compile.backends.docker import convert_job, convert_script
-from builder.compile.compile import job_files
-from builder.compile.image_files import expected, slug
-from builder.compile.launch import run_files, shape_of, shape_script
-from builder.compile.launch.jobs import here_script
-from builder.compile.render import verbatim
-from builder.compile.scripts import files_of, runtime_command, with_job
-from builder.compile.smoke_step import smoke_copies, smoke_step
-from builder.compile.suite_step import suite_job
+from builder.compile.backends.docker import make_convert_job, make_convert_script
+from builder.compile.compile import make_job_files
+from builder.compile.image_files import make_expectations, slugify
+from builder.compile.launch import choose_job, make_run_files, make_shape_script
+from builder.compile.launch.jobs import make_local_script
+from builder.compile.render import read_template
+from builder.compile.scripts import files_of, list_runtime_commands, with_job
+from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
+from builder.compile.suite_step import make_suite_step
 from builder.model.plan import File, Plan, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload
 from builder.model.site import Site
 from builder.model.target import Context, Environment, Target, Torch
 
-UNPACKED = 3.0  # an archive of Docker's and what is unpacked of it, in times of the archive
+UNPACK_FACTOR = 3.0  # an archive of Docker's and what is unpacked of it, in times of the archive
 
 
-def image_target(
+def make_image_target(
     site: Site, *, image: str, context: Context, folder: bool = False, workloads: tuple[Workload, ...] | None = None
 ) -> Target:
     """The target of an image whose recipe is not known: `image` is its absolute path, a folder under tykky."""
@@ -38,32 +38,32 @@ def image_target(
     )
 
 
-def smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
+def make_smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
     """A plan that only tests an image: on one device, or the suite over so many nodes or devices of each."""
     script = "1-smoke.sh"
-    step, made = smoke_step(target, script=script)
+    step, made = make_smoke_step(target, script=script)
     files, step = list(made), replace(step, programs=_runtime(target))
     if nodes is not None or devices is not None:
-        file, step = suite_job(target, number=1, nodes=nodes, devices=devices)
+        file, step = make_suite_step(target, number=1, nodes=nodes, devices=devices)
         files.append(file)
-    return _plan(target, purpose="smoke", step=step, files=(*files, *_around(target)), smoke=True)
+    return _plan(target, purpose="smoke", step=step, files=(*files, *_make_shared_files(target)), smoke=True)
 
 
-def run_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, here: bool) -> Plan:
+def make_run_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, here: bool) -> Plan:
     """A plan of one step, a command of the user's: as a job of that shape, or with `here` on this machine."""
     script = None
     if here:
         ranks = devices is not None
-        file = File(path=f"run/{'ranks' if ranks else 'one'}.sh", text=here_script(target, ranks=ranks))
+        file = File(path=f"run/{'ranks' if ranks else 'one'}.sh", text=make_local_script(target, ranks=ranks))
     else:
-        purpose, job = shape_of(target, nodes=nodes, devices=devices)
-        name = f"{slug(target.recipe.name)}-run"
-        script = shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
+        purpose, job = choose_job(target, nodes=nodes, devices=devices)
+        name = f"{slugify(target.recipe.name)}-run"
+        script = make_shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
         file = script.file
     programs = _runtime(target) if here else ()
     step = Step(name="run", kind="run", why="run the command that is given", script=file.path, programs=programs)
     step = with_job(step, script)
-    around = tuple(other for other in _around(target) if other.path != file.path)
+    around = tuple(other for other in _make_shared_files(target) if other.path != file.path)
     return _plan(target, purpose="run", step=step, files=(file, *around), smoke=True)
 
 
@@ -73,22 +73,22 @@ def _runtime(target: Target) -> tuple[str, ...]:
     return (
         ()
         if target.backend == "tykky" or runtime.modules or runtime.run_modules
-        else ("|".join(runtime_command(target)),)
+        else ("|".join(list_runtime_commands(target)),)
     )
 
 
-def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
+def make_convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
     """A plan that makes a SIF of a docker-archive; `archive` is its absolute path."""
-    image = f"{slug(target.recipe.name)}.sif"
+    image = f"{slugify(target.recipe.name)}.sif"
     script, batch = "1-convert.sh", "1-convert.sbatch"
-    name = f"{slug(target.recipe.name)}-convert"
-    text = convert_script(target, archive=archive, image=image, modules=False)
+    name = f"{slugify(target.recipe.name)}-convert"
+    text = make_convert_script(target, archive=archive, image=image, modules=False)
     files = [
         File(path=script, text=text, executable=True),
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        *job_files(target),
+        File(path="engine.sh", text=read_template("engine.sh")),
+        *make_job_files(target),
     ]
-    job = convert_job(target, archive=archive, image=image, name=name, script=batch)
+    job = make_convert_job(target, archive=archive, image=image, name=name, script=batch)
     files += files_of(job)
     step = Step(
         name="convert",
@@ -96,14 +96,14 @@ def convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
         why=f"convert {PurePosixPath(archive).name} to {image}",
         script=script,
         produces=(image,),
-        programs=("|".join(runtime_command(target)),),
-        space_gib=archive_gib * UNPACKED,
+        programs=("|".join(list_runtime_commands(target)),),
+        space_gib=archive_gib * UNPACK_FACTOR,
     )
     return _plan(target, purpose="convert", step=with_job(step, job), files=tuple(files), image=image, base=archive)
 
 
-def _around(target: Target) -> tuple[File, ...]:
-    return (File(path="engine.sh", text=verbatim("engine.sh")), *run_files(target), *job_files(target))
+def _make_shared_files(target: Target) -> tuple[File, ...]:
+    return (File(path="engine.sh", text=read_template("engine.sh")), *make_run_files(target), *make_job_files(target))
 
 
 def _plan(
@@ -127,8 +127,8 @@ def _plan(
         base=base,
         steps=(step,),
         files=files,
-        copies=smoke_copies() if smoke else (),
-        expect=expected(target) if smoke else {},
+        copies=list_smoke_copies() if smoke else (),
+        expect=make_expectations(target) if smoke else {},
         tool=target.context.tool,
         tmpdir=target.site.build.tmpdir,
     )

@@ -41,6 +41,6 @@ def render_page(template: str, **names: object) -> str:
 
 
 @cache
-def verbatim(name: str) -> str:
+def read_template(name: str) -> str:
     """Return a file of `data/templates` that is copied into plans as it is."""
     return (TEMPLATES / name).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from builder.model.plan import Expanding, Word
+from builder.model.plan import ShellExpr, Word
 
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _SPECIAL = re.compile(r'([\\"`$])')
@@ -14,12 +14,12 @@ _BARE = re.compile(r"[A-Za-z0-9_./:=,@%+-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def word(value: Word) -> str:
+def quote_word(value: Word) -> str:
     """Quote one word; in an `Expanding` the shell expands ${NAME} and nothing else."""
-    return _expanding(value.text) if isinstance(value, Expanding) else shlex.quote(value)
+    return _quote_expression(value.text) if isinstance(value, ShellExpr) else shlex.quote(value)
 
 
-def _expanding(text: str) -> str:
+def _quote_expression(text: str) -> str:
     parts: list[str] = []
     end = 0
     for match in _REFERENCE.finditer(text):
@@ -29,23 +29,23 @@ def _expanding(text: str) -> str:
     return '"' + "".join(parts) + '"' if text else "''"
 
 
-def command(argv: Iterable[Word], *, indent: str = "") -> str:
+def quote_command(argv: Iterable[Word], *, indent: str = "") -> str:
     """Write one command; a long one goes over several lines, each option with its value on a line of its own."""
     items = list(argv)
-    line = indent + " ".join(word(item) for item in items)
+    line = indent + " ".join(quote_word(item) for item in items)
     if len(line) <= 110:
         return line
     rows: list[str] = []
     for before, item in zip([None, *items], items, strict=False):
         if before is None or _is_option(item) or (_is_option(before) and "=" in _text(before)):
-            rows.append(word(item))
+            rows.append(quote_word(item))
         else:
-            rows[-1] += f" {word(item)}"
+            rows[-1] += f" {quote_word(item)}"
     return f" \\\n{indent}  ".join([indent + rows[0], *rows[1:]])
 
 
 def _text(item: Word) -> str:
-    return item.text if isinstance(item, Expanding) else item
+    return item.text if isinstance(item, ShellExpr) else item
 
 
 def _is_option(item: Word) -> bool:
@@ -57,7 +57,7 @@ def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:
     lines = []
     for name, value in variables.items():
         assert _NAME.fullmatch(name), f"checked when the file was read: {name!r}"
-        lines.append(f"export {name}={word(Expanding(value) if expand else value)}")
+        lines.append(f"export {name}={quote_word(ShellExpr(value) if expand else value)}")
     return lines
 
 

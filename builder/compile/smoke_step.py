@@ -6,46 +6,50 @@ The smoke step: the image is asked for its torch and trains a small model, on wh
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.image_files import carried, record, slug
-from builder.compile.render import verbatim
-from builder.compile.scripts import JobScript, batch_script, build_job, files_of, step_script, with_job
-from builder.model.plan import Copy, Expanding, File, Step, Word
+from builder.compile.image_files import collect_run_variables, make_recipe_json, slugify
+from builder.compile.render import read_template
+from builder.compile.scripts import JobScript, files_of, make_batch_script, make_build_job, make_step_script, with_job
+from builder.model.plan import Copy, File, ShellExpr, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
 
-PROOF = "proof.json"
+TORCH_CHECK_FILE = "proof.json"
 
 
-def inside_line(target: Target) -> str:
+def make_inside_line(target: Target) -> str:
     """`inside`: run a command in the image, with this folder as its working folder; after run/container.sh."""
     if target.backend == "tykky":
         return 'inside() { in_image "$@"; }'
     # /mnt is in every image, whatever folder this is.
     call = '"$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"'
-    return f"inside() {{ (image_variables && exec {call}); }}" if carried(target) else f"inside() {{ {call}; }}"
+    return (
+        f"inside() {{ (image_variables && exec {call}); }}"
+        if collect_run_variables(target)
+        else f"inside() {{ {call}; }}"
+    )
 
 
-def verify_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:
+def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:
     """The step with its script and job; the question and the expected answer are files of the smoke test."""
     lines = [
         ". run/container.sh",
-        inside_line(target),
-        f"rm -f {PROOF}",
+        make_inside_line(target),
+        f"rm -f {TORCH_CHECK_FILE}",
         "# A wrong answer is in the log; the file is there only when the image is what was planned.",
-        f"inside python3 -B verify.py recipe.json {PROOF} || {{",
-        f"    rm -f {PROOF}",
+        f"inside python3 -B verify.py recipe.json {TORCH_CHECK_FILE} || {{",
+        f"    rm -f {TORCH_CHECK_FILE}",
         "    exit 1",
         "}",
     ]
     title = "Asks the image for its torch"
-    text = step_script(target, title=f"{title}; needs no GPU.", modules=target.site.runtime.modules, lines=lines)
-    job = build_job(target, script=script, name=name, title=title, minutes=15)
+    text = make_step_script(target, title=f"{title}; needs no GPU.", modules=target.site.runtime.modules, lines=lines)
+    job = make_build_job(target, script=script, name=name, title=title, minutes=15)
     step = Step(
         name="verify",
         kind="verify",
         why="ask the image whether it holds the planned torch",
         script=script,
-        produces=(PROOF,),
+        produces=(TORCH_CHECK_FILE,),
     )
     return with_job(step, job), (File(path=script, text=text, executable=True), *files_of(job))
 
@@ -53,11 +57,17 @@ def verify_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[
 # A device file says whether this machine has a GPU of the vendor; no library is needed to look.
 DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
 
-TRAINING = ("mnist", "ddp")  # workloads that read digits
-DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # workloads of many ranks; the others are one process
+TRAINING_WORKLOADS = ("mnist", "ddp")  # workloads that read digits
+DISTRIBUTED_WORKLOADS = (
+    "probe",
+    "ddp",
+    "pi",
+    "allreduce",
+    "startup",
+)  # workloads of many ranks; the others are one process
 
 
-def workloads(target: Target) -> tuple[str, ...]:
+def choose_workloads(target: Target) -> tuple[str, ...]:
     """What is run: what the recipe says, else both where the image has torch."""
     chosen = target.recipe.container.smoke.workloads
     if chosen is not None:
@@ -65,7 +75,7 @@ def workloads(target: Target) -> tuple[str, ...]:
     return ("mnist", "ddp") if target.environment.torch is not None else ()
 
 
-def smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
+def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
     """The step with its script, and the job that runs it on a node with a GPU.
 
     Its products are the workloads' results, which are judged again by who reads them.
@@ -73,7 +83,7 @@ def smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
     results = ["verify.json"]
     if target.recipe.container.smoke.imports:
         results.append("smoke-imports.json")
-    results += [f"smoke-{name}.json" for name in workloads(target)]
+    results += [f"smoke-{name}.json" for name in choose_workloads(target)]
     step = Step(
         name="smoke",
         kind="smoke",
@@ -82,9 +92,9 @@ def smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
         produces=tuple(results),
     )
     files = (
-        File(path=script, text=smoke_script(target), executable=True),
-        File(path="verify.py", text=verbatim("verify.py")),
-        File(path="recipe.json", text=record(target)),
+        File(path=script, text=make_smoke_script(target), executable=True),
+        File(path="verify.py", text=read_template("verify.py")),
+        File(path="recipe.json", text=make_recipe_json(target)),
     )
     job = _smoke_job(target, script=script)
     return with_job(step, job), (*files, *files_of(job))
@@ -97,14 +107,14 @@ def _smoke_job(target: Target, *, script: str) -> JobScript | None:
         return None
     lines = [
         ". ./engine.sh",
-        *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.modules],
-        *[shell.command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
+        *[shell.quote_command(["use_module", *module.split()]) for module in target.site.runtime.modules],
+        *[shell.quote_command(["use_module", *module.split()]) for module in target.site.runtime.run_modules],
         f"RECIPE_EXPECT_GPU=yes bash {script}",
     ]
-    return batch_script(
+    return make_batch_script(
         target,
         job,
-        name=f"{slug(target.recipe.name)}-smoke",
+        name=f"{slugify(target.recipe.name)}-smoke",
         title=f"The smoke test on one device of {target.site.title}.",
         lines=lines,
         purpose="smoke",
@@ -112,46 +122,48 @@ def _smoke_job(target: Target, *, script: str) -> JobScript | None:
     )
 
 
-def smoke_copies() -> tuple[Copy, ...]:
+def list_smoke_copies() -> tuple[Copy, ...]:
     """The workload itself, as it ships with us."""
     return (Copy(source="smoke", path="smoke", bundled=True),)
 
 
-def smoke_script(target: Target) -> str:
+def make_smoke_script(target: Target) -> str:
     """Run every part even when one fails: the results say which."""
     lines = [
         "results_folder .",
         ". run/container.sh",
-        *_inside(target),
+        *_make_inside(target),
         'rm -f "$results"/verify.json "$results"/smoke-*.json',
         "failed=0",
-        *(["ranks=2"] if _distributed(target) else []),
-        *_expectation(target),
+        *(["ranks=2"] if _is_distributed(target) else []),
+        *_make_expectation(target),
     ]
     lines.append('inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1')
     imports = target.recipe.container.smoke.imports
     if imports:
-        result = Expanding("${results}/smoke-imports.json")
+        result = ShellExpr("${results}/smoke-imports.json")
         words: list[Word] = ["inside", "python3", "-B", "smoke", "imports", "--result", result, *imports]
-        lines.append(shell.command(words) + " || failed=1")
-    for name in workloads(target):
-        more = ' --ranks "$ranks"' if name in DISTRIBUTED else ""
-        more += ' "${digits[@]}"' if name in TRAINING else ""
+        lines.append(shell.quote_command(words) + " || failed=1")
+    for name in choose_workloads(target):
+        more = ' --ranks "$ranks"' if name in DISTRIBUTED_WORKLOADS else ""
+        more += ' "${digits[@]}"' if name in TRAINING_WORKLOADS else ""
         more += ' --started "$(date +%s.%N)"' if name == "startup" else ""
         more += f' --result "$results/smoke-{name}.json"'
         lines.append(f'inside python3 -B smoke {name}{more} "${{arguments[@]}}" || failed=1')
     lines.append('exit "$failed"')
-    return step_script(target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines)
+    return make_step_script(
+        target, title="Smoke test: trains in the image and judges the numbers.", modules=(), lines=lines
+    )
 
 
-def _inside(target: Target) -> list[str]:
+def _make_inside(target: Target) -> list[str]:
     """`inside`: run a command in the image, with this folder as its working folder; real digits by RECIPE_MNIST."""
     if target.backend == "tykky":
         return [
             "arguments=()",
             "digits=()",
             'if [ -n "${RECIPE_MNIST:-}" ]; then digits+=(--data "$RECIPE_MNIST"); fi',
-            inside_line(target),
+            make_inside_line(target),
         ]
     return [
         "arguments=()",
@@ -161,15 +173,15 @@ def _inside(target: Target) -> list[str]:
         "    digits+=(--data /media)",
         "fi",
         "# /mnt is in every image, whatever folder this is.",
-        inside_line(target),
+        make_inside_line(target),
     ]
 
 
-def _distributed(target: Target) -> bool:
-    return any(name in DISTRIBUTED for name in workloads(target))
+def _is_distributed(target: Target) -> bool:
+    return any(name in DISTRIBUTED_WORKLOADS for name in choose_workloads(target))
 
 
-def _expectation(target: Target) -> list[str]:
+def _make_expectation(target: Target) -> list[str]:
     """On a machine with the site's GPUs they must be used; elsewhere the same training runs on CPUs and says so."""
     vendor = target.site.vendor
     if vendor == "cpu":
@@ -182,7 +194,7 @@ def _expectation(target: Target) -> list[str]:
     return [
         f'if [ "${{RECIPE_EXPECT_GPU:-no}}" = yes ] || [ -e {DEVICE_FILES[vendor]} ]; then',
         f"    arguments+=(--expect-vendor {vendor})",
-        *(ranks if _distributed(target) else []),
+        *(ranks if _is_distributed(target) else []),
         "else",
         f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
         "    arguments+=(--device cpu)",

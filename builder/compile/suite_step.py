@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from builder.compile.image_files import slug
-from builder.compile.launch import shape, shape_of, shape_script
+from builder.compile.image_files import slugify
+from builder.compile.launch import choose_job, make_shape, make_shape_script
 from builder.compile.scripts import with_job
 from builder.model.plan import File, Step
 from builder.model.target import Target
 
 
-def suite_job(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[File, Step]:
+def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[File, Step]:
     """The job script and the step, the plan's `number`-th; raises ConfigError where the site has no such shape."""
-    purpose, job = shape_of(target, nodes=nodes, devices=devices)
+    purpose, job = choose_job(target, nodes=nodes, devices=devices)
     path = f"{number}-smoke-{purpose}.sbatch"
-    name = f"{slug(target.recipe.name)}-smoke-{purpose}"
-    found = shape(target, job)
+    name = f"{slugify(target.recipe.name)}-smoke-{purpose}"
+    found = make_shape(target, job)
     ranks = f"{found.nodes} node{'s' if found.nodes > 1 else ''} x {found.ranks_per_node} ranks"
     step = Step(
         name=f"smoke-{purpose}",
@@ -23,5 +23,5 @@ def suite_job(target: Target, *, number: int, nodes: int | None, devices: int | 
         script=path,
         produces=(f"results/{purpose}/verdict.json",),
     )
-    script = shape_script(target, job, purpose=purpose, name=name, script=path)
+    script = make_shape_script(target, job, purpose=purpose, name=name, script=path)
     return script.file, with_job(step, script)

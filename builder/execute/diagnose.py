@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.plan import Step
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.system.events import Event
 from builder.system.failures import CAUSES
 from builder.system.failures.cause import Cause
@@ -36,7 +36,7 @@ def explain(
     `error` is what a program of ours has reported. What our scripts say inside an image, while an engine builds it, is
     in the engine's log alone.
     """
-    at = Place(file=log) if log else None
+    at = Location(file=log) if log else None
     for cause in CAUSES:
         found = _match(cause, log_tail)
         if found is not None:
@@ -44,7 +44,7 @@ def explain(
             groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
             reported = error.text("fix") if error is not None and cause.code == "own-script" else ""
-            fix = one_line(reported) or cause.fix.format(**groups)
+            fix = escape_line(reported) or cause.fix.format(**groups)
             return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
     return _unknown(step, log_tail, exit_code, at=at)
 
@@ -63,7 +63,7 @@ def _needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
     return found[-1].groupdict() if found else {}
 
 
-def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Place | None) -> Finding:
+def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Location | None) -> Finding:
     if exit_code == _KILLED:
         message = f"step '{step.name}' was killed, as the kernel does when the memory is used up"
         fix = "ask for more memory (--mem), or choose a folder on a disk with --tmpdir"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.doctor_readings import Reading, State
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.system.capture import BackgroundCommand
 
 SOCKET = "unix:///var/run/docker.sock"
@@ -33,14 +33,14 @@ def docker_readings(
     question = BackgroundCommand([str(program), "buildx", "version"], env=environment) if program else None
     try:
         said, fix = _daemon(environment)
-        says = " ".join(one_line(said).split())[:160]
+        says = " ".join(escape_line(said).split())[:160]
         readings = [Reading(name="daemon", state=missing if fix else "ok", says=says, fix=fix, group=GROUP)]
     finally:
         answer = question.wait(timeout=SECONDS) if question else None
     if answer is not None:
         line = next((text for text in answer.text.splitlines() if text.strip()), "")
         if answer.exit_code == 0 and line:
-            readings.append(Reading(name="buildx", state="ok", says=one_line(line)[:80], group=GROUP))
+            readings.append(Reading(name="buildx", state="ok", says=escape_line(line)[:80], group=GROUP))
         elif own_buildkit(version):
             readings.append(
                 Reading(name="buildx", state="ok", says="missing; this Docker has BuildKit itself", group=GROUP)

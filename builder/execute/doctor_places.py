@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.execute.doctor_readings import Reading, State
 from builder.layers.cache_folders import cache_folder
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.sif.errors import LayeringError
 from builder.system.capture import BackgroundCommand
 from builder.system.process import which
@@ -39,7 +39,7 @@ def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Read
             )
     for name, question in quota:
         answer = question.wait(timeout=SECONDS)
-        lines = [one_line(line).strip() for line in answer.text.splitlines() if line.strip()]
+        lines = [escape_line(line).strip() for line in answer.text.splitlines() if line.strip()]
         if answer.exit_code == 0 and lines:
             readings.append(Reading(name=name, state="ok", says="; ".join(lines)[:300], group=GROUP))
     return readings

@@ -19,7 +19,7 @@ from builder.execute.runner import LocalRunner
 from builder.execute.sign import Signer, find_signer
 from builder.inspect.attestations import attestation_paths, write_attestations
 from builder.inspect.origin import origin_of
-from builder.model.finding import ConfigError, DifferentError, Finding, Place, SmokeError, StepError, did_you_mean
+from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
 from builder.system.files import draft_path
@@ -192,7 +192,7 @@ def choose_steps(plan: Plan, options: Options) -> tuple[tuple[Step, ...], tuple[
     names = [step.name for step in order]
     if options.start and options.start not in names:
         message = f"the plan has no step '{options.start}' to start from"
-        fix = did_you_mean(options.start, known=names, noun="its steps")
+        fix = suggest_name(options.start, known=names, noun="its steps")
         raise ConfigError(Finding(code="unknown-step", message=message, fix=fix))
     first = names.index(options.start) if options.start else 0
     runs = tuple(step for step in order[first:] if not (options.no_smoke and step.kind == "smoke"))
@@ -205,7 +205,7 @@ def check_skipped(skipped: Sequence[Step], folder: Path) -> None:
         Finding(
             code="no-product",
             message=f"step '{step.name}' is skipped, and its product '{name}' is not there",
-            at=Place(file=str(folder / name)),
+            at=Location(file=str(folder / name)),
             fix=f"start from step '{step.name}' or an earlier one",
         )
         for step in skipped

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.sif import tree
 from builder.system.layout import LOCK_FILE
 
@@ -84,7 +84,7 @@ def _foreign(path: Path) -> Finding:
     return Finding(
         code="folder-taken",
         message=f"'{path.name}' in the plan folder is no file of a build's own, but leads somewhere else",
-        at=Place(file=str(path)),
+        at=Location(file=str(path)),
         fix="see who put it there and remove it, or build to another output with -o",
     )
 
@@ -95,6 +95,6 @@ def _busy(content: bytes, path: Path) -> Finding:
     return Finding(
         code="build-running",
         message=f"another build of this output is running ({who})",
-        at=Place(file=str(path)),
+        at=Location(file=str(path)),
         fix="wait for it, stop it, or build to another output with -o",
     )

@@ -23,9 +23,9 @@ from builder.layers.locks import NO_LOCKS
 from builder.layers.private import PrivateError
 from builder.layers.shared_cache import shared_cache
 from builder.lock.session import find_uv_program
-from builder.model.finding import Finding, Place, ToolError
+from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan
-from builder.model.text import is_there
+from builder.model.text import exists
 from builder.sif.errors import LayeringError
 from builder.sif.tree import FOLDER, walk
 from builder.system.capture import capture
@@ -61,7 +61,7 @@ def open_cache(environment: Mapping[str, str]) -> Store:
 def nothing_kept(environment: Mapping[str, str]) -> bool:
     """Whether there is no cache of layers yet; makes nothing, raises ToolError where its place is not known."""
     with _usable():
-        return not is_there(cache_folder(environment) / LAYERS)
+        return not exists(cache_folder(environment) / LAYERS)
 
 
 def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
@@ -121,7 +121,7 @@ def _usable() -> Iterator[None]:
     except OSError as error:
         folder = str(error.filename or "")
         message = f"the cache folder '{folder}' cannot be used: {(error.strerror or str(error)).lower()}"
-        raise ToolError(Finding(code="cache-folder", message=message, at=Place(file=folder), fix=INSTEAD)) from None
+        raise ToolError(Finding(code="cache-folder", message=message, at=Location(file=folder), fix=INSTEAD)) from None
 
 
 def lockless(store: Store) -> str:
@@ -174,10 +174,10 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
     with store.use_downloads(alone=True) as ours:
         if store.locks.missing:
             message, fix = lockless(store), "remove the folder yourself when no build runs"
-            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Location(file=str(folder)), fix=fix))
         if not ours:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
-            raise ToolError(Finding(code="cache-in-use", message=message, at=Place(file=str(folder)), fix=fix))
+            raise ToolError(Finding(code="cache-in-use", message=message, at=Location(file=str(folder)), fix=fix))
         if (folder / CONDA).is_dir():
             with store.work_folder() as work:
                 (folder / CONDA).replace(work / CONDA)

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
+from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.parse.site import bundled_hostnames
 from builder.parse.yaml import near_path
 from builder.sif.sif import ARCHITECTURES, SifError, read_header
@@ -31,7 +31,7 @@ def check_machine(
     here: Sequence[Step],
     environment: Mapping[str, str],
     recipe: str,
-    base_at: Place,
+    base_at: Location,
     sure: bool = False,
     root: Path = Path("/"),
 ) -> None:
@@ -49,7 +49,7 @@ def check_machine(
     makes = any(step.kind == "build" for step in steps)
     if makes and plan.base.startswith("/") and not Path(plan.base).exists():
         if plan.base not in [image.reference for image in site.base_images]:
-            message = f"the base image '{shown(plan.base, limit=400)}' does not exist"
+            message = f"the base image '{sanitize(plan.base, limit=400)}' does not exist"
             fix = near_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
@@ -60,7 +60,7 @@ def check_machine(
         raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))
 
 
-def _check_processor(site: Site, base: Path, *, at: Place) -> None:
+def _check_processor(site: Site, base: Path, *, at: Location) -> None:
     """Raise UnsupportedError for a SIF as base image that is for another processor than the site's."""
     try:
         found = read_header(base)["architecture"]
@@ -68,9 +68,7 @@ def _check_processor(site: Site, base: Path, *, at: Place) -> None:
         return  # no SIF: what it is for is known when it is read
     machine = ARCHITECTURES.get(f"{found}\0".encode(), site.node.arch)
     if machine != site.node.arch:
-        message = (
-            f"the base image '{shown(str(base), limit=400)}' is for {machine}, and '{site.name}' has {site.node.arch}"
-        )
+        message = f"the base image '{sanitize(str(base), limit=400)}' is for {machine}, and '{site.name}' has {site.node.arch}"
         fix = f"name an image for {site.node.arch}, or leave {at.key or 'the base image'} out: the site has one"
         raise UnsupportedError(Finding(code="base-processor", message=message, at=at, fix=fix))
 

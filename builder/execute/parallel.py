@@ -34,7 +34,7 @@ from builder.execute.progress import (
 )
 from builder.model.plan import Step
 from builder.model.report import StepResult
-from builder.model.text import one_line, visible
+from builder.model.text import escape_control, escape_line
 
 
 class MultiProgress(Protocol):
@@ -135,7 +135,7 @@ class LiveMultiProgress:
     def say(self, row: Row, text: str, *, style: str | None = None) -> None:
         """A line that stays."""
         with self._lock:
-            self._console.print(f"{row.name.ljust(self._width)}  {visible(text)}", style=style, soft_wrap=True)
+            self._console.print(f"{row.name.ljust(self._width)}  {escape_control(text)}", style=style, soft_wrap=True)
 
     def draw(self, row: Row, *, at_work: bool = True, now: bool = True) -> None:
         """The rows as they are; unless `now`, only when the last picture is old enough."""
@@ -152,7 +152,7 @@ class LiveMultiProgress:
         from rich.console import Group
         from rich.text import Text
 
-        lines = [f"{name.ljust(self._width)}  {visible(row.text())}" for name, row in self._rows.items()]
+        lines = [f"{name.ljust(self._width)}  {escape_control(row.text())}" for name, row in self._rows.items()]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
 
@@ -175,7 +175,7 @@ class Row:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._whole.say(self, one_line(title), style="bold")
+        self._whole.say(self, escape_line(title), style="bold")
 
     def step_begins(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why

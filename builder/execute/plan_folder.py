@@ -16,9 +16,9 @@ from builder.execute.written_files import check_unedited, look, note_written, re
 from builder.inspect.origin import note_old, note_sources, sources_of
 from builder.layers import copies
 from builder.layers.locks import is_dead, new_mark
-from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Copy, Plan, from_json, to_json
-from builder.model.text import is_plain
+from builder.model.text import is_plain_path
 from builder.parse.own_files import IgnoreRules
 from builder.sif import tree
 from builder.sif.bounded import LIMIT
@@ -56,7 +56,7 @@ def refuse_jobs(folder: Path) -> None:
     """Raise ConfigError where jobs were submitted from a folder: nothing here knows whether they have ended."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
         message, fix = "jobs were submitted from this folder", f"see `recipe status {folder}`, or choose another folder"
-        raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
+        raise ConfigError(Finding(code="jobs-running", message=message, at=Location(file=str(folder)), fix=fix))
 
 
 def write_plan(
@@ -153,8 +153,8 @@ def _unwritable(error: OSError, folder: Path) -> BuilderError:
     if error.errno in FULL:
         message = f"the plan folder '{folder}' cannot be written: {reason}"
         fix = f"make room on the disk of '{folder.parent}', or choose another folder with -o"
-        return ToolError(Finding(code=code, message=message, at=Place(file=str(folder)), fix=fix))
-    at = Place(file=str(error.filename or folder))
+        return ToolError(Finding(code=code, message=message, at=Location(file=str(folder)), fix=fix))
+    at = Location(file=str(error.filename or folder))
     message = f"the plan folder '{folder}' cannot be written: {reason}"
     fix = "choose another folder with -o, or give it the rights and the space"
     return ConfigError(Finding(code=code, message=message, at=at, fix=fix))
@@ -192,7 +192,7 @@ def _paths(plan: Plan) -> list[str]:
 
 
 def _path_fault(path: str) -> Finding | None:
-    if not is_plain(path):
+    if not is_plain_path(path):
         return _path_finding(path, "is not a plain path inside it")
     if path.split("/")[0] in RESERVED:
         return _path_finding(path, "is a name that the build itself uses")
@@ -228,12 +228,12 @@ def _source(copy: Copy, *, recipe_folder: Path) -> Path:
     if not source.exists():
         message = f"'{copy.source}' is to be copied into the image and does not exist"
         raise ConfigError(
-            Finding(code="copy-missing", message=message, at=Place(file=str(source)), fix="check the path")
+            Finding(code="copy-missing", message=message, at=Location(file=str(source)), fix="check the path")
         )
     if named.is_relative_to(base) and not source.is_relative_to(base):
         message = f"'{copy.source}' leads through a link to '{source}', which is not in the recipe's folder"
         fix = "name that place itself in `container.files`, if it is what the image is to hold"
-        raise ConfigError(Finding(code="copy-kind", message=message, at=Place(file=str(named)), fix=fix))
+        raise ConfigError(Finding(code="copy-kind", message=message, at=Location(file=str(named)), fix=fix))
     return source
 
 
@@ -268,7 +268,7 @@ def _check_entry(entry: tree.Entry, *, top: Path) -> None:
 
 def _copy_finding(path: Path, what: str) -> Finding:
     fix = "put what the image needs into a folder of its own"
-    return Finding(code="copy-kind", message=f"'{path}' {what}", at=Place(file=str(path)), fix=fix)
+    return Finding(code="copy-kind", message=f"'{path}' {what}", at=Location(file=str(path)), fix=fix)
 
 
 def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:

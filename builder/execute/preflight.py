@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, ToolError
+from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.system.capture import BackgroundCommand
@@ -225,4 +225,4 @@ def _short(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
     if free >= gib:
         return None
     message = f"{what} '{path}' has {free:.1f} GiB free, and the build needs {gib:.1f} GiB"
-    return Finding(code="no-space", message=message, fix=fix, at=Place(file=str(path)))
+    return Finding(code="no-space", message=message, fix=fix, at=Location(file=str(path)))

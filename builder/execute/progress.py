@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from builder.model.plan import Step
 from builder.model.report import StepResult
-from builder.model.text import one_line, visible
+from builder.model.text import escape_control, escape_line
 
 HEARTBEAT = 30.0  # seconds between two signs of life without a terminal
 REFRESH = 0.25  # seconds between two pictures on a terminal
@@ -132,7 +132,7 @@ class PlainProgress:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._say(one_line(title))
+        self._say(escape_line(title))
 
     def step_begins(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
@@ -163,7 +163,7 @@ class PlainProgress:
 
     def _say(self, text: str) -> None:
         self._spoke = time.monotonic()
-        self._stream.write(visible(text) + "\n")
+        self._stream.write(escape_control(text) + "\n")
         self._stream.flush()
 
 
@@ -185,7 +185,7 @@ class LiveProgress:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._print(one_line(title), style="bold")
+        self._print(escape_line(title), style="bold")
         self._live.start()
 
     def step_begins(self, step: Step, *, number: int) -> None:
@@ -221,7 +221,7 @@ class LiveProgress:
         self._live.stop()
 
     def _print(self, text: str, *, style: str | None = None) -> None:
-        self._console.print(visible(text), style=style, soft_wrap=True)
+        self._console.print(escape_control(text), style=style, soft_wrap=True)
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
@@ -234,7 +234,7 @@ class LiveProgress:
             return Text("")
         now = self._bar.text(self._drawn) or self._last
         text = f"{self._step}  {duration(self._drawn - self._started)}  {now}"
-        return Text(visible(text), no_wrap=True, overflow="ellipsis")
+        return Text(escape_control(text), no_wrap=True, overflow="ellipsis")
 
 
 def choose_progress(

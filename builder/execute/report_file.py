@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.model.finding import without_edits
+from builder.model.finding import remove_edits
 from builder.model.report import Report
-from builder.model.text import typed
+from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
 from builder.system.layout import REPORT_FILE
@@ -23,7 +23,7 @@ LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 
 def report_json(report: Report) -> str:
     """Write a report as JSON text."""
-    content = {"schema": SCHEMA, **without_edits(dataclasses.asdict(report))}
+    content = {"schema": SCHEMA, **remove_edits(dataclasses.asdict(report))}
     return json.dumps(_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -45,7 +45,9 @@ def keep_report(report: Report, folder: Path, *, note: Callable[[str], None]) ->
 def read_report(folder: Path) -> Report | None:
     """Read report.json again, None when there is none that this version wrote; raises ConfigError for a stranger's."""
     try:
-        return typed(Report, parse_json(read_below(folder, REPORT_FILE, limit=LIMIT)), schema=SCHEMA, what="report")
+        return to_dataclass(
+            Report, parse_json(read_below(folder, REPORT_FILE, limit=LIMIT)), schema=SCHEMA, what="report"
+        )
     except (OSError, ValueError):
         return None
 

@@ -16,7 +16,7 @@ from builder.execute.run import Execution, LocalPrefix
 from builder.execute.runner import LocalRunner
 from builder.inspect.compare import compare_images
 from builder.layers import copies
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
 from builder.system.checksums import sha256_of
@@ -138,7 +138,7 @@ def not_built(second: Execution, *, log: Path) -> Reproduction:
     reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
     message = f"the image could not be built again: {reason}"
     fix = "the first image is in its place; see the log of the second build"
-    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(log)), fix=fix)
+    fault = Finding(code=DIFFERENT, message=message, at=Location(file=str(log)), fix=fix)
     return Reproduction(answer={"same": False, "error": reason}, fault=fault)
 
 
@@ -156,7 +156,7 @@ def _told(run: Execution, image: Path, lines: list[str], *, answer: Mapping[str,
     fix = (
         f"all of it is in '{path}'; look for dates and random names in `container.run` and in what is built from source"
     )
-    fault = Finding(code=DIFFERENT, message=message, at=Place(file=str(path)), fix=fix)
+    fault = Finding(code=DIFFERENT, message=message, at=Location(file=str(path)), fix=fix)
     return Reproduction(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
 
 

@@ -24,10 +24,10 @@ from builder.execute.progress import Progress, duration
 from builder.execute.runner import StepRunner, output_faults
 from builder.execute.sign import Signer
 from builder.inspect.origin import Origin, identity
-from builder.model.finding import BuilderError, Finding, Place
+from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
-from builder.model.text import one_line
+from builder.model.text import escape_line
 from builder.system.checksums import Digest
 from builder.system.events import Event
 from builder.system.files import remove_tree
@@ -200,14 +200,14 @@ class Execution:
         elif event.name == "error":
             self._error = event
         elif event.name == "progress":
-            what = one_line(event.text("what"))[:WIDTH]
+            what = escape_line(event.text("what"))[:WIDTH]
             self.progress.amount(what, done=event.count("done"), total=event.count("total"))
 
     def _fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
         log = str(self.runner.log(step))
         if ended.timed_out:
             message = f"step '{step.name}' was ended after {duration(ended.seconds)}, the longest a step may take"
-            return Finding(code="step-timeout", message=message, fix="allow it more time", at=Place(file=log))
+            return Finding(code="step-timeout", message=message, fix="allow it more time", at=Location(file=log))
         if not ended.exit_code and not missing:
             return None
         from builder.execute.diagnose import UNKNOWN, explain  # read when something failed, which is seldom
@@ -218,7 +218,7 @@ class Execution:
         if known.code != UNKNOWN:
             return known  # an engine that says what is wrong and exits 0: cotainr at a prompt
         message = f"step '{step.name}' ended with exit code 0 but {missing}"
-        return Finding(code="no-product", message=message, fix=f"read its log, '{log}'", at=Place(file=log))
+        return Finding(code="no-product", message=message, fix=f"read its log, '{log}'", at=Location(file=log))
 
     def _judge(self, step: Step, *, missing: str) -> Finding | None:
         """Judge what a smoke step measured; results of an earlier run are no results."""
@@ -234,7 +234,7 @@ class Execution:
             return None
         log = str(self.runner.log(step))
         message = f"the smoke test '{step.name}' failed: {bad}"
-        return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Place(file=log))
+        return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Location(file=log))
 
     def _ends(
         self,
@@ -266,7 +266,7 @@ class Execution:
             raise link_error(image)
         message = f"all steps have ended, and there is no image '{self.plan.image}'"
         fix = "this plan is faulty: write it again with `recipe plan`, and report this"
-        self.findings.append(Finding(code="no-image-made", message=message, at=Place(file=str(image)), fix=fix))
+        self.findings.append(Finding(code="no-image-made", message=message, at=Location(file=str(image)), fix=fix))
         return False
 
     def _is_output(self, image: Path) -> bool:
@@ -294,7 +294,7 @@ class Execution:
             reason = (error.strerror or str(error)).lower()
             message = f"the image could not be put at '{target}': {reason}; it is still at '{image}'"
             fix = "make room and rights there, then start again with --from and the last step"
-            self.findings.append(Finding(code="not-published", message=message, fix=fix, at=Place(file=str(target))))
+            self.findings.append(Finding(code="not-published", message=message, fix=fix, at=Location(file=str(target))))
             return "failed"
         if proven:
             self._remove_failed_copy(target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
-from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
 from builder.system.capture import capture
 from builder.system.process import attach, which
@@ -34,7 +34,7 @@ class Signer:
             return None
         message = f"'{self.engine.name} sign' ended with exit code {code}: the image is not signed, and is at '{image}'"
         fix = f"see its lines above; sign it by hand with `{self.engine.name} sign`, or build without --sign"
-        return Finding(code="not-signed", message=message, fix=fix, at=Place(file=str(image)))
+        return Finding(code="not-signed", message=message, fix=fix, at=Location(file=str(image)))
 
 
 def find_signer(plan: Plan, *, environment: Mapping[str, str]) -> Signer:

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.sif import tree
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
@@ -63,7 +63,7 @@ def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
         return
     more = f", and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
     message = f"the plan folder '{folder}' was changed by hand: {', '.join(said[:SHOWN])}{more}"
-    raise ConfigError(Finding(code="folder-edited", message=message, at=Place(file=str(folder)), fix=fix))
+    raise ConfigError(Finding(code="folder-edited", message=message, at=Location(file=str(folder)), fix=fix))
 
 
 def _files(folder: Path, path: str) -> Iterator[str]:

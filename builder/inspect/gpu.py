@@ -10,11 +10,11 @@ from packaging.version import Version
 from builder.audit.content import AuditError
 from builder.audit.distribution import Inventory
 from builder.audit.gpu_verdict import Machine
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.site import Gpu, Site
-from builder.model.text import is_there, shown
+from builder.model.text import exists, sanitize
 from builder.parse.gpu_tables import driver_table
-from builder.resolve.driver import with_driver
+from builder.resolve.driver import apply_driver
 from builder.sif.archive import is_archive
 
 KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
@@ -23,13 +23,13 @@ TYKKY = ("container.sif", "img.sqfs")  # the parts of one of its folders
 
 def read_inventory(path: Path) -> Inventory:
     """Read every ELF file of what a path names; raises ConfigError where it is nothing that the audit reads."""
-    name = shown(str(path), limit=400)
-    if not is_there(path):
+    name = sanitize(str(path), limit=400)
+    if not exists(path):
         raise _fault("path-missing", f"'{name}' does not exist", path)
     try:
         return _read(path)
     except AuditError as error:
-        raise _fault("audit-unreadable", f"'{name}' cannot be read: {shown(str(error), limit=400)}", path) from None
+        raise _fault("audit-unreadable", f"'{name}' cannot be read: {sanitize(str(error), limit=400)}", path) from None
 
 
 def _read(path: Path) -> Inventory:
@@ -63,7 +63,7 @@ def machine_of(site: Site) -> Machine:
     """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
     glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
     plain = Machine(vendor=site.vendor, arch=site.node.arch, glibc=glibc)
-    gpu = with_driver(site, "").gpu
+    gpu = apply_driver(site, "").gpu
     if gpu is None:
         return plain
     return replace(plain, targets=(gpu.target,), majors=_majors(gpu), cuda=gpu.cuda_native or "")
@@ -80,5 +80,5 @@ def _majors(gpu: Gpu) -> tuple[int, ...]:
 
 
 def _fault(code: str, message: str, path: Path) -> ConfigError:
-    at = Place(file=shown(str(path), limit=400))
+    at = Location(file=sanitize(str(path), limit=400))
     return ConfigError(Finding(code=code, message=message, at=at, fix=f"give the path of {KINDS}"))

@@ -38,9 +38,9 @@ from builder.inspect.sif_objects import (
     word_of,
 )
 from builder.inspect.statements import Statement, StatementReader
-from builder.model.contents import Contents, ImageKind, Part, Signature
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.text import is_there, shown
+from builder.model.contents import Contents, ImageKind, ImagePart, Signature
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.text import exists, sanitize
 from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, members, read_small_files
 from builder.sif.bounded import open_file
 from builder.sif.squashfs import COMPRESSIONS, SquashfsError
@@ -59,7 +59,7 @@ class ScannedImage:
 
     kind: ImageKind
     arch: str = ""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ImagePart] = field(default_factory=list)
     signatures: list[Signature] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
@@ -70,8 +70,8 @@ class ScannedImage:
 
 def read_contents(image: Path) -> Contents:
     """Read what is inside an image; raises ConfigError where it is not an image."""
-    if not is_there(image):
-        raise _fault("image-missing", f"the image '{shown(str(image), limit=400)}' does not exist", image)
+    if not exists(image):
+        raise _fault("image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image)
     try:
         size = size_of(image)
         scan = _scan(image.absolute(), size=size)
@@ -80,7 +80,7 @@ def read_contents(image: Path) -> Contents:
         reason = (error.strerror or str(error)).lower()
         raise _fault("image-unreadable", f"the image cannot be read: {reason}", image) from None
     contents = Contents(
-        image=shown(image.name or str(image), limit=200), kind=scan.kind, size=size, arch=scan.arch,
+        image=sanitize(image.name or str(image), limit=200), kind=scan.kind, size=size, arch=scan.arch,
         parts=tuple(scan.parts), signatures=tuple(scan.signatures), sbom=scan.sbom,
     )  # fmt: skip
     return _contents(contents, scan, files)
@@ -99,8 +99,8 @@ def check_image(image: Path) -> None:
             return
         if is_archive(image):
             fix = "convert it first: `recipe convert SITE ARCHIVE`"
-            raise _fault("image-foreign", f"'{shown(image.name)}' is an archive, and not an image", image, fix=fix)
-    raise _fault("image-foreign", f"'{shown(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE)
+            raise _fault("image-foreign", f"'{sanitize(image.name)}' is an archive, and not an image", image, fix=fix)
+    raise _fault("image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE)
 
 
 def check_archive(archive: Path) -> None:
@@ -108,7 +108,7 @@ def check_archive(archive: Path) -> None:
     if is_archive(archive):
         return
     fix = "give the file that `docker save` wrote"
-    raise _fault("image-foreign", f"'{shown(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix)
+    raise _fault("image-foreign", f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix)
 
 
 def _is_ext(image: Path) -> bool:
@@ -147,7 +147,7 @@ def _scan(image: Path, *, size: int) -> ScannedImage:
         return scan
     if is_archive(image):
         return _archive(image)
-    raise _fault("image-foreign", f"'{shown(image.name)}' is not an image that can be read here", image)
+    raise _fault("image-foreign", f"'{sanitize(image.name)}' is not an image that can be read here", image)
 
 
 def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
@@ -156,10 +156,10 @@ def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
     overlays = [item for item in sif.objects if use_of(item) == OVERLAY]
     names = {item.number: word_of(item) for item in sif.objects}
     for item in sif.objects:
-        name = shown(item.label) or f"object {item.number}"
+        name = sanitize(item.label) or f"object {item.number}"
         if item in systems[:1] or item in overlays[:MANY]:
             continue
-        scan.parts.append(Part(name=name, kind=word_of(item), size=item.size))
+        scan.parts.append(ImagePart(name=name, kind=word_of(item), size=item.size))
         if item.kind == SIGNATURE:
             number = item.link & 0x0FFFFFFF
             covers = f"group {number}" if item.link & 0xF0000000 else f"{names.get(number, 'object')} ({number})"
@@ -170,15 +170,17 @@ def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
             own = attributes.get("attributes", {}) if isinstance(attributes, dict) else {}
             scan.labels |= databases.label_table(own.get("labels") if isinstance(own, dict) else {})
     for item in (*systems[:1], *overlays[:MANY]):
-        name = shown(item.label) or f"object {item.number}"
+        name = sanitize(item.label) or f"object {item.number}"
         if item.partition and item.partition[0] == SQUASHFS:
             _squashfs(scan, image, offset=item.offset, size=item.size, name=name, word=word_of(item))
         else:
-            scan.parts.append(Part(name=name, kind=word_of(item), size=item.size))
+            scan.parts.append(ImagePart(name=name, kind=word_of(item), size=item.size))
             scan.unknown.append(f"{name}: what is in a partition of kind '{word_of(item)}' cannot be read")
     if any(item.label == LAYERS for item in sif.objects):
         # They are parts of a partition, whose size is that of all of them.
-        scan.parts += [Part(name=shown(one.title), kind="layer", size=one.size) for one in layers_of(image, sif)[:MANY]]
+        scan.parts += [
+            ImagePart(name=sanitize(one.title), kind="layer", size=one.size) for one in layers_of(image, sif)[:MANY]
+        ]
     if not systems:
         scan.unknown.append("the SIF has no partition with a root file system (an OCI-SIF has blobs instead)")
     return scan
@@ -189,13 +191,13 @@ def _squashfs(scan: ScannedImage, image: Path, *, offset: int, size: int, name: 
         file.seek(offset)
         block = file.read(96)
     compression = COMPRESSIONS.get(int.from_bytes(block[20:22], "little"), "unknown")
-    scan.parts.append(Part(name=shown(name), kind=word, size=size, compression=compression))
+    scan.parts.append(ImagePart(name=sanitize(name), kind=word, size=size, compression=compression))
     tree = SquashfsTree(image=image, offset=offset, reader=scan.reader)
     try:
         tree.list()
         scan.trees.append(tree)
     except SquashfsError as error:
-        scan.unknown.append(f"{shown(name)}: its files cannot be listed: {error}")
+        scan.unknown.append(f"{sanitize(name)}: its files cannot be listed: {error}")
 
 
 def _folder(image: Path) -> ScannedImage:
@@ -212,7 +214,7 @@ def _folder(image: Path) -> ScannedImage:
         scan.unknown += below.unknown
     if not inner:
         if not any((image / name).is_dir() for name in ROOT):
-            message = f"'{shown(image.name)}' is a folder, and not an image: it has none of {', '.join(ROOT)}"
+            message = f"'{sanitize(image.name)}' is a folder, and not an image: it has none of {', '.join(ROOT)}"
             raise _fault("image-foreign", message, image, fix=RUNNABLE)
         tree = FolderTree(root=image, reader=scan.reader)
         tree.list()
@@ -236,10 +238,10 @@ def _archive(image: Path) -> ScannedImage:
             if layers:
                 _layers(scan, FileStream(file, Bounds()), layers)
             else:  # a root file system by itself
-                scan.parts.append(Part(name="rootfs", kind="layer", size=image.stat().st_size))
+                scan.parts.append(ImagePart(name="rootfs", kind="layer", size=image.stat().st_size))
                 scan.trees.append(_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
     except ArchiveError as error:
-        scan.unknown.append(f"the archive cannot be read to its end: {shown(str(error))}")
+        scan.unknown.append(f"the archive cannot be read to its end: {sanitize(str(error))}")
     return scan
 
 
@@ -254,10 +256,10 @@ def _layers(scan: ScannedImage, archive: Stream, names: Sequence[str]) -> None:
             trees[member.name] = _layer(scan, content, name=member.name, room=room)
     for name in names:
         if name in trees:
-            scan.parts.append(Part(name=shown(name), kind="layer", size=sizes[name]))
+            scan.parts.append(ImagePart(name=sanitize(name), kind="layer", size=sizes[name]))
             scan.trees.append(trees[name])
         else:
-            scan.unknown.append(f"the layer '{shown(name)}' is missing")
+            scan.unknown.append(f"the layer '{sanitize(name)}' is missing")
 
 
 def _layer(scan: ScannedImage, content: Stream, *, name: str, room: int) -> ArchiveTree:
@@ -265,7 +267,7 @@ def _layer(scan: ScannedImage, content: Stream, *, name: str, room: int) -> Arch
     try:
         tree.take(content, room=room)
     except ArchiveError as error:
-        scan.unknown.append(f"the layer '{shown(name)}' cannot be read to its end: {shown(str(error))}")
+        scan.unknown.append(f"the layer '{sanitize(name)}' cannot be read to its end: {sanitize(str(error))}")
     return tree
 
 
@@ -298,5 +300,5 @@ def _base(labels: Mapping[str, str]) -> str:
 
 
 def _fault(code: str, message: str, image: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
-    at = Place(file=shown(os.fspath(image), limit=400))
+    at = Location(file=sanitize(os.fspath(image), limit=400))
     return ConfigError(Finding(code=code, message=message, at=at, fix=fix))

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from builder.inspect.attestations import BILL, PROVENANCE
 from builder.inspect.origin import plan_in, plan_of
 from builder.inspect.sif_objects import INSPECT, LARGEST, SBOM, SIGNATURE, Sif, SifError, layers_of, part_of, read_sif
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.text import listing, shown, table, text
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.text import sanitize, to_dict, to_list, to_text
 from builder.sif.bounded import parse_json, read_file, read_json
 from builder.system.capture import capture
 from builder.system.checksums import sha256_of, sha256_of_part
@@ -45,7 +45,7 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message, fix = f"'{image}' cannot be checked: {reason.lower()}", "name a SIF image"
         raise ConfigError(
-            Finding(code="image-unreadable", message=message, at=Place(file=str(image)), fix=fix)
+            Finding(code="image-unreadable", message=message, at=Location(file=str(image)), fix=fix)
         ) from None
 
 
@@ -56,7 +56,7 @@ def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterato
     if report and report.get("image_sha256"):
         yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
     if provenance is not None:
-        named = [table(table(one).get("digest")).get("sha256") for one in listing(provenance.get("subject"))]
+        named = [to_dict(to_dict(one).get("digest")).get("sha256") for one in to_list(provenance.get("subject"))]
         yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
     plan = plan_in(image)
     yield from _plans(plan, report=report, provenance=provenance, folder=folder, image=image)
@@ -91,7 +91,7 @@ def _plans(
 def _same(what: str, said: Any, found: str) -> Claim:
     if said == found:
         return Claim(verdict="ok", what=f"{what} is the image's")
-    told = text(said, limit=80) or ("no text" if said else "not there")
+    told = to_text(said, limit=80) or ("no text" if said else "not there")
     return Claim(verdict="BAD", what=f"{what} is {told}, the image's is {found}")
 
 
@@ -122,7 +122,7 @@ def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iter
     if said:
         yield _list(f"layers in the label '{LAYERS}'", said, found)
     if made_of:
-        rows = [text(table(row).get("sha256")) for row in listing(made_of.get("layers"))]
+        rows = [to_text(to_dict(row).get("sha256")) for row in to_list(made_of.get("layers"))]
         yield _list(f"layers in {MADE_OF}", rows, found)
 
 
@@ -150,7 +150,7 @@ def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
     if answer.exit_code == 0:
         return Claim(verdict="ok", what=f"signature: good, says `{engine.name} verify`")
     lines = [line.strip() for line in answer.text.splitlines() if line.strip()]
-    said = shown(lines[-1], limit=400) if lines else f"exit code {answer.exit_code}"
+    said = sanitize(lines[-1], limit=400) if lines else f"exit code {answer.exit_code}"
     return Claim(verdict="BAD", what=f"signature: {said}")
 
 
@@ -162,4 +162,4 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, ValueError):
         return {}
-    return table(found)
+    return to_dict(found)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from builder.model.contents import Package, TorchBuild, normal
-from builder.model.text import text
+from builder.model.contents import InstalledPackage, TorchBuild, normalize_name
+from builder.model.text import to_text
 from builder.sif.bounded import parse_json
 from builder.system.scratch import work_folder
 
@@ -48,10 +48,10 @@ FIELD = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]*(.*)")
 
 def word(value: object) -> str:
     """Return a name or a version as one printable word, credentials left out."""
-    return text(value, limit=WORD).strip()
+    return to_text(value, limit=WORD).strip()
 
 
-def conda_package(path: str, content: bytes | bytearray | None) -> Package | None:
+def conda_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
     """One package of conda's records; its file's name says most of it where the content cannot be read."""
     match = CONDA.fullmatch(path)
     if match is None or match["stem"] == "history":
@@ -59,7 +59,7 @@ def conda_package(path: str, content: bytes | bytearray | None) -> Package | Non
     name, version, build = ("", "", *match["stem"].rsplit("-", 2))[-3:]
     entry = _json(content)
     sha256 = word(entry.get("sha256"))
-    return Package(
+    return InstalledPackage(
         kind="conda",
         name=word(entry.get("name") or name),
         version=word(entry.get("version") or version),
@@ -82,14 +82,14 @@ def _channel(channel: str) -> str:
     return parts[-1] if parts else ""
 
 
-def pip_package(path: str, content: bytes | bytearray | None) -> Package | None:
+def pip_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
     """One distribution of a site-packages folder; its folder's name says most of it where METADATA cannot be read."""
     match = PIP.fullmatch(path)
     if match is None:
         return None
     fields = next(paragraphs((content or b"")[:HEADERS]), {})
     name, _, version = match["stem"].partition("-")
-    return Package(
+    return InstalledPackage(
         kind="pip",
         name=word(fields.get("name") or name),
         version=word(fields.get("version") or re.sub(r"-py\d[\d.]*$", "", version)),
@@ -98,12 +98,12 @@ def pip_package(path: str, content: bytes | bytearray | None) -> Package | None:
     )
 
 
-def deb_packages(content: bytes | bytearray) -> Iterator[Package]:
+def deb_packages(content: bytes | bytearray) -> Iterator[InstalledPackage]:
     """Return what dpkg's status file lists as installed."""
     for fields in paragraphs(content):
         if fields.get("status", "install ok installed").endswith(" installed") and fields.get("package"):
             name, version = word(fields["package"]), word(fields.get("version", ""))
-            yield Package(kind="deb", name=name, version=version, arch=word(fields.get("architecture", "")))
+            yield InstalledPackage(kind="deb", name=name, version=version, arch=word(fields.get("architecture", "")))
 
 
 def torch_build(path: str, content: bytes | bytearray) -> TorchBuild | None:
@@ -147,21 +147,25 @@ def release(content: bytes | bytearray) -> Mapping[str, str]:
 def label_table(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
     """Return labels as printable words; invalid ones are left out."""
     entries = value.items() if isinstance(value, dict) else ()
-    found = {word(name): text(label) for name, label in entries if isinstance(label, (str, int, float))}
+    found = {word(name): to_text(label) for name, label in entries if isinstance(label, (str, int, float))}
     return dict(sorted(found.items())[:most])
 
 
-def remove_duplicates(packages: Iterable[Package]) -> tuple[Package, ...]:
+def remove_duplicates(packages: Iterable[InstalledPackage]) -> tuple[InstalledPackage, ...]:
     """Leave out pip's view of what conda has installed, and every second listing; sorted."""
     unique = set(packages)
-    conda = {(normal(item.name), item.version) for item in unique if item.kind == "conda"}
+    conda = {(normalize_name(item.name), item.version) for item in unique if item.kind == "conda"}
     prefixes = tuple(f"{item.place.rstrip('/')}/" for item in unique if item.kind == "conda")
     kept = [
         item
         for item in unique
-        if item.kind != "pip" or (normal(item.name), item.version) not in conda or not item.place.startswith(prefixes)
+        if item.kind != "pip"
+        or (normalize_name(item.name), item.version) not in conda
+        or not item.place.startswith(prefixes)
     ]
-    return tuple(sorted(kept, key=lambda item: (item.kind, normal(item.name), item.version, item.place, item.build)))
+    return tuple(
+        sorted(kept, key=lambda item: (item.kind, normalize_name(item.name), item.version, item.place, item.build))
+    )
 
 
 def _json(content: bytes | bytearray | None) -> dict[str, Any]:
@@ -183,7 +187,7 @@ STEPS = 50_000_000  # of SQLite's machine; 2000 packages take 10 000
 MOST = 20_000  # packages
 
 
-def rpm_packages(database: bytes | bytearray) -> tuple[Package, ...] | None:
+def rpm_packages(database: bytes | bytearray) -> tuple[InstalledPackage, ...] | None:
     """Return the packages of a database, None where it cannot be read."""
     with work_folder("recipe-") as folder:
         path = folder / "rpmdb.sqlite"
@@ -204,7 +208,7 @@ def rpm_packages(database: bytes | bytearray) -> tuple[Package, ...] | None:
             connection.close()
 
 
-def _package(blob: bytes) -> Package | None:
+def _package(blob: bytes) -> InstalledPackage | None:
     fields = dict(_fields(blob))
     name, version, epoch = fields.get(NAME, ""), fields.get(VERSION, ""), fields.get(EPOCH, "")
     if not name or name == "gpg-pubkey":
@@ -212,7 +216,7 @@ def _package(blob: bytes) -> Package | None:
     full = f"{epoch}:" if epoch else ""
     full += f"{version}-{fields.get(RELEASE, '')}".rstrip("-")
     arch, words = word(fields.get(ARCH, "")), word(fields.get(LICENSE, ""))
-    return Package(kind="rpm", name=word(name), version=word(full), arch=arch, license=words)
+    return InstalledPackage(kind="rpm", name=word(name), version=word(full), arch=arch, license=words)
 
 
 def _fields(blob: bytes) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
-from builder.model.contents import Contents, Package
+from builder.model.contents import Contents, InstalledPackage
 
 VERSION = "1.5"
 PLAN_PROPERTY = "recipe:plan"
@@ -57,13 +57,13 @@ def _properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:
 
 def _components(contents: Contents) -> list[dict[str, Any]]:
     """One for each package; a package in several places is one."""
-    found: dict[str, list[Package]] = {}
+    found: dict[str, list[InstalledPackage]] = {}
     for package in contents.packages:
         found.setdefault(purl(package, distribution=contents.distribution), []).append(package)
     return [_component(name, packages) for name, packages in sorted(found.items())]
 
 
-def _component(ref: str, packages: list[Package]) -> dict[str, Any]:
+def _component(ref: str, packages: list[InstalledPackage]) -> dict[str, Any]:
     first = max(packages, key=lambda package: (package.license, package.sha256))
     entry: dict[str, Any] = {"type": "library", "bom-ref": ref, "purl": ref, "name": first.name}
     if first.version:
@@ -78,7 +78,7 @@ def _component(ref: str, packages: list[Package]) -> dict[str, Any]:
     return entry
 
 
-def purl(package: Package, *, distribution: str = "") -> str:
+def purl(package: InstalledPackage, *, distribution: str = "") -> str:
     """The address of a package as other tools write it; `distribution` is the image's, as in "debian 12"."""
     vendor, _, release = distribution.partition(" ")
     name, namespace, number = package.name, "", package.version

@@ -8,8 +8,8 @@ from itertools import islice
 
 from builder.inspect import package_databases as databases
 from builder.inspect.package_databases import rpm_packages
-from builder.model.contents import Package, TorchBuild
-from builder.model.text import shown
+from builder.model.contents import InstalledPackage, TorchBuild
+from builder.model.text import sanitize
 
 MOST = 20_000  # packages of one file
 ALL = 100_000  # of an image
@@ -19,7 +19,7 @@ ALL = 100_000  # of an image
 class Statement:
     """All of it; most files say one thing only."""
 
-    packages: tuple[Package, ...] = ()
+    packages: tuple[InstalledPackage, ...] = ()
     torch: TorchBuild | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     release: Mapping[str, str] | None = None
@@ -45,12 +45,12 @@ def read_statement(path: str, content: bytes | bytearray | None) -> Statement:
     package = databases.conda_package(path, content) or databases.pip_package(path, content)
     one = (package,) if package is not None and package.name else ()
     if content is None:
-        return Statement(packages=one, unknown=f"{shown(path, limit=200)} could not be read")
+        return Statement(packages=one, unknown=f"{sanitize(path, limit=200)} could not be read")
     if one:
         return Statement(packages=one)
     if databases.DPKG.fullmatch(path):
         found = tuple(islice(databases.deb_packages(content), MOST + 1))
-        more = f"{shown(path, limit=200)} lists more than {MOST} packages" if len(found) > MOST else ""
+        more = f"{sanitize(path, limit=200)} lists more than {MOST} packages" if len(found) > MOST else ""
         return Statement(packages=found[:MOST], unknown=more)
     if databases.RPM.fullmatch(path):
         rpms = rpm_packages(content) if path.endswith(".sqlite") else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.layers.cache_folders import CONDA
 from builder.layers.conda_solver import solve_request
 from builder.lock.session import Session, output_tail, unreachable_error
-from builder.model.finding import ConfigError, Finding, Place, StepError, ToolError, UnsupportedError
+from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
 from builder.model.lock import SUBDIRS, LockRequest
 from builder.model.text import TOKEN, USER
 from builder.system.log import Mask
@@ -28,7 +28,7 @@ FAULTY = (
 CHANNEL = re.compile(r"(https?://[^\s'\")]+?)/(?:noarch|linux-\w+)/")
 
 
-def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at: Place, session: Session) -> str:
+def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at: Location, session: Session) -> str:
     """Solve and return the text of a rattler lock; `folder` is what relative channels are relative to.
 
     Raises UnsupportedError if no packages fit, StepError if a channel cannot be reached, ConfigError for an invalid
@@ -66,7 +66,7 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     return without_credentials(output.read_text(encoding="utf-8"))
 
 
-def _error(kind: str, text: str, *, at: Place) -> Exception:
+def _error(kind: str, text: str, *, at: Location) -> Exception:
     text = re.sub(r"\s+", " ", without_credentials(text)).strip()
     if kind in UNSOLVABLE:
         reason = text.removeprefix("Cannot solve the request because of: ")

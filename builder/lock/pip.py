@@ -21,9 +21,9 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from builder.layers.uv import uv_environment, uv_settings
 from builder.layers.wheel_stubs import write_stubs
 from builder.lock.session import Session, find_uv_program, output_tail, unreachable_error
-from builder.model.finding import Finding, Place, StepError, UnsupportedError
+from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
-from builder.model.secrets import stripped
+from builder.model.secrets import strip_credentials
 from builder.model.text import USER
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
 from builder.system.checksums import sha256_of
@@ -105,7 +105,7 @@ def lock_pip(
     target: Interpreter,
     torch_index: str,
     provided: Mapping[str, str],
-    at: Place,
+    at: Location,
     session: Session,
 ) -> tuple[PipFile, ...]:
     """Resolve and choose the files; `provided` is what conda or the base image has, by its version.
@@ -176,7 +176,7 @@ def _compile(
     options: list[str],
     *,
     target: Interpreter,
-    at: Place,
+    at: Location,
     session: Session,
     own_index: bool = False,
 ) -> list[Mapping[str, Any]]:
@@ -204,7 +204,7 @@ def _compile(
     return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
 
 
-def _error(text: str, *, at: Place) -> Exception:
+def _error(text: str, *, at: Location) -> Exception:
     text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
     text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
     text = USER.sub("//", text).strip()
@@ -225,14 +225,14 @@ def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:
     return str((package.get("archive") or {}).get("path", "")).startswith(f"{stubs}/")
 
 
-def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipFile:
+def _file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> PipFile:
     """Return the one file of a package: the wheel that fits best, else the sdist, else what the recipe itself names."""
     name, version = str(package["name"]), str(package.get("version", ""))
     torch = name in TORCH_FAMILY
     if vcs := package.get("vcs"):
         part = f"#subdirectory={vcs['subdirectory']}" if vcs.get("subdirectory") else ""
         address = str(vcs["url"])
-        url = f"git+{stripped(address)}@{vcs['commit-id']}{part}"
+        url = f"git+{strip_credentials(address)}@{vcs['commit-id']}{part}"
         return PipFile(name=name, version=version, kind="vcs", url=url, torch=torch, direct=True)
     if "directory" in package:
         message = f"'{name}' is a folder of this machine: a lock can only name files that do not change"
@@ -247,7 +247,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Place) -> PipF
         )
         fix = "use another version, another Python, or a base image with a newer glibc"
         raise UnsupportedError(Finding(code="lock-no-file", message=message, at=at, fix=fix))
-    url = stripped(_address(source))
+    url = strip_credentials(_address(source))
     path = local_path(url)
     size = int(source.get("size", 0)) or (path.stat().st_size if path and path.is_file() else 0)
     sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (sha256_of(path) if path else "")

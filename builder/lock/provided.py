@@ -9,7 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from builder.layers.conda_solver import CondaPackage
 from builder.layers.wheel_stubs import is_distribution
-from builder.resolve.conda_names import python_name
+from builder.resolve.conda_names import find_python_name
 
 
 def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
@@ -30,7 +30,7 @@ def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
     found = {}
     for package in packages:
         needs = {spec.split()[0] for spec in package.depends}
-        known = python_name(package.name)
+        known = find_python_name(package.name)
         if package.name not in ("python", "python_abi") and (known or needs & {"python", "python_abi"}):
             found[known or package.name] = package.version
     return normalise_packages(found)

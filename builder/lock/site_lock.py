@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.compile.image_files import base_registry
+from builder.compile.image_files import find_base_registry
 from builder.layers.conda_solver import virtual_packages
 from builder.layers.reference import DIGEST, parts_of
 from builder.layers.registry import RegistryError, registry_digest
@@ -21,15 +21,15 @@ from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
 from builder.lock.provided import normalise_packages, python_packages
 from builder.lock.session import Session
-from builder.model.finding import ConfigError, Finding, Place, ToolError, UnsupportedError
+from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile
 from builder.model.site import BaseImage
 from builder.model.target import Target
 from builder.parse.lock_files import PIXI, PYLOCK, Entry, index_text, read_conda, read_index, read_lock, site_folder
 from builder.parse.pylock import write_pylock
-from builder.resolve.locked import asked_of
+from builder.resolve.locked import make_lock_request
 from builder.resolve.requested import FAMILY
-from builder.resolve.resolve import OWN_CONDA
+from builder.resolve.resolve import CONDA_BACKENDS
 from builder.sif import tree
 from builder.sif.bounded import parse_json
 from builder.system.capture import capture
@@ -147,11 +147,11 @@ class SiteLock:
 
 def lock_site(target: Target, *, session: Session) -> SiteLock:
     """Lock a target; raises UnsupportedError, StepError or ConfigError with the reason."""
-    asked, at = asked_of(target), Place(file=target.recipe.file)
+    asked, at = make_lock_request(target), Location(file=target.recipe.file)
     runtimes = (target.site.runtime.command, "apptainer", "singularity")
     base = lock_base(
         target.base,
-        own=base_registry(target)[1],
+        own=find_base_registry(target)[1],
         name=asked.base,
         packages=asked.place == "base",
         runtimes=runtimes,
@@ -184,7 +184,7 @@ def lock_site(target: Target, *, session: Session) -> SiteLock:
     return SiteLock(lock=complete, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
 
 
-def _python(lock: Lock, *, at: Place) -> str:
+def _python(lock: Lock, *, at: Location) -> str:
     if lock.python:
         return lock.python
     message = f"the Python of '{lock.base.reference}' is not known: wheels cannot be chosen for it"
@@ -194,10 +194,10 @@ def _python(lock: Lock, *, at: Place) -> str:
     raise ConfigError(Finding(code="lock-python", message=message, at=at, fix=fix))
 
 
-def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Place) -> None:
+def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Location) -> None:
     """cotainr and tykky call pip once, which accepts no commits among hashes."""
     commits = [file.name for file in files if file.kind == "vcs"]
-    if commits and target.backend in OWN_CONDA:
+    if commits and target.backend in CONDA_BACKENDS:
         message = (
             f"'{commits[0]}' comes from version control: {target.backend} cannot install it among files with hashes"
         )
@@ -243,7 +243,7 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
             tree.remove_empty(top, str(folder))
         _replace_file(top, Path(index.name), index_text(locks, files=files, tool=tool))
     except OSError as error:
-        at = Place(file=str(index.parent / (error.filename or index.name)))
+        at = Location(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
         odd = isinstance(error, tree.TreeError)
         fix = "check where it leads, remove it, and lock again" if odd else "check the rights and the space"

@@ -7,7 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def data_folder(name: str) -> Path:
+def find_data_folder(name: str) -> Path:
     """Give the folder of "recipes" or "sites"."""
     inside = PACKAGE / "data" / name
     return inside if inside.is_dir() else PACKAGE.parent / name

@@ -14,20 +14,20 @@ from packaging.version import InvalidVersion, Version
 
 from builder.model.lock import Lock
 
-Kind = Literal["conda", "pip", "deb", "rpm"]
+PackageKind = Literal["conda", "pip", "deb", "rpm"]
 ImageKind = Literal["sif", "squashfs", "folder", "docker-archive"]
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A Python distribution's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
+class InstalledPackage:
     """One installed package; `place` is the folder that lists it."""
 
-    kind: Kind
+    kind: PackageKind
     name: str
     version: str
     build: str = ""  # conda's
@@ -40,7 +40,7 @@ class Package:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ImagePart:
     """A partition or object of a SIF, a layer of an archive, a file of a folder; size in bytes."""
 
     name: str
@@ -79,9 +79,9 @@ class Contents:
     base: str = ""
     distribution: str = ""  # name and release, as in "debian 12"
     labels: Mapping[str, str] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ImagePart, ...] = ()
     signatures: tuple[Signature, ...] = ()
-    packages: tuple[Package, ...] = ()
+    packages: tuple[InstalledPackage, ...] = ()
     torch: tuple[TorchBuild, ...] = ()
     sbom: bool = False  # there is one inside
     unknown: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ PREFIX = "/opt/env"  # where an image of ours has its own environment
 class Change:
     """What became of one package; versions, with conda's build where only that differs or either has one."""
 
-    kind: Kind
+    kind: PackageKind
     name: str
     before: tuple[str, ...]
     after: tuple[str, ...]
@@ -105,7 +105,7 @@ class Change:
         return "added" if not self.before else "removed" if not self.after else "changed"
 
 
-def compare(before: Iterable[Package], after: Iterable[Package]) -> tuple[Change, ...]:
+def compare_packages(before: Iterable[InstalledPackage], after: Iterable[InstalledPackage]) -> tuple[Change, ...]:
     """Every package that differs, sorted by kind and name; one that is there twice has all its versions compared."""
     one, two = _versions(before), _versions(after)
     changes = []
@@ -117,11 +117,11 @@ def compare(before: Iterable[Package], after: Iterable[Package]) -> tuple[Change
     return tuple(changes)
 
 
-def _versions(packages: Iterable[Package]) -> dict[tuple[Kind, str], frozenset[str]]:
-    found: dict[tuple[Kind, str], set[str]] = {}
+def _versions(packages: Iterable[InstalledPackage]) -> dict[tuple[PackageKind, str], frozenset[str]]:
+    found: dict[tuple[PackageKind, str], set[str]] = {}
     for package in packages:
         python = package.kind == "pip"
-        name = normal(package.name) if python else package.name
+        name = normalize_name(package.name) if python else package.name
         version = _normal_version(package.version) if python else f"{package.version} {package.build}".strip()
         found.setdefault((package.kind, name), set()).add(version)
     return {key: frozenset(versions) for key, versions in found.items()}
@@ -134,26 +134,26 @@ def _normal_version(version: str) -> str:
         return version
 
 
-def locked(lock: Lock) -> tuple[Package, ...]:
+def list_locked_packages(lock: Lock) -> tuple[InstalledPackage, ...]:
     """The packages that a lock names."""
     conda = [
-        Package(kind="conda", name=item.name, version=item.version, build=item.build, subdir=item.subdir)
+        InstalledPackage(kind="conda", name=item.name, version=item.version, build=item.build, subdir=item.subdir)
         for item in lock.conda
     ]
-    return (*conda, *(Package(kind="pip", name=item.name, version=item.version) for item in lock.pip))
+    return (*conda, *(InstalledPackage(kind="pip", name=item.name, version=item.version) for item in lock.pip))
 
 
-def within(contents: Contents, lock: Lock) -> tuple[Package, ...]:
+def select_own_packages(contents: Contents, lock: Lock) -> tuple[InstalledPackage, ...]:
     """The packages of an image that its lock should name: those of its own environment.
 
     In the base image's Python they lie among the base's, which are left out unless the lock names them too.
     """
-    names = {normal(item.name) for item in lock.pip}
+    names = {normalize_name(item.name) for item in lock.pip}
     own = []
     for package in contents.packages:
         if package.kind not in ("conda", "pip"):
             continue
         ours = package.place == PREFIX or package.place.startswith(f"{PREFIX}/")
-        if ours or (lock.asked.place == "base" and package.kind == "pip" and normal(package.name) in names):
+        if ours or (lock.asked.place == "base" and package.kind == "pip" and normalize_name(package.name) in names):
             own.append(package)
     return tuple(own)

@@ -11,7 +11,7 @@ Level = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Location:
     """Where a finding is: a file, a line counted from 1 and the path of keys, each as far as known."""
 
     file: str = ""
@@ -45,7 +45,7 @@ class Finding:
     code: str
     message: str
     fix: str
-    at: Place | None = None
+    at: Location | None = None
     level: Level = "error"
     edit: Edit | None = None
 
@@ -108,36 +108,36 @@ class DifferentError(BuilderError):
     exit_code = 8
 
 
-def edit_at(at: Place | None, old: str, new: str = "", *, below: str = "") -> Edit | None:
+def make_edit(at: Location | None, old: str, new: str = "", *, below: str = "") -> Edit | None:
     """The edit of a place; None where the place or the words are not known."""
     if at is None or at.line is None or not old or (not new and not below and old != "-"):
         return None
     return Edit(file=at.file, line=at.line, old=old, new=new, below=below)
 
 
-def without_edits(value: Any) -> Any:
+def remove_edits(value: Any) -> Any:
     """Plain data of findings as it is kept: an edit is for the file as it was when it was read."""
     if isinstance(value, dict):
         own = {"code", "message", "fix", "edit"} <= set(value)
-        return {key: without_edits(item) for key, item in value.items() if not (own and key == "edit")}
-    return [without_edits(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: remove_edits(item) for key, item in value.items() if not (own and key == "edit")}
+    return [remove_edits(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def did_you_mean(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
+def suggest_name(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
     """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
     names = sorted(known)
-    near = nearest(word, known=names)
+    near = find_nearest(word, known=names)
     listed = f"{noun}: {', '.join(names)}" if names else f"{noun}: none"
     return f"did you mean '{near}'? {listed}" if near else listed
 
 
-def nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str:
+def find_nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Give the known name that a word means, whatever its case; "" when none is near."""
     names = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else ""
 
 
-def errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def select_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Only the findings that stop the work."""
     return tuple(finding for finding in findings if finding.level == "error")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
 from builder.layers.conda_solver import CondaPackage
-from builder.model.text import shown
+from builder.model.text import sanitize
 
 SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 FileKind = Literal["wheel", "sdist", "vcs"]
@@ -124,7 +124,7 @@ class Lock:
         return own or self.base.python or self.asked.python
 
 
-def differences(lock: Lock, asked: LockRequest) -> Iterator[str]:
+def describe_changes(lock: Lock, asked: LockRequest) -> Iterator[str]:
     """Yield what has changed since a lock was made, one phrase each."""
     for item in fields(LockRequest):
         before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
@@ -132,24 +132,24 @@ def differences(lock: Lock, asked: LockRequest) -> Iterator[str]:
             continue
         if isinstance(before, tuple):
             gone, new = [word for word in before if word not in now], [word for word in now if word not in before]
-            words = [f"no longer {_listed(gone)}"] if gone else []
-            words += [f"now {_listed(new)}"] if new else []
+            words = [f"no longer {_join_words(gone)}"] if gone else []
+            words += [f"now {_join_words(new)}"] if new else []
             yield f"{LABELS[item.name]}: {', '.join(words) or 'in another order'}"
         else:
-            yield f"{LABELS[item.name]}: '{shown(before)}' before, '{shown(now)}' now"
+            yield f"{LABELS[item.name]}: '{sanitize(before)}' before, '{sanitize(now)}' now"
 
 
-def _listed(words: list[str]) -> str:
-    return ", ".join(f"'{shown(word)}'" for word in words[:4]) + (
+def _join_words(words: list[str]) -> str:
+    return ", ".join(f"'{sanitize(word)}'" for word in words[:4]) + (
         f" and {len(words) - 4} more" if len(words) > 4 else ""
     )
 
 
-def requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
+def list_requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
     """Return lines of a requirements file for the torch family, or for the rest: one exact file each, by its hash."""
     return tuple(file.requirement for file in lock.pip if file.torch == torch and file.kind != "vcs")
 
 
-def commits(lock: Lock) -> tuple[str, ...]:
+def list_commits(lock: Lock) -> tuple[str, ...]:
     """Return lines for packages of version control: a commit names its content, and installers accept no hash."""
     return tuple(file.requirement for file in lock.pip if file.kind == "vcs")

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Union
 
-from builder.model.finding import ConfigError, Finding, Place, without_edits
+from builder.model.finding import ConfigError, Finding, Location, remove_edits
 from builder.model.site import Vendor
 from builder.model.step_job import StepJob
-from builder.model.text import MismatchError, is_plain, shown, typed
+from builder.model.text import MismatchError, is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 
 
 @dataclass(frozen=True)
-class Expanding:
+class ShellExpr:
     """A word in which the shell expands ${NAME} where it runs, and nothing else."""
 
     text: str
 
 
-Word = Union[str, Expanding]  # noqa: UP007 - used at run time on Python 3.10
+Word = Union[str, ShellExpr]  # noqa: UP007 - used at run time on Python 3.10
 StepKind = Literal["build", "save", "convert", "verify", "smoke", "run"]
 
 
@@ -68,7 +68,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
+class PackageDecision:
     """What became of one line of the recipe."""
 
     asked: str
@@ -91,7 +91,7 @@ class Plan:
     steps: tuple[Step, ...]
     files: tuple[File, ...]
     copies: tuple[Copy, ...] = ()
-    packages: tuple[Package, ...] = ()
+    packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = ()
     expect: Mapping[str, str] = field(default_factory=dict)  # what the image must answer: vendor, torch
     tool: str = ""
@@ -105,7 +105,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step: it names a log
 
 def to_json(plan: Plan) -> str:
     """Write a plan as JSON text that ends with a newline."""
-    content = {"schema": SCHEMA, **without_edits(dataclasses.asdict(plan))}
+    content = {"schema": SCHEMA, **remove_edits(dataclasses.asdict(plan))}
     for step in content["steps"]:
         if step["job"] is None:
             del step["job"]  # as plans without it were written: their digests stay
@@ -117,19 +117,19 @@ def from_json(text: str | bytes, *, file: str = "plan.json") -> Plan:
     try:
         content = parse_json(text, limit=LIMIT)
     except ValueError as error:
-        raise _fault(f"the plan is not JSON: {shown(str(error))}", file=file, key="") from None
+        raise _fault(f"the plan is not JSON: {sanitize(str(error))}", file=file, key="") from None
     if not isinstance(content, dict):
         raise _fault("the plan is not a JSON object", file=file, key="")
     try:
-        plan = typed(Plan, content, schema=SCHEMA, what="plan")
+        plan = to_dataclass(Plan, content, schema=SCHEMA, what="plan")
     except MismatchError as error:
         raise _fault(error.message, file=file, key=error.key) from None
-    for key, said in _odd(plan):
+    for key, said in _find_faults(plan):
         raise _fault(said, file=file, key=key)
     return plan
 
 
-def _odd(plan: Plan) -> Iterator[tuple[str, str]]:
+def _find_faults(plan: Plan) -> Iterator[tuple[str, str]]:
     """What leads out of the plan folder, or has a name that a log cannot have."""
     # A plan around an image that is there already names it by its absolute path, and makes nothing.
     made = any(step.produces and step.kind not in ("smoke", "verify") for step in plan.steps)
@@ -137,16 +137,16 @@ def _odd(plan: Plan) -> Iterator[tuple[str, str]]:
     for number, step in enumerate(plan.steps):
         key = f"steps[{number}]"
         if not _NAME.fullmatch(step.name):
-            yield f"{key}.name", f"'{shown(step.name)}' cannot be the name of a step"
+            yield f"{key}.name", f"'{sanitize(step.name)}' cannot be the name of a step"
         paths += [(f"{key}.script", step.script), *([(f"{key}.batch", step.batch)] if step.batch else [])]
         paths += [(f"{key}.produces[{at}]", name) for at, name in enumerate(step.produces)]
     paths += [(f"files[{number}].path", file.path) for number, file in enumerate(plan.files)]
     paths += [(f"copies[{number}].path", copy.path) for number, copy in enumerate(plan.copies)]
     for key, path in paths:
-        if not is_plain(path):
-            yield key, f"'{shown(path)}' is not a plain path inside the plan folder"
+        if not is_plain_path(path):
+            yield key, f"'{sanitize(path)}' is not a plain path inside the plan folder"
 
 
 def _fault(message: str, *, file: str, key: str) -> ConfigError:
     fix = "write the plan folder again with `recipe plan`"
-    return ConfigError(Finding(code="plan-faulty", message=message, at=Place(file=file, key=shown(key)), fix=fix))
+    return ConfigError(Finding(code="plan-faulty", message=message, at=Location(file=file, key=sanitize(key)), fix=fix))

@@ -14,17 +14,17 @@ from builder.model.results import (
     ShapeVerdict,
     Stage,
     WorkloadResult,
-    checks_of,
-    device_text,
-    workload_result,
+    format_device,
+    read_checks,
+    read_workload_result,
 )
-from builder.model.text import listing, number, table, text, whole
+from builder.model.text import to_dict, to_integer, to_list, to_number, to_text
 
-BUILDS = {"cuda": "CUDA", "hip": "ROCm", "rocm": "ROCm", "xpu": "XPU"}
+TORCH_BUILD_NAMES = {"cuda": "CUDA", "hip": "ROCm", "rocm": "ROCm", "xpu": "XPU"}
 
 
 @dataclass(kw_only=True)
-class Gathered:
+class ResultDocuments:
     """What was found: report.json, plan.json, results by shape and workload, verdicts by shape, jobs."""
 
     name: str
@@ -37,119 +37,122 @@ class Gathered:
     submitted: Mapping[str, Any] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
 
-    def raw(self) -> list[Mapping[str, Any]]:
+    def list_workload_results(self) -> list[Mapping[str, Any]]:
         """Every workload's result as it was left, those of the build first."""
-        found = [*table(self.report.get("smoke")).values()]
+        found = [*to_dict(self.report.get("smoke")).values()]
         found += [result for shape in self.shapes.values() for result in shape.values()]
         return [result for result in found if isinstance(result, dict)]
 
 
-def put_together(found: Gathered) -> Results:
+def assemble_results(found: ResultDocuments) -> Results:
     """Make the results of one image; a document that lacks something only makes them shorter."""
-    workloads = [*_of_the_build(found), *_of_the_shapes(found)]
+    workloads = [*_read_build_workloads(found), *_read_shape_workloads(found)]
     shapes = tuple(_shape(name, verdict) for name, verdict in sorted(found.verdicts.items(), key=_order_of_shape))
     stages = (*_steps(found), *_jobs(found))
-    findings = [text(table(item).get("message")) for item in listing(found.report.get("findings"), limit=200)]
+    findings = [to_text(to_dict(item).get("message")) for item in to_list(found.report.get("findings"), limit=200)]
     return Results(
-        name=text(found.report.get("target") or found.plan.get("target"), limit=120) or found.name,
+        name=to_text(found.report.get("target") or found.plan.get("target"), limit=120) or found.name,
         source=found.source,
         status=_status(found, workloads, shapes, stages),
-        image=text(found.report.get("image")),
-        image_bytes=whole(found.report.get("image_bytes")),
-        image_sha256=text(found.report.get("image_sha256"), limit=80),
+        image=to_text(found.report.get("image")),
+        image_bytes=to_integer(found.report.get("image_bytes")),
+        image_sha256=to_text(found.report.get("image_sha256"), limit=80),
         stages=stages,
         workloads=tuple(sorted(workloads, key=_order)),
         shapes=shapes,
         facts=_facts(found),
         packages={
-            text(table(item).get("asked"), limit=120): text(table(item).get("became"), limit=120)
-            for item in listing(found.plan.get("packages"), limit=2000)
+            to_text(to_dict(item).get("asked"), limit=120): to_text(to_dict(item).get("became"), limit=120)
+            for item in to_list(found.plan.get("packages"), limit=2000)
         },
         findings=tuple(filter(None, findings)),
         damaged=tuple(found.damaged),
     )
 
 
-def _of_the_build(found: Gathered) -> Iterable[WorkloadResult]:
+def _read_build_workloads(found: ResultDocuments) -> Iterable[WorkloadResult]:
     """The smoke step's workloads; the report holds its checks under the workload's name."""
     by_name: dict[str, list[SmokeCheck]] = {}
-    for check in checks_of(found.report.get("checks")):
+    for check in read_checks(found.report.get("checks")):
         name, colon, rest = check.name.partition(": ")
         key = name if colon else ""
         plain = SmokeCheck(name=rest or name, ok=check.ok, measured=check.measured, expected=check.expected)
         by_name.setdefault(key, []).append(plain)
-    smoke = {text(name, limit=60): result for name, result in table(found.report.get("smoke")).items()}
+    smoke = {to_text(name, limit=60): result for name, result in to_dict(found.report.get("smoke")).items()}
     for name in {**smoke, **by_name}:
         checks = tuple(by_name[name]) if name in by_name else None
-        yield workload_result(smoke.get(name), name=name or "smoke", checks=checks)
+        yield read_workload_result(smoke.get(name), name=name or "smoke", checks=checks)
 
 
-def _of_the_shapes(found: Gathered) -> Iterable[WorkloadResult]:
+def _read_shape_workloads(found: ResultDocuments) -> Iterable[WorkloadResult]:
     for shape in sorted({*found.shapes, *found.verdicts}):
         results = found.shapes.get(shape, {})
-        judged = table(found.verdicts.get(shape, {}).get("workloads"))
+        judged = to_dict(found.verdicts.get(shape, {}).get("workloads"))
         for name in {**judged, **results}:
-            verdict = table(judged.get(name))
-            checks = checks_of(verdict.get("checks")) or None
+            verdict = to_dict(judged.get(name))
+            checks = read_checks(verdict.get("checks")) or None
             raw = results.get(name)
             # A workload that left no whole result is in the verdict all the same, with what was found out of it.
-            yield workload_result(
+            yield read_workload_result(
                 raw if isinstance(raw, dict) else verdict or None,
-                name=text(name, limit=60),
-                shape=text(shape, limit=60),
+                name=to_text(name, limit=60),
+                shape=to_text(shape, limit=60),
                 checks=checks,
             )
 
 
 def _shape(name: str, verdict: Mapping[str, Any]) -> ShapeVerdict:
     passed = verdict.get("verdict") == "pass"
-    return ShapeVerdict(shape=name, verdict="pass" if passed else "FAIL", reason=text(verdict.get("reason")))
+    return ShapeVerdict(shape=name, verdict="pass" if passed else "FAIL", reason=to_text(verdict.get("reason")))
 
 
-def _steps(found: Gathered) -> Iterable[Stage]:
-    kinds = {text(table(step).get("name")): table(step).get("kind") for step in listing(found.plan.get("steps"))}
-    for item in map(table, listing(found.report.get("steps"), limit=200)):
-        name = text(item.get("name"), limit=80)
+def _steps(found: ResultDocuments) -> Iterable[Stage]:
+    kinds = {to_text(to_dict(step).get("name")): to_dict(step).get("kind") for step in to_list(found.plan.get("steps"))}
+    for item in map(to_dict, to_list(found.report.get("steps"), limit=200)):
+        name = to_text(item.get("name"), limit=80)
         yield Stage(
             name=name,
-            status=text(item.get("status"), limit=40),
-            seconds=max(0.0, number(item.get("seconds")) or 0.0),
-            exit_code=whole(item.get("exit_code")),
-            note=text(table(item.get("finding")).get("message")),
-            fix=text(table(item.get("finding")).get("fix")),
-            log=text(item.get("log")),
+            status=to_text(item.get("status"), limit=40),
+            seconds=max(0.0, to_number(item.get("seconds")) or 0.0),
+            exit_code=to_integer(item.get("exit_code")),
+            note=to_text(to_dict(item.get("finding")).get("message")),
+            fix=to_text(to_dict(item.get("finding")).get("fix")),
+            log=to_text(item.get("log")),
             proves=kinds.get(name, name) == "smoke",
         )
 
 
-def _jobs(found: Gathered) -> Iterable[Stage]:
-    entries = map(table, listing(found.submitted.get("jobs"), limit=1000))
-    submitted = {text(item.get("job"), limit=40): number(item.get("submitted")) for item in entries}
-    for item in sorted(found.jobs, key=lambda job: number(job.get("started")) or 0.0):
-        job = text(item.get("job"), limit=40)
-        started, ended = number(item.get("started")), number(item.get("ended"))
-        asked, code = submitted.get(job), whole(item.get("exit_code"))
+def _jobs(found: ResultDocuments) -> Iterable[Stage]:
+    entries = map(to_dict, to_list(found.submitted.get("jobs"), limit=1000))
+    submitted = {to_text(item.get("job"), limit=40): to_number(item.get("submitted")) for item in entries}
+    for item in sorted(found.jobs, key=lambda job: to_number(job.get("started")) or 0.0):
+        job = to_text(item.get("job"), limit=40)
+        started, ended = to_number(item.get("started")), to_number(item.get("ended"))
+        asked, code = submitted.get(job), to_integer(item.get("exit_code"))
         waited = started - asked if started is not None and asked is not None else None
-        purpose = text(item.get("purpose"), limit=40)
+        purpose = to_text(item.get("purpose"), limit=40)
         yield Stage(
-            name=f"{text(item.get('name'), limit=80) or purpose} (job {job})",
+            name=f"{to_text(item.get('name'), limit=80) or purpose} (job {job})",
             kind="job",
-            status="ok" if code == 0 else text(item.get("reason"), limit=80) or "failed",
+            status="ok" if code == 0 else to_text(item.get("reason"), limit=80) or "failed",
             seconds=max(0.0, ended - started) if started is not None and ended is not None else 0.0,
             queued=max(0.0, waited) if waited is not None else None,
             exit_code=code,
             note=" ".join(
-                filter(None, [purpose, text(item.get("shape"), limit=40), text(item.get("nodes"), limit=80)])
+                filter(None, [purpose, to_text(item.get("shape"), limit=40), to_text(item.get("nodes"), limit=80)])
             ),
             proves=purpose in ("smoke", "run"),
         )
 
 
 def _status(
-    found: Gathered, workloads: Iterable[WorkloadResult], shapes: tuple[ShapeVerdict, ...], stages: tuple[Stage, ...]
+    found: ResultDocuments,
+    workloads: Iterable[WorkloadResult],
+    shapes: tuple[ShapeVerdict, ...],
+    stages: tuple[Stage, ...],
 ) -> str:
     """The worst of what is known: the build's own word, the shapes' verdicts, the workloads', the jobs'."""
-    own = text(found.report.get("status"), limit=40)
+    own = to_text(found.report.get("status"), limit=40)
     if own not in ("", "passed"):
         return own
     words = [*(workload.verdict for workload in workloads), *(shape.verdict for shape in shapes)]
@@ -160,42 +163,44 @@ def _status(
     return "passed" if own or words else "built"
 
 
-def _facts(found: Gathered) -> dict[str, str]:
+def _facts(found: ResultDocuments) -> dict[str, str]:
     """The environment in words, in the order of telling; what is not known is left out."""
-    raw, report, plan = found.raw(), found.report, found.plan
-    torch = {**table(next((result["torch"] for result in raw if table(result.get("torch"))), {}))}
-    proof = table(report.get("proof"))
-    version = text(proof.get("torch"), limit=80) or text(torch.get("version"), limit=80)
+    raw, report, plan = found.list_workload_results(), found.report, found.plan
+    torch = {**to_dict(next((result["torch"] for result in raw if to_dict(result.get("torch"))), {}))}
+    proof = to_dict(report.get("proof"))
+    version = to_text(proof.get("torch"), limit=80) or to_text(torch.get("version"), limit=80)
     builds = {**torch, **proof}
-    built = [f"{title} {text(builds[key], limit=40)}" for key, title in BUILDS.items() if builds.get(key)]
-    architectures = [text(item, limit=40) for item in listing(builds.get("architectures"), limit=100)]
+    built = [f"{title} {to_text(builds[key], limit=40)}" for key, title in TORCH_BUILD_NAMES.items() if builds.get(key)]
+    architectures = [to_text(item, limit=40) for item in to_list(builds.get("architectures"), limit=100)]
     facts = {
-        "recipe": text(plan.get("recipe"), limit=120),
-        "site": text(plan.get("site"), limit=120),
-        "backend": text(plan.get("backend"), limit=40),
-        "base image": text(report.get("base") or plan.get("base")),
-        "vendor": text(report.get("vendor") or plan.get("vendor"), limit=40),
+        "recipe": to_text(plan.get("recipe"), limit=120),
+        "site": to_text(plan.get("site"), limit=120),
+        "backend": to_text(plan.get("backend"), limit=40),
+        "base image": to_text(report.get("base") or plan.get("base")),
+        "vendor": to_text(report.get("vendor") or plan.get("vendor"), limit=40),
         "torch": version,
         "torch built for": ", ".join(dict.fromkeys(built)) or ("CPUs" if version else ""),
         "architectures": ", ".join(filter(None, architectures)),
-        "Python": text(proof.get("python"), limit=40) or _all(raw, "python"),
-        "devices": ", ".join(dict.fromkeys(filter(None, (device_text(result.get("device")) for result in raw)))),
+        "Python": to_text(proof.get("python"), limit=40) or _all(raw, "python"),
+        "devices": ", ".join(dict.fromkeys(filter(None, (format_device(result.get("device")) for result in raw)))),
         "hosts": _hosts(raw),
         "machine": _all(raw, "machine"),
-        "tool": text(report.get("tool") or plan.get("tool"), limit=80),
-        "started": text(report.get("started"), limit=40),
+        "tool": to_text(report.get("tool") or plan.get("tool"), limit=80),
+        "started": to_text(report.get("started"), limit=40),
     }
-    versions = {text(key, limit=40): text(value, limit=80) for key, value in table(report.get("versions")).items()}
+    versions = {
+        to_text(key, limit=40): to_text(value, limit=80) for key, value in to_dict(report.get("versions")).items()
+    }
     return {key: value for key, value in {**facts, **versions}.items() if key and value}
 
 
 def _all(raw: Iterable[Mapping[str, Any]], key: str) -> str:
-    return ", ".join(dict.fromkeys(filter(None, (text(result.get(key), limit=80) for result in raw))))
+    return ", ".join(dict.fromkeys(filter(None, (to_text(result.get(key), limit=80) for result in raw))))
 
 
 def _hosts(raw: Iterable[Mapping[str, Any]]) -> str:
-    entries = [entry for result in raw for entry in [result, *map(table, listing(result.get("ranks")))]]
-    hosts = list(dict.fromkeys(filter(None, (text(entry.get("host"), limit=80) for entry in entries))))
+    entries = [entry for result in raw for entry in [result, *map(to_dict, to_list(result.get("ranks")))]]
+    hosts = list(dict.fromkeys(filter(None, (to_text(entry.get("host"), limit=80) for entry in entries))))
     more = f" and {len(hosts) - 8} more" if len(hosts) > 8 else ""
     return ", ".join(hosts[:8]) + more
 

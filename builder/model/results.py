@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from builder.model.report import SmokeCheck
-from builder.model.text import listing, number, numbers, table, text, whole
+from builder.model.text import to_dict, to_integer, to_list, to_number, to_numbers, to_text
 
 Verdict = Literal["pass", "FAIL"]
 # The order in which workloads are told: first what the machine is, then what it does.
@@ -171,14 +171,14 @@ _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB|)")
 _UNITS = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
-def workload_result(
+def read_workload_result(
     value: object, *, name: str, shape: str = "", checks: tuple[SmokeCheck, ...] | None = None
 ) -> WorkloadResult:
     """Read one result; `checks` are a later judgement of it, which outweighs its own."""
     if not isinstance(value, dict):
         return WorkloadResult(name=name, shape=shape, error="it left no result", checks=checks or ())
-    found = checks if checks is not None else checks_of(value.get("checks"))
-    error = "" if value.get("error") is None else text(value["error"]) or "of an unknown kind"
+    found = checks if checks is not None else read_checks(value.get("checks"))
+    error = "" if value.get("error") is None else to_text(value["error"]) or "of an unknown kind"
     passed = value.get("verdict") == "pass" if checks is None else bool(checks) and all(check.ok for check in checks)
     ranks = _ranks(value.get("ranks"))
     return WorkloadResult(
@@ -186,54 +186,54 @@ def workload_result(
         shape=shape,
         verdict="pass" if passed and not error else "FAIL",
         error=error,
-        host=text(value.get("host"), limit=80),
-        device=device_text(value.get("device")),
-        backend=text(value.get("backend"), limit=40),
+        host=to_text(value.get("host"), limit=80),
+        device=format_device(value.get("device")),
+        backend=to_text(value.get("backend"), limit=40),
         world=_world(value, ranks),
-        seconds=seconds_of(value),
+        seconds=read_seconds(value),
         checks=found,
         training=_training(value, ranks=value.get("ranks")),
         sweep=tuple(sorted(_sweep(value.get("sweep")), key=lambda transfer: transfer.size)),
-        floors=tuple(sorted({*_floors(table(value.get("expected")).get("floors")), *_floors(value.get("floors"))})),
+        floors=tuple(sorted({*_floors(to_dict(value.get("expected")).get("floors")), *_floors(value.get("floors"))})),
         ranks=ranks,
-        pi=number(value.get("pi")),
+        pi=to_number(value.get("pi")),
     )
 
 
-def checks_of(value: object) -> tuple[SmokeCheck, ...]:
+def read_checks(value: object) -> tuple[SmokeCheck, ...]:
     """Read a list of checks."""
     return tuple(
         SmokeCheck(
-            name=text(item.get("name"), limit=80),
+            name=to_text(item.get("name"), limit=80),
             ok=item.get("ok") is True,
-            measured=text(item.get("measured")),
-            expected=text(item.get("expected")),
+            measured=to_text(item.get("measured")),
+            expected=to_text(item.get("expected")),
         )
-        for item in map(table, listing(value, limit=1000))
+        for item in map(to_dict, to_list(value, limit=1000))
         if item
     )
 
 
-def seconds_of(value: Mapping[str, Any]) -> dict[str, float]:
+def read_seconds(value: Mapping[str, Any]) -> dict[str, float]:
     """Read the times of a result, by name; a bare number is the total."""
     found = value.get("seconds")
     times = found if isinstance(found, dict) else {"total": found}
     # imports that are timed one by one: torch's is the one that everybody waits for
-    for item in map(table, listing(value.get("imports"), limit=100)):
+    for item in map(to_dict, to_list(value.get("imports"), limit=100)):
         if item.get("name") == "torch":
             times = {"import": item.get("seconds"), **times}
-    pairs = ((text(key, limit=40), number(item)) for key, item in times.items())
+    pairs = ((to_text(key, limit=40), to_number(item)) for key, item in times.items())
     return {key: item for key, item in pairs if key and item is not None and item >= 0}
 
 
-def device_text(value: object) -> str:
+def format_device(value: object) -> str:
     """Say which device it was: its name, with its architecture where that is known."""
-    device = table(value)
-    name, architecture = text(device.get("name"), limit=80), text(device.get("architecture"), limit=40)
-    return f"{name} ({architecture})" if name and architecture else name or text(device.get("type"), limit=40)
+    device = to_dict(value)
+    name, architecture = to_text(device.get("name"), limit=80), to_text(device.get("architecture"), limit=40)
+    return f"{name} ({architecture})" if name and architecture else name or to_text(device.get("type"), limit=40)
 
 
-def cores_text(cores: Iterable[int]) -> str:
+def format_cores(cores: Iterable[int]) -> str:
     """Write core numbers as ranges: 0-6,8."""
     runs: list[list[int]] = []
     for core in sorted(set(cores)):
@@ -245,69 +245,71 @@ def cores_text(cores: Iterable[int]) -> str:
 
 
 def _world(value: Mapping[str, Any], ranks: tuple[Rank, ...]) -> int:
-    named = (whole(value.get("world")), whole(table(value.get("expected")).get("ranks")), len(ranks))
+    named = (to_integer(value.get("world")), to_integer(to_dict(value.get("expected")).get("ranks")), len(ranks))
     return next((count for count in named if count is not None and count > 0), 1)
 
 
 def _ranks(value: object) -> tuple[Rank, ...]:
-    entries = [item for item in map(table, listing(value, limit=RANK_LIMIT)) if whole(item.get("rank")) is not None]
+    entries = [
+        item for item in map(to_dict, to_list(value, limit=RANK_LIMIT)) if to_integer(item.get("rank")) is not None
+    ]
     return tuple(sorted(map(_rank, entries), key=lambda rank: rank.rank))
 
 
 def _rank(item: Mapping[str, Any]) -> Rank:
-    cores = [core for entry in listing(item.get("affinity"), limit=4096) if (core := whole(entry)) is not None]
-    checksum = text(item.get("checksum"), limit=80)
-    ended = text(item.get("ended"), limit=80)
+    cores = [core for entry in to_list(item.get("affinity"), limit=4096) if (core := to_integer(entry)) is not None]
+    checksum = to_text(item.get("checksum"), limit=80)
+    ended = to_text(item.get("ended"), limit=80)
     if not ended and item.get("finished") is not None:
-        ended = "finished" if item["finished"] is True else f"did not finish ({text(item.get('state'), limit=40)})"
+        ended = "finished" if item["finished"] is True else f"did not finish ({to_text(item.get('state'), limit=40)})"
     return Rank(
-        rank=whole(item.get("rank")) or 0,
-        local_rank=whole(item.get("local_rank")),
-        host=text(item.get("host"), limit=80),
-        device=device_text(item.get("device")),
-        affinity=cores_text(cores) or text(item.get("affinity"), limit=80),
+        rank=to_integer(item.get("rank")) or 0,
+        local_rank=to_integer(item.get("local_rank")),
+        host=to_text(item.get("host"), limit=80),
+        device=format_device(item.get("device")),
+        affinity=format_cores(cores) or to_text(item.get("affinity"), limit=80),
         checksum=checksum[:12],
-        seconds=seconds_of(item).get("total"),
+        seconds=read_seconds(item).get("total"),
         ended=ended,
-        error=text(item.get("error")),
+        error=to_text(item.get("error")),
     )
 
 
 def _training(value: Mapping[str, Any], *, ranks: object) -> Training:
-    found = table(value.get("training"))
-    counts = [whole(table(item).get("samples")) for item in listing(ranks, limit=RANK_LIMIT)]
+    found = to_dict(value.get("training"))
+    counts = [to_integer(to_dict(item).get("samples")) for item in to_list(ranks, limit=RANK_LIMIT)]
     known = [count for count in counts if count is not None]
-    train, epochs = whole(table(value.get("data")).get("train")), whole(found.get("epochs_run"))
+    train, epochs = to_integer(to_dict(value.get("data")).get("train")), to_integer(found.get("epochs_run"))
     alone = train * epochs if train is not None and epochs is not None else None
     accuracies = found.get("accuracies", value.get("accuracies"))
     return Training(
-        steps=whole(found.get("steps")),
-        losses=numbers(found.get("losses"), limit=2000),
-        first_loss=number(found.get("first_loss")),
-        last_loss=number(found.get("last_loss")),
-        accuracy=number(value.get("accuracy")),
-        accuracies=numbers(accuracies, limit=2000),
+        steps=to_integer(found.get("steps")),
+        losses=to_numbers(found.get("losses"), limit=2000),
+        first_loss=to_number(found.get("first_loss")),
+        last_loss=to_number(found.get("last_loss")),
+        accuracy=to_number(value.get("accuracy")),
+        accuracies=to_numbers(accuracies, limit=2000),
         images=sum(known) if known else alone,
     )
 
 
 def _sweep(value: object) -> Iterable[Transfer]:
-    for item in map(table, listing(value, limit=200)):
-        size = whole(item.get("bytes"))
+    for item in map(to_dict, to_list(value, limit=200)):
+        size = to_integer(item.get("bytes"))
         if size is not None and size > 0:
             correct = item.get("correct")
             yield Transfer(
                 size=size,
-                seconds=number(item.get("seconds")),
-                algbw=number(item.get("algbw")),
-                busbw=number(item.get("busbw")),
+                seconds=to_number(item.get("seconds")),
+                algbw=to_number(item.get("algbw")),
+                busbw=to_number(item.get("busbw")),
                 correct=correct if isinstance(correct, bool) else None,
             )
 
 
 def _floors(value: object) -> Iterable[tuple[int, float]]:
     """Floors by size: {"128MiB": 85.0} or {"134217728": 85.0}."""
-    for key, item in list(table(value).items())[:100]:
-        found, floor = _SIZE.fullmatch(key), number(item)
+    for key, item in list(to_dict(value).items())[:100]:
+        found, floor = _SIZE.fullmatch(key), to_number(item)
         if found is not None and floor is not None and floor > 0 and len(found[1]) < 16:
             yield int(found[1]) * _UNITS[found[2]], floor

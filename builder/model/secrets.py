@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from functools import cache
 from urllib.parse import unquote
 
-HIDDEN = "***"
+MASK = "***"
 # Bounded: a value of the recipe may have millions of characters.
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 KEY = r"(?:token|auth|authorization|key|apikey|sig|signature|password|passwd|pwd|pass|secret|credentials?|jwt|keyid)"
 QUERY_KEY = re.compile(rf"(?:.*[-_.])?{KEY}|.*(?:token|secret|password|signature|apikey|keyid)", re.IGNORECASE)
 FRAGMENT = re.compile(r"(?:(?:egg|subdirectory|sha\d+|md5)=[^&]*(?:&|$))*|[0-9a-f]{32}|(?:sha256:)?[0-9a-f]{64}")
 PORT = re.compile(r"\d{1,5}(?=[/?#\s,;\])]|$)")
-SOURCES, AT = ("git", "hg", "svn", "bzr"), re.compile(r"\d+/(?:[^@\s]*/[^@\s]*|[^@\s]*\.git)@")  # PORT/REPOSITORY@TAG
+VCS_SCHEMES, VCS_TAG = (
+    ("git", "hg", "svn", "bzr"),
+    re.compile(r"\d+/(?:[^@\s]*/[^@\s]*|[^@\s]*\.git)@"),
+)  # PORT/REPOSITORY@TAG
 PATH_TOKEN = re.compile(r"/t/[^/?#\s]+")  # anaconda.org keeps the token of a private channel in the path
 ACCOUNT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 VARIABLE = re.compile(r"[$%{<]")  # begins a reference, which is no secret itself
@@ -39,14 +42,16 @@ QUERY = re.compile(
     rf"(?<=[?&;])((?:[\w.-]*[-_.])?{KEY}|[\w.-]*(?:token|signature|secret))=([^&#\s'\"]+)", re.IGNORECASE
 )
 
-STRONG = re.compile(r"(?:.*[_.-])?(?:PASS|PWD|PASSPHRASE|SECRETS?|CREDENTIALS?)|.*(?:PASSWORD|PASSWD)|SSHPASS", re.I)
-NAME = re.compile(r"(?:.*[_.-])?(?:TOKEN|APIKEY)|.+[_.-](?:API|ACCESS)?KEY(?:_ID)?", re.IGNORECASE)
-PLAIN = re.compile(
+SECRET_NAME = re.compile(
+    r"(?:.*[_.-])?(?:PASS|PWD|PASSPHRASE|SECRETS?|CREDENTIALS?)|.*(?:PASSWORD|PASSWD)|SSHPASS", re.I
+)
+TOKEN_NAME = re.compile(r"(?:.*[_.-])?(?:TOKEN|APIKEY)|.+[_.-](?:API|ACCESS)?KEY(?:_ID)?", re.IGNORECASE)
+HARMLESS_VALUE = re.compile(
     r"|true|false|yes|no|on|off|none|null|[-+]?[0-9]{1,6}(?:\.[0-9]+)?|(?:\.{0,2}|~)/.*|file:.*|<.*>|\[.*\]",
     re.I | re.S,
 )
 WORD = re.compile(r"[a-z]+(?:[_-][a-z]+)*")
-ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|)]+)")
+ASSIGNMENT = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&|)]+)")
 OPTION = re.compile(
     r"--([a-z-]{0,40}(?:password|token|api-key|secret|secret-key))(?:=|\s+)(\"[^\"]*\"|'[^']*'|[^\s-]\S*)"
 )
@@ -59,7 +64,7 @@ _PARTS = ("hf_", "gh", "gl", "AKIA", "ASIA", "xox", "sk-", "npm_", "pypi-AgE", "
 
 
 @cache
-def _shape() -> re.Pattern[str]:
+def _compile_shapes() -> re.Pattern[str]:
     return re.compile(
         r"(?<![A-Za-z0-9_])(?:"
         r"hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[\w-]{16,}"
@@ -72,34 +77,34 @@ def _shape() -> re.Pattern[str]:
 
 def has_token(text: str) -> bool:
     """Whether a text holds what has the shape of a token."""
-    return any(map(text.__contains__, _PARTS)) and _shape().search(text) is not None
+    return any(map(text.__contains__, _PARTS)) and _compile_shapes().search(text) is not None
 
 
-def without_tokens(text: str) -> str:
+def redact_tokens(text: str) -> str:
     """The text with every token hidden."""
-    return _shape().sub(HIDDEN, text) if any(map(text.__contains__, _PARTS)) else text
+    return _compile_shapes().sub(MASK, text) if any(map(text.__contains__, _PARTS)) else text
 
 
-def hidden(text: str) -> str:
+def redact(text: str) -> str:
     """The text without what looks like a secret; rather too little of it than too much."""
     if "//" in text:
         head, at, tail = text.rpartition("@")  # what ends with one is found at once, and no login lies behind the last
-        text = LOGIN.sub(f"//{HIDDEN}@", head + at) + tail
-        text = PATH_TOKEN.sub(f"/t/{HIDDEN}", text)
+        text = LOGIN.sub(f"//{MASK}@", head + at) + tail
+        text = PATH_TOKEN.sub(f"/t/{MASK}", text)
     if "=" in text:
-        text = QUERY.sub(rf"\1={HIDDEN}", text)
-    text = without_tokens(text)
-    bare = text.replace(f"{HIDDEN}@", "").replace(f"/t/{HIDDEN}", "").replace(f"={HIDDEN}", "=")
-    if in_addresses(bare):  # in a form that no pattern knows: the scheme is told, and nothing behind it
-        return f"{text.partition('://')[0]}://{HIDDEN}"
+        text = QUERY.sub(rf"\1={MASK}", text)
+    text = redact_tokens(text)
+    bare = text.replace(f"{MASK}@", "").replace(f"/t/{MASK}", "").replace(f"={MASK}", "=")
+    if find_address_secret(bare):  # in a form that no pattern knows: the scheme is told, and nothing behind it
+        return f"{text.partition('://')[0]}://{MASK}"
     return text
 
 
-def stripped(address: str) -> str:
+def strip_credentials(address: str) -> str:
     """An address of a file without user, token and signature: what it holds is known by its hash."""
     address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
     address = PATH_TOKEN.sub("", address)
-    return re.split(r"[?#]", address, maxsplit=1)[0] if in_addresses(address) else address
+    return re.split(r"[?#]", address, maxsplit=1)[0] if find_address_secret(address) else address
 
 
 def has_login(addresses: str) -> bool:
@@ -116,7 +121,7 @@ def looks_random(text: str, *, least: int) -> bool:
     return all(kinds) and len(text) < 3 * len(pieces)
 
 
-def in_addresses(text: str, *, words: bool = False) -> str:
+def find_address_secret(text: str, *, words: bool = False) -> str:
     """What kind of secret the addresses of a text hold, "" for none.
 
     The text is one address with what belongs to it, in which even a blank may be part of a password; with `words` it
@@ -126,13 +131,13 @@ def in_addresses(text: str, *, words: bool = False) -> str:
     for at, match in enumerate(starts):
         rest = text[match.end() : starts[at + 1].start() if at + 1 < len(starts) else None]
         rest = re.split(r"[\s'\"`;|<>]", rest, maxsplit=1)[0] if words else rest
-        found = _user(rest, scheme=match[1].lower()) or _behind(rest, strict=not words)
+        found = _find_user_secret(rest, scheme=match[1].lower()) or _find_path_secret(rest, strict=not words)
         if found:
             return found
     return "a token" if has_token(text) else ""
 
 
-def _user(rest: str, *, scheme: str) -> str:
+def _find_user_secret(rest: str, *, scheme: str) -> str:
     """What stands before the host, which begins behind the last @ where a password holds one."""
     if scheme in ("docker", "oras", "library"):  # NAME:TAG@DIGEST
         return ""
@@ -141,7 +146,9 @@ def _user(rest: str, *, scheme: str) -> str:
         port = PORT.match(behind)
         if port is None:
             return "a password" if "@" in behind else "a port that is no number"
-        if "@" in re.split(r"\s", behind, maxsplit=1)[0] and not (scheme.startswith(SOURCES) and AT.match(behind)):
+        if "@" in re.split(r"\s", behind, maxsplit=1)[0] and not (
+            scheme.startswith(VCS_SCHEMES) and VCS_TAG.match(behind)
+        ):
             return "a password"
     name, at, _ = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")
     if not at or VARIABLE.match(name):
@@ -152,7 +159,7 @@ def _user(rest: str, *, scheme: str) -> str:
     return "" if known else "a token in the place of the user"
 
 
-def _behind(rest: str, *, strict: bool) -> str:
+def _find_path_secret(rest: str, *, strict: bool) -> str:
     """What stands in path, query and fragment."""
     body, _, fragment = rest.partition("#")
     path, _, query = body.partition("?")
@@ -170,41 +177,41 @@ def _behind(rest: str, *, strict: bool) -> str:
     return "a fragment that no installer reads" if strict and not FRAGMENT.fullmatch(fragment) else ""
 
 
-def host_in(text: str) -> str:
+def find_host(text: str) -> str:
     """The host of an address with a secret, for a message: what stands behind the last @, else behind ://."""
     found = re.match(r".*@([A-Za-z0-9.-]+)", text, re.DOTALL) or re.search(r"://([A-Za-z0-9.-]+)", text)
     return found[1] if found else "an index"
 
 
-def odd_parts(address: str) -> Iterator[str]:
+def find_random_parts(address: str) -> Iterator[str]:
     """The parts of an address's path that look drawn by a machine: some indexes keep a token there."""
     path = re.split(r"[?#]", address.partition("://")[2], maxsplit=1)[0]
     yield from (part for part in path.split("/")[1:] if looks_random(part, least=10))
 
 
-def in_variable(name: str, value: str) -> bool:
+def is_secret_variable(name: str, value: str) -> bool:
     """Whether a variable or label holds a secret, by its name and by what it is set to."""
-    if PLAIN.fullmatch(value.strip()) or VARIABLE.match(value.strip()):
+    if HARMLESS_VALUE.fullmatch(value.strip()) or VARIABLE.match(value.strip()):
         return False
-    return bool(STRONG.fullmatch(name)) or bool(NAME.fullmatch(name) and not WORD.fullmatch(value.strip()))
+    return bool(SECRET_NAME.fullmatch(name)) or bool(TOKEN_NAME.fullmatch(name) and not WORD.fullmatch(value.strip()))
 
 
-def in_value(name: str, value: str) -> str:
+def find_value_secret(name: str, value: str) -> str:
     """What kind of secret a variable or a label holds, "" for none."""
-    if in_variable(name, value):
+    if is_secret_variable(name, value):
         return "a value whose name says that it is a secret"
-    return in_addresses(value, words=True)
+    return find_address_secret(value, words=True)
 
 
-def in_command(text: str) -> str:
+def find_command_secret(text: str) -> str:
     """What kind of secret a shell command holds, "" for none."""
     if HEADER.search(text):
         return "a login"
-    for match in (*ASSIGNED.finditer(text), *OPTION.finditer(text)):
+    for match in (*ASSIGNMENT.finditer(text), *OPTION.finditer(text)):
         name, value = match[1], match[2].strip("'\"")
         exported = name.isupper() or re.fullmatch(r"(?=.*\d)[\w.~+/=@!-]{6,}", value)
-        if exported and in_variable(name, value):
+        if exported and is_secret_variable(name, value):
             return "a value whose name says that it is a secret"
     if re.search(r"--trusted-host[= ]\S*@", text):
         return "a login"
-    return in_addresses(text, words=True)
+    return find_address_secret(text, words=True)

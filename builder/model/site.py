@@ -139,7 +139,7 @@ class BaseImage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
+class BuildSettings:
     """How images are built for the site; `tmpdir` and `cachedir` may hold ${NAME}, expanded where the build runs."""
 
     backends: tuple[BackendName, ...]  # the first is the default
@@ -195,7 +195,7 @@ class Site:
     network: Network
     scheduler: Scheduler
     runtime: Runtime
-    build: Build
+    build: BuildSettings
     launch: Launch
     base_images: tuple[BaseImage, ...]  # the first is the default
     gpu: Gpu | None = None

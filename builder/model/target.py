@@ -7,12 +7,12 @@ from typing import Literal
 
 from builder.model.finding import Finding
 from builder.model.lock import Lock
-from builder.model.plan import Package
+from builder.model.plan import PackageDecision
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 
 # base: into the base image's own Python; venv: a fresh environment on that Python; conda: a conda environment.
-Place = Literal["base", "venv", "conda"]
+InstallTarget = Literal["base", "venv", "conda"]
 
 DEFAULT_INDEX = "default"  # pip's and uv's own settings
 
@@ -55,7 +55,7 @@ class Torch:
 class Environment:
     """What is installed, and where to. Lines are ready for the file they go to."""
 
-    place: Place
+    place: InstallTarget
     python: str | None = None  # X.Y where known
     channels: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Target:
     base: BaseImage
     environment: Environment
     context: Context
-    packages: tuple[Package, ...] = ()
+    packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
     lock: Lock | None = None  # it fits: exactly its files are installed
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 from urllib.parse import unquote, urlsplit
 
-from builder.model.finding import ConfigError, Edit, Finding, Place
-from builder.model.secrets import hidden, host_in, in_addresses
+from builder.model.finding import ConfigError, Edit, Finding, Location
+from builder.model.secrets import find_address_secret, find_host, redact
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
@@ -30,24 +30,24 @@ URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
 # Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # What a terminal obeys, and what turns the direction of a line, so that it reads otherwise than it is.
-UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+TERMINAL_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
 
-def refusal(code: str, message: str, *, at: Place, fix: str, edit: Edit | None = None) -> ConfigError:
+def make_config_error(code: str, message: str, *, at: Location, fix: str, edit: Edit | None = None) -> ConfigError:
     """Make the error for one fault."""
     return ConfigError(Finding(code=code, message=message, at=at, fix=fix, edit=edit))
 
 
-def shown(text: str, *, limit: int = 60) -> str:
+def sanitize(text: str, *, limit: int = 60) -> str:
     """Return a text as it can stand in a message: one line, cut, control characters escaped, credentials left out."""
-    text = hidden(text)
+    text = redact(text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
 
-def misleads(url: str) -> bool:
+def is_misleading(url: str) -> bool:
     """Say whether an address, decoded, holds a control character or a step to a parent folder.
 
     What reads an address decodes it: `%0A` is then a line of a list, `%2E%2E` a step out of a folder.
@@ -56,17 +56,17 @@ def misleads(url: str) -> bool:
     return bool(CONTROL.search(plain)) or any(part == ".." for part in re.split(r"[/\\?#]", plain))
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """Return a text as a terminal may have it: control characters written out; its lines and tabs stay."""
-    return UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return TERMINAL_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return a text as a part of a line: no line break of a foreign name begins a line of ours."""
-    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+    return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Say whether a path exists; one that is too long or loops does not."""
     try:
         return path.exists()
@@ -74,46 +74,50 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def refuse_secrets(text: str, *, at: Place) -> None:
+def refuse_secrets(text: str, *, at: Location) -> None:
     """Raise ConfigError for a text whose addresses hold a password or a token; no part of it is repeated."""
-    found = in_addresses(text)
+    found = find_address_secret(text)
     if not found and "trusted-host" in text and "@" in text:
         found = "a login"
     if found:
         what = found if found.startswith(("a port", "a fragment")) else "credentials"
         end = "and they would end up in the image" if what == "credentials" else "which may be a part of a password"
-        message = f"the address of '{host_in(text)}' has {what} in it, {end}"
+        message = f"the address of '{find_host(text)}' has {what} in it, {end}"
         fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
-        raise refusal("url-secret", message, at=at, fix=fix)
+        raise make_config_error("url-secret", message, at=at, fix=fix)
 
 
-def check_url(url: str, *, at: Place, schemes: tuple[str, ...]) -> None:
+def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
     """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
     refuse_secrets(url, at=at)
     if "$" in url:
-        message = f"the address '{shown(url)}' holds a variable, and a recipe is read as it stands"
+        message = f"the address '{sanitize(url)}' holds a variable, and a recipe is read as it stands"
         fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
-        raise refusal("url-variable", message, at=at, fix=fix)
+        raise make_config_error("url-variable", message, at=at, fix=fix)
     if not URL.fullmatch(url):
-        message = f"the address '{shown(url)}' is not a URL, or holds characters that a URL cannot have"
-        raise refusal("url-form", message, at=at, fix="check it; write a special character as %XX")
+        message = f"the address '{sanitize(url)}' is not a URL, or holds characters that a URL cannot have"
+        raise make_config_error("url-form", message, at=at, fix="check it; write a special character as %XX")
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise refusal("url-form", f"the address '{shown(url)}' cannot be read", at=at, fix="check it") from None
+        raise make_config_error(
+            "url-form", f"the address '{sanitize(url)}' cannot be read", at=at, fix="check it"
+        ) from None
     scheme = parts.scheme.lower()
     if scheme not in schemes:
-        message = f"the address '{shown(url)}' begins with '{scheme}:'"
-        raise refusal("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
+        message = f"the address '{sanitize(url)}' begins with '{scheme}:'"
+        raise make_config_error("url-scheme", message, at=at, fix=f"allowed: {', '.join(schemes)}")
     if not parts.hostname and scheme != "file":
-        raise refusal("url-form", f"the address '{shown(url)}' names no host", at=at, fix="write https://HOST/...")
+        raise make_config_error(
+            "url-form", f"the address '{sanitize(url)}' names no host", at=at, fix="write https://HOST/..."
+        )
 
 
-LARGEST = 1e15  # no time, size or rate here is beyond it
+MAX_NUMBER = 1e15  # no time, size or rate here is beyond it
 TEXT_LIMIT = 400  # characters
 
 
-def number(value: object) -> float | None:
+def to_number(value: object) -> float | None:
     """Return the value as a number that something could be measured with, else None; next to nothing is 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -121,48 +125,48 @@ def number(value: object) -> float | None:
         found = float(value)
     except OverflowError:
         return None
-    if not math.isfinite(found) or abs(found) > LARGEST:
+    if not math.isfinite(found) or abs(found) > MAX_NUMBER:
         return None
-    return found if abs(found) > 1 / LARGEST else 0.0
+    return found if abs(found) > 1 / MAX_NUMBER else 0.0
 
 
-def whole(value: object) -> int | None:
+def to_integer(value: object) -> int | None:
     """Return the value as a whole number that something could be counted with, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
 
 
-def text(value: object, *, limit: int = TEXT_LIMIT) -> str:
+def to_text(value: object, *, limit: int = TEXT_LIMIT) -> str:
     """Return a scalar as one printable line, "" for what is none."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and abs(value) > 10**30:
         return "a huge number"  # str() of one refuses past 4300 digits
-    return shown(str(value), limit=limit) if isinstance(value, (str, int, float)) else ""
+    return sanitize(str(value), limit=limit) if isinstance(value, (str, int, float)) else ""
 
 
-def table(value: object) -> dict[str, Any]:
+def to_dict(value: object) -> dict[str, Any]:
     """Return an object, {} for what is none."""
     return value if isinstance(value, dict) else {}
 
 
-def listing(value: object, *, limit: int = 10_000) -> list[Any]:
+def to_list(value: object, *, limit: int = 10_000) -> list[Any]:
     """Return a list cut to `limit` items, [] for what is none."""
     return value[:limit] if isinstance(value, list) else []
 
 
-def numbers(value: object, *, limit: int = 10_000) -> tuple[float, ...]:
+def to_numbers(value: object, *, limit: int = 10_000) -> tuple[float, ...]:
     """Return the finite numbers of a list."""
-    return tuple(found for item in listing(value, limit=limit) if (found := number(item)) is not None)
+    return tuple(found for item in to_list(value, limit=limit) if (found := to_number(item)) is not None)
 
 
-def is_plain(path: str) -> bool:
+def is_plain_path(path: str) -> bool:
     """Whether a path is relative, printable and has no part that leads elsewhere."""
     parts = path.split("/")
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(path) <= 4096
 
 
 T = TypeVar("T")
-WIDEST = 2**64  # of a whole number: an inode has 64 bits
+MAX_INTEGER = 2**64  # of a whole number: an inode has 64 bits
 
 
 class MismatchError(ValueError):
@@ -173,7 +177,7 @@ class MismatchError(ValueError):
         self.message, self.key = message, key
 
 
-def typed(kind: type[T], value: Any, *, schema: int | None = None, what: str = "file", more: bool = False) -> T:
+def to_dataclass(kind: type[T], value: Any, *, schema: int | None = None, what: str = "file", more: bool = False) -> T:
     """Turn plain data into the dataclass `kind`; raises MismatchError with the first fault.
 
     `schema` is the version that the table must name, `what` the word for it in messages; with `more` a table may have
@@ -183,7 +187,7 @@ def typed(kind: type[T], value: Any, *, schema: int | None = None, what: str = "
     if schema is not None:
         found = table.get("schema")
         if found != schema or isinstance(found, bool):
-            other = shown(repr(found), limit=40)
+            other = sanitize(repr(found), limit=40)
             raise MismatchError(f"the {what} has schema {other}, this version reads {schema}", key="schema")
         table = {name: item for name, item in table.items() if name != "schema"}
     if more:
@@ -230,11 +234,11 @@ def _decode(kind: Any, value: Any, *, key: str, what: str) -> Any:
 def _scalar(kind: Any, value: Any, *, key: str) -> Any:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind is float:
-        fits = number and abs(value) <= LARGEST and math.isfinite(value)
+        fits = number and abs(value) <= MAX_NUMBER and math.isfinite(value)
         return float(_expect(fits, value, "a number" if not number else "a number of a sane size", key=key))
     if kind is int:
         whole = number and isinstance(value, int)
-        fits = whole and abs(value) < WIDEST
+        fits = whole and abs(value) < MAX_INTEGER
         return _expect(fits, value, "a whole number" if not whole else "a whole number of a sane size", key=key)
     return _expect(isinstance(value, kind), value, {str: "text", bool: "true or false"}[kind], key=key)
 
@@ -244,7 +248,7 @@ def _dataclass(kind: Any, value: Any, *, key: str, what: str) -> Any:
     fields, needed = _shape(kind)
     for name in table:
         if name not in fields:
-            raise MismatchError(f"'{shown(name)}' is no key of a {what}", key=f"{key}.{name}".lstrip("."))
+            raise MismatchError(f"'{sanitize(name)}' is no key of a {what}", key=f"{key}.{name}".lstrip("."))
     for name in fields:
         if name in needed and name not in table:
             raise MismatchError(f"'{name}' is missing", key=key)
@@ -254,11 +258,11 @@ def _dataclass(kind: Any, value: Any, *, key: str, what: str) -> Any:
 
 def _expect(ok: bool, value: Any, expected: str, *, key: str) -> Any:
     if not ok:
-        raise MismatchError(f"expected {expected}, found {_shown(value)}", key=key)
+        raise MismatchError(f"expected {expected}, found {_describe(value)}", key=key)
     return value
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, int) and abs(value) >= WIDEST:
+def _describe(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= MAX_INTEGER:
         return "a number of too many digits"
-    return shown(json.dumps(value), limit=40)
+    return sanitize(json.dumps(value), limit=40)

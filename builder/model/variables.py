@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reserved:
+class ReservedNames:
     """Names and beginnings of names that belong to one reader, why, and what to do instead."""
 
     names: frozenset[str] = frozenset()
@@ -15,20 +15,20 @@ class Reserved:
     why: str
     fix: str
 
-    def holds(self, name: str) -> bool:
+    def contains(self, name: str) -> bool:
         """Say whether a name is one of these."""
         return name in self.names or (name.startswith(self.prefixes) and name not in self.allowed)
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Give the words of a text."""
     return frozenset(text.split())
 
 
 # Bash 5.3, "Bourne Shell Variables" and "Bash Variables", without those that only say something to programs (LANG,
 # LC_*, COLUMNS, LINES, SHELL, TERM, PATH): assigning to one of the rest runs, sources, evaluates or breaks something.
-SHELL = Reserved(
-    names=words(
+SHELL = ReservedNames(
+    names=split_words(
         "CDPATH CHILD_MAX COMPREPLY COPROC DIRSTACK EMACS ENV EPOCHREALTIME EPOCHSECONDS EUID EXECIGNORE FCEDIT "
         "FIGNORE FPATH FUNCNAME FUNCNEST GLOBIGNORE GLOBSORT GROUPS HISTCMD HISTCONTROL HISTFILE HISTFILESIZE "
         "HISTIGNORE HISTSIZE HISTTIMEFORMAT HOSTFILE HOSTTYPE IFS IGNOREEOF INPUTRC INSIDE_EMACS LINENO MACHTYPE MAIL "
@@ -42,8 +42,8 @@ SHELL = Reserved(
 )
 # ld.so(8), and what glibc ignores in programs with other rights (sysdeps/generic/unsecvars.h) because it names code
 # or files to read and write; of those TMPDIR, TZDIR and the MALLOC_* figures are ordinary settings.
-LOADER = Reserved(
-    names=words(
+LOADER = ReservedNames(
+    names=split_words(
         "GCONV_PATH GETCONF_DIR GLIBC_TUNABLES HOSTALIASES LOCALDOMAIN LOCPATH MALLOC_TRACE NIS_PATH NLSPATH "
         "RESOLV_HOST_CONF RES_OPTIONS"
     ),
@@ -53,13 +53,13 @@ LOADER = Reserved(
     fix="leave it out; LD_LIBRARY_PATH is allowed, and a program's own wrapper can set it for that program",
 )
 # What Apptainer and SingularityCE set themselves, also by the names in their start script (seen with 1.4.5).
-RUNTIME = Reserved(
-    names=words("APPEND_PATH GID HOME PREPEND_PATH __exported_env__ e key"),
+RUNTIME = ReservedNames(
+    names=split_words("APPEND_PATH GID HOME PREPEND_PATH __exported_env__ e key"),
     prefixes=("APPTAINER_", "APPTAINERENV_", "SINGULARITY_", "SINGULARITYENV_", "SING_USER_DEFINED_"),
     why="Apptainer and Singularity set or obey it when an image is entered",
     fix="choose another name; for files of a program use the variable of that program, e.g. HF_HOME",
 )
-SCHEDULER = Reserved(
+SCHEDULER = ReservedNames(
     names=frozenset({"MPI_LOCALRANKID"}),
     prefixes=(
         "SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SALLOC_", "SPANK_", "PMI_", "PMI2_", "PMIX_",
@@ -68,8 +68,8 @@ SCHEDULER = Reserved(
     why="it belongs to Slurm and the launcher of the ranks",
     fix="leave it out: the job sets it",
 )  # fmt: skip
-JOB = Reserved(
-    names=words(
+JOB = ReservedNames(
+    names=split_words(
         "LOCAL_RANK MASTER_ADDR MASTER_PORT RANK WORLD_SIZE PET_MASTER_ADDR PET_MASTER_PORT PET_NNODES PET_NODE_RANK "
         "PET_NO_PYTHON PET_NPROC_PER_NODE PET_STANDALONE"
     ),
@@ -77,19 +77,19 @@ JOB = Reserved(
     why="the scripts of a plan set it for each run",
     fix="leave it out: the job sets it",
 )
-IN_IMAGE = (SHELL, LOADER, RUNTIME, SCHEDULER, JOB)
+IMAGE_GROUPS = (SHELL, LOADER, RUNTIME, SCHEDULER, JOB)
 
 # A site's own variables are set on its machines, where programs and libraries are found by these.
-HOST = Reserved(
+HOST = ReservedNames(
     names=frozenset({"HOME", "LD_LIBRARY_PATH", "PATH"}),
     why="the programs of the machine are found and run by it",
     fix="load a module, or set it inside the image: SINGULARITYENV_NAME, APPTAINERENV_NAME",
 )
-ON_HOST = (SHELL, LOADER, HOST)
-INSIDE = ("APPTAINERENV_", "SINGULARITYENV_")  # what a runtime takes off and sets inside the image
+HOST_GROUPS = (SHELL, LOADER, HOST)
+RUNTIME_PREFIXES = ("APPTAINERENV_", "SINGULARITYENV_")  # what a runtime takes off and sets inside the image
 # The variable forms of the options in `site_options`, and what names a program or a file to write.
-RUNS = Reserved(
-    names=words(
+PROGRAM_SETTINGS = ReservedNames(
+    names=split_words(
         "I_MPI_GTOOL I_MPI_HYDRA_BOOTSTRAP_EXEC I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS I_MPI_HYDRA_GDB_REMOTE_SHELL "
         "HYDRA_BOOTSTRAP_EXEC HYDRA_LAUNCHER_EXEC HYDRA_CONFIG_FILE "
         "SLURM_BCAST SLURM_BCAST_EXCLUDE SLURM_CONF SLURM_CONTAINER SLURM_CONTAINER_ID SLURM_EPILOG SLURM_PROLOG "
@@ -111,14 +111,14 @@ RUNS = Reserved(
 )  # fmt: skip
 
 
-def reserved_in_image(name: str) -> Reserved | None:
+def find_reserved_in_image(name: str) -> ReservedNames | None:
     """Give the reader that a name of a recipe's variable belongs to, None where it is free."""
-    return next((group for group in IN_IMAGE if group.holds(name)), None)
+    return next((group for group in IMAGE_GROUPS if group.contains(name)), None)
 
 
-def reserved_on_host(name: str) -> Reserved | None:
+def find_reserved_on_host(name: str) -> ReservedNames | None:
     """Give the reader that a name of a site's variable belongs to; behind the runtime's prefix it is set inside."""
-    prefix = next((prefix for prefix in INSIDE if name.startswith(prefix)), "")
+    prefix = next((prefix for prefix in RUNTIME_PREFIXES if name.startswith(prefix)), "")
     if prefix:
-        return SHELL if SHELL.holds(name.removeprefix(prefix)) else None
-    return next((group for group in (*ON_HOST, RUNS) if group.holds(name)), None)
+        return SHELL if SHELL.contains(name.removeprefix(prefix)) else None
+    return next((group for group in (*HOST_GROUPS, PROGRAM_SETTINGS) if group.contains(name)), None)

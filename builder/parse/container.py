@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from builder.model.recipe import Container
-from builder.model.text import CONTROL, PATH, VARIABLE, is_there, shown
-from builder.model.variables import reserved_in_image
+from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
+from builder.model.variables import find_reserved_in_image
 from builder.parse.decode import Decoder
 from builder.parse.own_files import IGNORE, is_kernel_path, source_fault
 from builder.parse.yaml import Listing, Table, Text, Value, describe
@@ -60,7 +60,7 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
         if isinstance(item, Text) and item.kind == "null":
             continue
         if name.raw == "python" and isinstance(item, Text) and VERSION.fullmatch(item.raw):
-            message = f"'python' says where packages go, not which Python ('{shown(item.raw)}')"
+            message = f"'python' says where packages go, not which Python ('{sanitize(item.raw)}')"
             fix = "write the version below dependencies: '- python=3.12'; here: auto, base or env"
             decoder.fault("container-python", message, line=item.line, key="container.python", fix=fix)
             continue
@@ -102,12 +102,12 @@ def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
     """Report invalid names and names with an effect elsewhere, and values with several lines or of excessive length."""
     whole = 0
     for name, item in value.entries if isinstance(value, Table) else ():
-        place = f"{key}.{shown(name.raw)}"
+        place = f"{key}.{sanitize(name.raw)}"
         if not VARIABLE.fullmatch(name.raw):
-            message = f"'{shown(name.raw)}' is not a name that a variable can have"
+            message = f"'{sanitize(name.raw)}' is not a name that a variable can have"
             fix = "use letters, digits and _, no digit first"
             decoder.fault("variable-name", message, line=name.line, key=place, fix=fix)
-        elif (owner := reserved_in_image(name.raw)) is not None:
+        elif (owner := find_reserved_in_image(name.raw)) is not None:
             message = f"'{name.raw}' cannot be a variable of an image: {owner.why}"
             decoder.fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
         if not isinstance(item, Text):
@@ -144,7 +144,7 @@ def _check(tree: Table, *, decoder: Decoder, folder: Path) -> None:
     _check_base(tree.get("base"), decoder=decoder)
     for key, item in _items(tree, "system"):
         if not SYSTEM.fullmatch(item.raw):
-            message = f"'{shown(item.raw)}' is not the name of a distribution package"
+            message = f"'{sanitize(item.raw)}' is not the name of a distribution package"
             fix = "write one package an item, as 'libgl1' or 'libgl1=1.7.0-1'"
             decoder.fault("container-system", message, line=item.line, key=key, fix=fix)
     for key, item in _items(tree, "run"):
@@ -162,20 +162,20 @@ def _check(tree: Table, *, decoder: Decoder, folder: Path) -> None:
 def _check_base(value: Value | None, *, decoder: Decoder) -> None:
     if not isinstance(value, Text) or REFERENCE.fullmatch(value.raw) or IMAGE_FILE.fullmatch(value.raw):
         return
-    message = f"'{shown(value.raw)}' does not name an image"
+    message = f"'{sanitize(value.raw)}' does not name an image"
     fix = "write docker://NAME:TAG, oras://NAME:TAG, library://NAME:TAG or the path of a .sif file"
     if REFERENCE.fullmatch(f"docker://{value.raw}"):
-        message = f"'{shown(value.raw)}' may be a file or an image of a registry"
+        message = f"'{sanitize(value.raw)}' may be a file or an image of a registry"
         fix = f"write docker://{value.raw}"
     decoder.fault("container-base", message, line=value.line, key="container.base", fix=fix)
 
 
 def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
     for name, item in value.entries if isinstance(value, Table) else ():
-        key = f"container.labels.{shown(name.raw)}"
+        key = f"container.labels.{sanitize(name.raw)}"
         if not LABEL.fullmatch(name.raw):
             fix = "use letters, digits and ._/-, a letter or digit first"
-            message = f"'{shown(name.raw)}' is not a name that a label can have"
+            message = f"'{sanitize(name.raw)}' is not a name that a label can have"
             decoder.fault("label-name", message, line=name.line, key=key, fix=fix)
         if isinstance(item, Text):
             _check_line(item, decoder=decoder, key=key)
@@ -184,7 +184,7 @@ def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
 def _check_files(value: Value | None, *, decoder: Decoder, folder: Path) -> None:
     targets: dict[str, str] = {}
     for name, item in value.entries if isinstance(value, Table) else ():
-        key = f"container.files.{shown(name.raw)}"
+        key = f"container.files.{sanitize(name.raw)}"
         fault = _source_fault(name.raw, folder=folder)
         if fault is not None:
             decoder.fault("file-source", fault[0], line=name.line, key=key, fix=fault[1])
@@ -196,18 +196,18 @@ def _check_files(value: Value | None, *, decoder: Decoder, folder: Path) -> None
             fault = f"'{item.raw}' is also where '{targets[target]}' goes", "give each its own place"
         if fault is not None:
             decoder.fault("file-target", fault[0], line=item.line, key=key, fix=fault[1])
-        targets[target] = shown(name.raw)
+        targets[target] = sanitize(name.raw)
 
 
 def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
     if not PATH.fullmatch(source):
-        return f"the path '{shown(source)}' has characters beyond letters, digits and ._/+@,=~-", "rename it"
+        return f"the path '{sanitize(source)}' has characters beyond letters, digits and ._/+@,=~-", "rename it"
     if source.startswith("~"):
         return f"'{source}' depends on who builds", "write the path from the recipe's folder, or the full one"
-    if not is_there(folder / source):
+    if not exists(folder / source):
         return f"there is no '{source}'", "check the path; it is read from the recipe's folder"
     if is_kernel_path(folder / source):
-        message = f"'{shown(source)}' is a part of this machine and its processes, and no file"
+        message = f"'{sanitize(source)}' is a part of this machine and its processes, and no file"
         return message, "copy what is needed of it"
     fault = source_fault(source, folder=folder)
     if fault:
@@ -218,7 +218,7 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
 def _target_fault(target: str) -> tuple[str, str] | None:
     parts = target.strip("/").split("/")
     if not PATH.fullmatch(target) or "~" in target:
-        return f"the path '{shown(target)}' has characters beyond letters, digits and ._/+@,=-", "choose another"
+        return f"the path '{sanitize(target)}' has characters beyond letters, digits and ._/+@,=-", "choose another"
     if not target.startswith("/"):
         return f"'{target}' is not a full path inside the image", f"begin with '/': /{target}"
     if ".." in parts:
@@ -235,7 +235,7 @@ def _check_imports(value: Value | None, *, decoder: Decoder) -> None:
     imports = value.get("imports") if isinstance(value, Table) else None
     for index, item in enumerate(imports.items if isinstance(imports, Listing) else ()):
         if isinstance(item, Text) and not MODULE.fullmatch(item.raw):
-            message = f"'{shown(item.raw)}' is not a module that Python can import"
+            message = f"'{sanitize(item.raw)}' is not a module that Python can import"
             fix = "write the name that follows 'import', e.g. 'torch' or 'sklearn.svm'"
             key = f"container.smoke.imports[{index}]"
             decoder.fault("smoke-import", message, line=item.line, key=key, fix=fix)

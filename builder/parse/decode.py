@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
-from builder.model.finding import Finding, Place, did_you_mean, edit_at, nearest
-from builder.model.text import shown
+from builder.model.finding import Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.text import sanitize
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
 LARGEST = 10**15  # no count, size or time here is beyond it
@@ -55,8 +55,8 @@ class Decoder:
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
         """Add a fault."""
-        at = Place(file=self.file, line=line, key=key)
-        change = edit_at(at, *edit) if edit else None
+        at = Location(file=self.file, line=line, key=key)
+        change = make_edit(at, *edit) if edit else None
         self.findings.append(Finding(code=code, message=message, at=at, fix=fix, edit=change))
 
     def decode(self, value: Value, kind: Any, *, key: str) -> Any:
@@ -90,14 +90,14 @@ class Decoder:
         found: dict[str, Any] = {}
         for name, item in value.entries:
             if name.raw not in fields:
-                fix = did_you_mean(name.raw, known=fields)
+                fix = suggest_name(name.raw, known=fields)
                 self.fault(
                     "unknown-key",
-                    f"unknown key '{shown(name.raw)}'",
+                    f"unknown key '{sanitize(name.raw)}'",
                     line=name.line,
-                    key=f"{key}.{shown(name.raw)}".lstrip("."),
+                    key=f"{key}.{sanitize(name.raw)}".lstrip("."),
                     fix=fix,
-                    edit=(name.raw, nearest(name.raw, known=fields)),
+                    edit=(name.raw, find_nearest(name.raw, known=fields)),
                 )
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
@@ -128,7 +128,7 @@ class Decoder:
             return value.raw
         words = [str(choice) for choice in choices]
         fix = (
-            did_you_mean(value.raw, known=words, noun="allowed")
+            suggest_name(value.raw, known=words, noun="allowed")
             if isinstance(value, Text)
             else f"allowed: {', '.join(words)}"
         )
@@ -140,7 +140,7 @@ class Decoder:
             line=value.line,
             key=key,
             fix=fix,
-            edit=(value.raw, nearest(value.raw, known=words)) if isinstance(value, Text) else None,
+            edit=(value.raw, find_nearest(value.raw, known=words)) if isinstance(value, Text) else None,
         )
         return None
 
@@ -170,7 +170,7 @@ class Decoder:
                 fix="write it as 'KEY: value' lines",
             )
             return {}
-        return {name.raw: self.decode(item, kind, key=f"{key}.{shown(name.raw)}") for name, item in value.entries}
+        return {name.raw: self.decode(item, kind, key=f"{key}.{sanitize(name.raw)}") for name, item in value.entries}
 
     def _scalar(self, value: Value, kind: Any, *, key: str) -> Any:
         if kind is str:
@@ -197,7 +197,7 @@ class Decoder:
         edit = None
         if isinstance(value, Text) and value.kind != "null":
             edit = (value.raw, f'"{value.raw}"')
-            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{shown(value.raw)}"'
+            fix = f'put quotes round it: {key.rpartition(".")[2] or "key"}: "{sanitize(value.raw)}"'
         else:
             fix = "write a text"
         message = f"expected text, found {describe(value)}"

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
+from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
-from builder.model.text import refusal, shown
+from builder.model.text import make_config_error, sanitize
 from builder.parse.container import check_variables, read_container, stringify
 from builder.parse.decode import Decoder
 from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
@@ -40,7 +40,7 @@ def sort_findings(findings: Iterable[Finding], *, file: str) -> tuple[Finding, .
     """Sort findings by line, those of the recipe before those of the files it names."""
 
     def order(finding: Finding) -> tuple[bool, int]:
-        at = finding.at or Place()
+        at = finding.at or Location()
         return at.file != file, at.line or 0 if at.file == file else 0
 
     return tuple(sorted(findings, key=order))
@@ -68,8 +68,8 @@ class Environment:
         section = tree.get("container")
         container = read_container(section, decoder=self.decoder, folder=self.path.parent) if section else Container()
         if not conda and not pip and container == Container() and not self.decoder.findings:
-            at = Place(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
-            self._add_fault(refusal("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
+            at = Location(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
+            self._add_fault(make_config_error("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
         if self.decoder.findings:
             raise ConfigError(*sort_findings(self.decoder.findings, file=self.file))
         return Recipe(
@@ -103,11 +103,11 @@ class Environment:
         tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
         if tree is None or (isinstance(tree, Text) and tree.kind == "null"):
             message = "the recipe is empty"
-            raise refusal("recipe-empty", message, at=Place(file=self.file), fix=NO_PACKAGE)
+            raise make_config_error("recipe-empty", message, at=Location(file=self.file), fix=NO_PACKAGE)
         if not isinstance(tree, Table):
             message = f"the recipe is {describe(tree)}, not an environment file"
             fix = "begin with 'dependencies:' and write the packages below it; a requirements file ends in .txt"
-            raise refusal("recipe-shape", message, at=Place(file=self.file, line=tree.line), fix=fix)
+            raise make_config_error("recipe-shape", message, at=Location(file=self.file, line=tree.line), fix=fix)
         refuse_other_tables(tree, file=self.file)
         return tree
 
@@ -115,18 +115,18 @@ class Environment:
         for name, _ in tree.entries:
             if name.raw in KEYS:
                 continue
-            fix = did_you_mean(name.raw, known=KEYS)
-            edit: tuple[str, str] | None = (name.raw, nearest(name.raw, known=KEYS))
+            fix = suggest_name(name.raw, known=KEYS)
+            edit: tuple[str, str] | None = (name.raw, find_nearest(name.raw, known=KEYS))
             if name.raw == "pip":
                 edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
             elif name.raw in ("gpu", "base", "system", "files", "env", "run", "labels", "smoke", "python"):
                 message, fix = f"unknown key '{name.raw}'", f"write it below 'container:'; {fix}"
-                at = Place(file=self.file, line=name.line, key=name.raw)
-                exact = None if name.raw == "python" else edit_at(at, name.raw, below="container")
-                self._add_fault(refusal("unknown-key", message, at=at, fix=fix, edit=exact))
+                at = Location(file=self.file, line=name.line, key=name.raw)
+                exact = None if name.raw == "python" else make_edit(at, name.raw, below="container")
+                self._add_fault(make_config_error("unknown-key", message, at=at, fix=fix, edit=exact))
                 continue
-            key = shown(name.raw)
+            key = sanitize(name.raw)
             self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
     def _name(self, value: Value | None) -> str:
@@ -136,7 +136,7 @@ class Environment:
             message = f"expected a name, found {describe(value)}"
             self._fault("wrong-type", message, line=value.line, key="name", fix="write one word")
         elif not NAME.fullmatch(value.raw) or len(value.raw) > NAME_LIMIT:
-            message = f"'{shown(value.raw)}' cannot be the name of an image"
+            message = f"'{sanitize(value.raw)}' cannot be the name of an image"
             fix = "use letters, digits and _.+- only, at most 100"
             self._fault("recipe-name", message, line=value.line, key="name", fix=fix)
         else:
@@ -159,7 +159,7 @@ class Environment:
                 self._fault("wrong-type", message, line=item.line, key=key, fix="write e.g. '- conda-forge'")
                 continue
             try:
-                check_channel(item.raw, at=Place(file=self.file, line=item.line, key=key))
+                check_channel(item.raw, at=Location(file=self.file, line=item.line, key=key))
             except ConfigError as error:
                 self._add_fault(error)
             found.append(item.raw)
@@ -175,11 +175,11 @@ class Environment:
             self._fault("wrong-type", message, line=value.line, key="dependencies", fix=fix)
             return (), ()
         specs: list[CondaSpec] = []
-        ats: list[Place] = []
+        ats: list[Location] = []
         pip_line = 0
         for index, item in enumerate(value.items):
             key = f"dependencies[{index}]"
-            at = Place(file=self.file, line=item.line, key=key)
+            at = Location(file=self.file, line=item.line, key=key)
             try:
                 if isinstance(item, Text):
                     specs.append(self._conda(item, at=at))
@@ -189,7 +189,7 @@ class Environment:
                     pip_line = self._pip(item, at=at, first=pip_line, last=last)
                 else:
                     fix = "write every package directly below 'dependencies:'"
-                    raise refusal("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
+                    raise make_config_error("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
                 self._add_fault(error)
         conda, twice = join_conda(specs, ats=ats)
@@ -201,43 +201,45 @@ class Environment:
         self.decoder.findings += check_hashes(pip, asked=asked, file=self.file)
         return conda, pip
 
-    def _conda(self, item: Text, *, at: Place) -> CondaSpec:
+    def _conda(self, item: Text, *, at: Location) -> CondaSpec:
         if item.kind == "null":
-            raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=edit_at(at, "-"))
+            raise make_config_error(
+                "conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=make_edit(at, "-")
+            )
         if item.kind != "text":
             message = f"expected a package, found {describe(item)}"
             example = f"- python={item.raw}" if item.kind == "number" else "- python=3.12"
-            raise refusal("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
+            raise make_config_error("wrong-type", message, at=at, fix=f"name the package too, e.g. '{example}'")
         spec = parse_conda_spec(item.raw, at=at)
         check_python(spec, at=at)
         return spec
 
-    def _pip(self, item: Table, *, at: Place, first: int, last: bool) -> int:
+    def _pip(self, item: Table, *, at: Location, first: int, last: bool) -> int:
         """Read `- pip: [...]`, return its line; `last` means that no later item could belong to it."""
         for name, value in item.entries:
             if name.raw != "pip":
-                shown_name = shown(name.raw)
+                shown_name = sanitize(name.raw)
                 if isinstance(value, Text) and value.kind != "null":
                     operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
-                    right = f"{shown_name}{operator}{shown(value.raw)}"
+                    right = f"{shown_name}{operator}{sanitize(value.raw)}"
                     fix = f"write '- {right}'"
-                    edit = edit_at(Place(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
-                    message = f"'{shown_name}: {shown(value.raw)}' has a colon where conda wants '='"
+                    edit = make_edit(Location(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
+                    message = f"'{shown_name}: {sanitize(value.raw)}' has a colon where conda wants '='"
                 else:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
                     edit = None
-                place = Place(file=at.file, line=name.line, key=at.key)
-                self._add_fault(refusal("conda-colon", message, at=place, fix=fix, edit=edit))
+                place = Location(file=at.file, line=name.line, key=at.key)
+                self._add_fault(make_config_error("conda-colon", message, at=place, fix=fix, edit=edit))
                 continue
             if first:
                 message = f"a second 'pip:' list (the first is in line {first}), and conda would use only one"
-                self._add_fault(refusal("pip-second", message, at=at, fix="join the two"))
+                self._add_fault(make_config_error("pip-second", message, at=at, fix="join the two"))
             first = name.line
             if not last and isinstance(value, Text) and value.kind == "null":
                 message = "the 'pip:' list is empty, and the items after it are read as conda packages"
-                edit = edit_at(Place(file=at.file, line=name.line), "pip", below="items")
+                edit = make_edit(Location(file=at.file, line=name.line), "pip", below="items")
                 fix = "indent the items for pip by two more spaces"
-                self._add_fault(refusal("pip-flat", message, at=at, fix=fix, edit=edit))
+                self._add_fault(make_config_error("pip-flat", message, at=at, fix=fix, edit=edit))
             self._pip_list(value)
         return first
 
@@ -256,7 +258,7 @@ class Environment:
                 fix = "write NAME==VERSION, e.g. '- numpy==1.26.4'"
                 self._fault("wrong-type", message, line=item.line, key=key, fix=fix)
                 continue
-            at = Place(file=self.file, line=item.line, key=key)
+            at = Location(file=self.file, line=item.line, key=key)
             self.reader.add_text(item.raw, at=at, base=self.path.parent)
 
     def _variables(self, value: Value | None) -> Mapping[str, str]:

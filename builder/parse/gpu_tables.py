@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.site import Source, Vendor
 from builder.parse.decode import Decoder
 from builder.parse.yaml import parse_yaml, read_text
@@ -28,7 +28,7 @@ def load(name: str, kind: type[T]) -> T:
     tree = parse_yaml(read_text(TABLES / name, what="table of GPU facts"), file=file)
     if tree is None:
         fault = Finding(
-            code="table-empty", message=f"the table '{name}' is empty", at=Place(file=file), fix="reinstall"
+            code="table-empty", message=f"the table '{name}' is empty", at=Location(file=file), fix="reinstall"
         )
         raise ConfigError(fault)
     decoder = Decoder(file=file)

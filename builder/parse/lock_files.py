@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from builder.layers.conda_solver import CondaPackage
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.lock import BaseLock, Lock, LockRequest
-from builder.model.secrets import in_addresses
-from builder.model.text import URL, is_there, misleads, shown
+from builder.model.secrets import find_address_secret
+from builder.model.text import URL, exists, is_misleading, sanitize
 from builder.parse.decode import Decoder
 from builder.parse.pylock import read_pylock
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text, to_yaml
@@ -69,7 +69,7 @@ def site_folder(index: Path, site: str) -> Path:
 
 def read_index(path: Path) -> Index | None:
     """Read the index, None if there is none; raises ConfigError with every fault of it."""
-    if not is_there(path):
+    if not exists(path):
         return None
     tree = parse_yaml(read_text(path, what="lock"), file=str(path))
     decoder = Decoder(file=str(path))
@@ -78,7 +78,7 @@ def read_index(path: Path) -> Index | None:
         raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
         raise ConfigError(
-            _fault(path, f"the lock has format '{shown(index.lock)}', this version reads {SCHEMA}", key="lock")
+            _fault(path, f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}", key="lock")
         )
     for name in index.sites:
         if not SITE.fullmatch(name):
@@ -116,7 +116,7 @@ def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str
     """Read a file whose digest is in the index."""
     if not digest:
         return ""
-    text = read_text(path, what="lock", at=Place(file=str(index)), limit=limit)
+    text = read_text(path, what="lock", at=Location(file=str(index)), limit=limit)
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         raise ConfigError(_changed_finding(path))
     return text
@@ -125,12 +125,12 @@ def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str
 def _changed_finding(path: Path, *, key: str = "") -> Finding:
     message = "the lock was altered by hand, or its files are of two runs: it is not what `recipe lock` wrote"
     fix = "take back the change, or run `recipe lock SITE ENV` again"
-    return Finding(code="lock-altered", message=message, at=Place(file=str(path), key=key), fix=fix)
+    return Finding(code="lock-altered", message=message, at=Location(file=str(path), key=key), fix=fix)
 
 
 def _fault(path: Path, message: str, *, key: str = "") -> Finding:
     fix = "run `recipe lock SITE ENV` again"
-    return Finding(code="lock-faulty", message=message, at=Place(file=str(path), key=key), fix=fix)
+    return Finding(code="lock-faulty", message=message, at=Location(file=str(path), key=key), fix=fix)
 
 
 def index_text(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]], tool: str) -> str:
@@ -184,9 +184,14 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     if not plain or not HEX.fullmatch(word("sha256")):
         raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
     local = url.lower().startswith("file:")
-    if misleads(url) or "%" in words[3] or not PART.fullmatch(unquote(words[4])) or (local and url[:8] != "file:///"):
+    if (
+        is_misleading(url)
+        or "%" in words[3]
+        or not PART.fullmatch(unquote(words[4]))
+        or (local and url[:8] != "file:///")
+    ):
         raise ConfigError(_fault(file, "an address of the lock holds what is another path or line when read", key=key))
-    if "?" in url or in_addresses(url):
+    if "?" in url or find_address_secret(url):
         raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
     depends = entry.get("depends")
     return CondaPackage(

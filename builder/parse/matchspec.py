@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
+from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
 from builder.model.recipe import CondaSpec
-from builder.model.text import check_url, refusal, refuse_secrets, shown
+from builder.model.text import check_url, make_config_error, refuse_secrets, sanitize
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CHANNEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*")
@@ -29,15 +29,15 @@ EXAMPLE = "write it as in 'numpy=1.26' or 'numpy>=1.2,<2'"
 PIP_FIX = "move it below '- pip:'"
 
 
-def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
+def parse_conda_spec(text: str, *, at: Location) -> CondaSpec:
     """Read one conda dependency; raises ConfigError. `version` always begins with an operator: `=`, `==`, `>=`...
 
     conda reads `numpy 1.26` and `numpy=1.26=BUILD` as exactly that version: both give `==1.26`. `1.*` gives `=1.*`.
     """
     refuse_secrets(text, at=at)  # before anything of it is shown
     if len(text) > LENGTH_LIMIT:
-        message = f"'{shown(text)}' is longer than {LENGTH_LIMIT} characters"
-        raise refusal("conda-long", message, at=at, fix=EXAMPLE)
+        message = f"'{sanitize(text)}' is longer than {LENGTH_LIMIT} characters"
+        raise make_config_error("conda-long", message, at=at, fix=EXAMPLE)
     text = " ".join(re.split(r"(?:^|\s)#", text, maxsplit=1)[0].split())
     _refuse_foreign(text, at=at)
     if "[" not in text:
@@ -45,8 +45,8 @@ def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
     if "://" in text and re.search(r"\.(?:conda|tar\.bz2)(?:#[0-9a-f]+)?$", text):
         return _package_url(text, at=at)
     if re.search(r"\.(?:conda|tar\.bz2)$", text):
-        message = f"'{shown(text)}' is a package file of this machine"
-        raise refusal("conda-file", message, at=at, fix="name the package, or give its https:// address")
+        message = f"'{sanitize(text)}' is a package file of this machine"
+        raise make_config_error("conda-file", message, at=at, fix="name the package, or give its https:// address")
     body, bracket = _split_bracket(text, at=at)
     channel, separator, body = body.rpartition("::")
     if separator:
@@ -66,109 +66,117 @@ def parse_conda_spec(text: str, *, at: Place) -> CondaSpec:
     return _from_fields(name, {key: value for key, value in fields.items() if value}, whole=text, at=at)
 
 
-def check_channel(channel: str, *, at: Place) -> None:
+def check_channel(channel: str, *, at: Location) -> None:
     """Raise ConfigError when a channel is neither a name (`conda-forge`, `pytorch/label/nightly`) nor a clean URL."""
     refuse_secrets(channel, at=at)
     if "://" in channel:
         check_url(channel, at=at, schemes=("https", "http", "file"))
     elif not CHANNEL.fullmatch(channel):
-        message = f"'{shown(channel)}' is not the name of a channel"
+        message = f"'{sanitize(channel)}' is not the name of a channel"
         fix = "write one channel, as 'conda-forge' or by its https:// address; several need a '- ' line each"
-        raise refusal("conda-channel", message, at=at, fix=fix)
+        raise make_config_error("conda-channel", message, at=at, fix=fix)
 
 
-def _refuse_foreign(text: str, *, at: Place) -> None:
+def _refuse_foreign(text: str, *, at: Location) -> None:
     """Refuse what is not a conda dependency, with a guess of what it is."""
     if not text:
-        raise refusal("conda-empty", "a dependency is empty", at=at, fix="remove the line")
-    quoted = f"'{shown(text)}'"
+        raise make_config_error("conda-empty", "a dependency is empty", at=at, fix="remove the line")
+    quoted = f"'{sanitize(text)}'"
     if text.startswith("-"):
         message = f"{quoted} is an option of pip, among conda packages"
-        edit = edit_at(at, text, text, below="pip") if text.startswith("--") else None
-        raise refusal("conda-pip", message, at=at, fix=PIP_FIX, edit=edit)
+        edit = make_edit(at, text, text, below="pip") if text.startswith("--") else None
+        raise make_config_error("conda-pip", message, at=at, fix=PIP_FIX, edit=edit)
     if text.startswith("git+") or " @ " in text:
         message = f"{quoted} is a dependency of pip, among conda packages"
-        raise refusal("conda-pip", message, at=at, fix=PIP_FIX, edit=edit_at(at, text, text, below="pip"))
+        raise make_config_error("conda-pip", message, at=at, fix=PIP_FIX, edit=make_edit(at, text, text, below="pip"))
     if ";" in text:
         message = f"{quoted} has a marker (';'), which only pip knows"
-        raise refusal("conda-pip", message, at=at, fix=f"{PIP_FIX}, or leave the marker out")
+        raise make_config_error("conda-pip", message, at=at, fix=f"{PIP_FIX}, or leave the marker out")
     if not PLAIN.fullmatch(text):
         odd = next(character for character in text if not PLAIN.fullmatch(character))
-        message = f"{quoted} holds '{shown(odd)}', which no conda dependency has"
-        raise refusal("conda-character", message, at=at, fix=EXAMPLE)
+        message = f"{quoted} holds '{sanitize(odd)}', which no conda dependency has"
+        raise make_config_error("conda-character", message, at=at, fix=EXAMPLE)
 
 
-def _package_url(text: str, *, at: Place) -> CondaSpec:
+def _package_url(text: str, *, at: Location) -> CondaSpec:
     check_url(text, at=at, schemes=("https", "http"))
     file = text.partition("#")[0].rpartition("/")[2]
     match = ARCHIVE.fullmatch(file)
     if match is None:
-        message = f"the package address ends in '{shown(file)}'"
-        raise refusal("conda-url", message, at=at, fix="it has to end in NAME-VERSION-BUILD.conda")
+        message = f"the package address ends in '{sanitize(file)}'"
+        raise make_config_error("conda-url", message, at=at, fix="it has to end in NAME-VERSION-BUILD.conda")
     name, version, build = match.groups()
     _version(version, whole=text, at=at, exact=True)
     return CondaSpec(text=text, name=name.lower(), version=f"=={version}", build=build, url=text, line=at.line)
 
 
-def _split_bracket(text: str, *, at: Place) -> tuple[str, str]:
+def _split_bracket(text: str, *, at: Location) -> tuple[str, str]:
     """`pkg[version=1]` to `pkg` and `version=1`."""
     if "[" not in text and "]" not in text:
         if "'" in text or '"' in text:
-            raise refusal("conda-character", f"'{shown(text)}' has quotes inside", at=at, fix=EXAMPLE)
+            raise make_config_error("conda-character", f"'{sanitize(text)}' has quotes inside", at=at, fix=EXAMPLE)
         return text, ""
     match = re.fullmatch(r"([^\[\]'\"]*)\[([^\[\]]+)\]", text)
     if match is None:
-        message = f"the brackets of '{shown(text)}' are not understood"
-        raise refusal("conda-bracket", message, at=at, fix="write NAME[version='>=1.2',build='py*']")
+        message = f"the brackets of '{sanitize(text)}' are not understood"
+        raise make_config_error("conda-bracket", message, at=at, fix="write NAME[version='>=1.2',build='py*']")
     return match[1].strip(), match[2]
 
 
-def _split_name(body: str, *, whole: str, at: Place) -> tuple[str, str]:
+def _split_name(body: str, *, whole: str, at: Location) -> tuple[str, str]:
     match = re.match(r"[^\s=<>!~,|]*", body)
     name = match[0] if match else ""
     if ":" in name:
-        message = f"'{shown(name)}' has one colon between channel and package"
+        message = f"'{sanitize(name)}' has one colon between channel and package"
         right = name.replace(":", "::")
-        raise refusal("conda-name", message, at=at, fix=f"write two: '{shown(right)}'", edit=edit_at(at, name, right))
+        raise make_config_error(
+            "conda-name", message, at=at, fix=f"write two: '{sanitize(right)}'", edit=make_edit(at, name, right)
+        )
     if not NAME.fullmatch(name):
-        message = f"'{shown(whole)}' names no package" if not name else f"'{shown(name)}' is not a package name"
-        raise refusal("conda-name", message, at=at, fix=EXAMPLE)
+        message = f"'{sanitize(whole)}' names no package" if not name else f"'{sanitize(name)}' is not a package name"
+        raise make_config_error("conda-name", message, at=at, fix=EXAMPLE)
     return name.lower(), body[len(name) :]
 
 
-def _split_build(rest: str, *, whole: str, at: Place) -> tuple[str, str]:
+def _split_build(rest: str, *, whole: str, at: Location) -> tuple[str, str]:
     """The part after the name to version and build, with or without spaces (`=1.2=py_0`, ` >=1.2 py_0`)."""
     version, *more = rest.strip().split(" ")
     if " - " in whole:
-        items = [shown(item) for item in whole.split(" - ")]
+        items = [sanitize(item) for item in whole.split(" - ")]
         message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
         fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
-        raise refusal("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
+        raise make_config_error("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
-        message = f"'{shown(whole)}' is not one package with one version"
-        raise refusal("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")
+        message = f"'{sanitize(whole)}' is not one package with one version"
+        raise make_config_error("conda-words", message, at=at, fix="write one package an item, as in 'numpy>=1.2,<2'")
     build = more[0] if more else ""
     match = re.fullmatch(r"(.*[^=<>!~,|])=([^=<>!~,|]*)", version)
     if match:
         version = match[1]
         build = match[2] if not build else f"{match[2]} {build}"
     if match and not build:
-        message = f"'{shown(whole)}' ends where a build string is expected"
-        raise refusal("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the last '=' out")
+        message = f"'{sanitize(whole)}' ends where a build string is expected"
+        raise make_config_error(
+            "conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the last '=' out"
+        )
     if (match or more) and not BUILD.fullmatch(build):
-        message = f"'{shown(build)}' in '{shown(whole)}' is not a build string"
-        raise refusal("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the build out")
+        message = f"'{sanitize(build)}' in '{sanitize(whole)}' is not a build string"
+        raise make_config_error("conda-build", message, at=at, fix="write NAME=VERSION=BUILD, or leave the build out")
     return version, build
 
 
-def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str:
+def _version(version: str, *, whole: str, at: Location, exact: bool = False) -> str:
     """Check a constraint and give every part of it an operator."""
     if not version:
         return ""
     if COMMA.fullmatch(version):
-        message = f"'{shown(version)}' in '{shown(whole)}' has a comma between its numbers: no version is all of them"
+        message = (
+            f"'{sanitize(version)}' in '{sanitize(whole)}' has a comma between its numbers: no version is all of them"
+        )
         right = version.replace(",", ".")
-        raise refusal("conda-version", message, at=at, fix=f"write '{right}'", edit=edit_at(at, version, right))
+        raise make_config_error(
+            "conda-version", message, at=at, fix=f"write '{right}'", edit=make_edit(at, version, right)
+        )
     parts = []
     for part in re.split(r"([,|])", version):
         if part in (",", "|"):
@@ -176,13 +184,13 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
             continue
         match = CONSTRAINT.fullmatch(part)
         if part.startswith(("=>", "=<")):
-            message = f"'{part[:2]}' in '{shown(whole)}' is not an operator"
-            raise refusal(
-                "conda-version", message, at=at, fix=f"write '{part[1]}='", edit=edit_at(at, part[:2], f"{part[1]}=")
+            message = f"'{part[:2]}' in '{sanitize(whole)}' is not an operator"
+            raise make_config_error(
+                "conda-version", message, at=at, fix=f"write '{part[1]}='", edit=make_edit(at, part[:2], f"{part[1]}=")
             )
         if match is None:
-            message = f"'{shown(version)}' in '{shown(whole)}' is not a version"
-            raise refusal("conda-version", message, at=at, fix=EXAMPLE)
+            message = f"'{sanitize(version)}' in '{sanitize(whole)}' is not a version"
+            raise make_config_error("conda-version", message, at=at, fix=EXAMPLE)
         operator, number = match.groups()
         plain = "=" if "*" in number else "=="
         if operator is None or (operator == "=" and exact):
@@ -191,66 +199,68 @@ def _version(version: str, *, whole: str, at: Place, exact: bool = False) -> str
     return "" if parts == ["*"] else "".join(parts)
 
 
-def check_python(spec: CondaSpec, *, at: Place) -> None:
+def check_python(spec: CondaSpec, *, at: Location) -> None:
     """Raise ConfigError for a version that Python does not have, before another replaces it."""
     if spec.name in FREE_THREADED or (spec.name == "python" and re.search(r"cp[0-9]+t$", spec.build)):
-        message = f"'{shown(spec.text)}' is the free-threaded Python, which no site is built with"
-        raise refusal("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
+        message = f"'{sanitize(spec.text)}' is the free-threaded Python, which no site is built with"
+        raise make_config_error("conda-version", message, at=at, fix="write the usual one, as in 'python=3.12'")
     for part in filter(None, re.split(r"[,|]", spec.version)) if spec.name == "python" else ():
         number = part.lstrip("=<>!~")
         if PYTHON.fullmatch(number):
             continue
-        message = f"'{shown(number)}' in '{shown(spec.text)}' is not a version of Python"
+        message = f"'{sanitize(number)}' in '{sanitize(spec.text)}' is not a version of Python"
         fix, edit = "write it as in 'python=3.12'", None
         if threaded := THREADED.fullmatch(number):
-            message = f"'{shown(spec.text)}' asks for the free-threaded Python, which no site is built with"
-            fix, edit = f"write 'python={threaded[1]}'", edit_at(at, number, threaded[1])
+            message = f"'{sanitize(spec.text)}' asks for the free-threaded Python, which no site is built with"
+            fix, edit = f"write 'python={threaded[1]}'", make_edit(at, number, threaded[1])
         elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
             right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
             if PYTHON.fullmatch(right):
-                fix, edit = f"write '{right}': there is a letter among its numbers", edit_at(at, number, right)
-        raise refusal("conda-version", message, at=at, fix=fix, edit=edit)
+                fix, edit = f"write '{right}': there is a letter among its numbers", make_edit(at, number, right)
+        raise make_config_error("conda-version", message, at=at, fix=fix, edit=edit)
 
 
-def _fields(bracket: str, *, whole: str, at: Place) -> dict[str, str]:
+def _fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
     found: dict[str, str] = {}
     position = 0
     while position < len(bracket):
         match = FIELD.match(bracket, position)
         if match is None:
-            message = f"'[{shown(bracket)}]' in '{shown(whole)}' is not understood"
+            message = f"'[{sanitize(bracket)}]' in '{sanitize(whole)}' is not understood"
             fix = f"extras such as [test] are pip's: {PIP_FIX}; conda knows [version=..., build=..., channel=...]"
-            raise refusal("conda-bracket", message, at=at, fix=fix)
+            raise make_config_error("conda-bracket", message, at=at, fix=fix)
         key, value = match[1], match[2].strip("'\"").strip()
         if key not in FIELDS:
-            message = f"'{key}' in '{shown(whole)}' cannot be used here"
-            raise refusal(
+            message = f"'{key}' in '{sanitize(whole)}' cannot be used here"
+            raise make_config_error(
                 "conda-field",
                 message,
                 at=at,
-                fix=did_you_mean(key, known=FIELDS, noun="known"),
-                edit=edit_at(at, key, nearest(key, known=FIELDS)),
+                fix=suggest_name(key, known=FIELDS, noun="known"),
+                edit=make_edit(at, key, find_nearest(key, known=FIELDS)),
             )
         if key in found:
-            raise refusal("conda-field", f"'{key}' occurs twice in '{shown(whole)}'", at=at, fix="keep one of them")
+            raise make_config_error(
+                "conda-field", f"'{key}' occurs twice in '{sanitize(whole)}'", at=at, fix="keep one of them"
+            )
         found[key] = value
         position = match.end()
     return found
 
 
-def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Place) -> CondaSpec:
+def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Location) -> CondaSpec:
     """Write a bracket spec in the plain form: `channel::name version build`."""
     if "url" in fields:
         spec = _package_url(fields["url"], at=at)
         if spec.name != name:
-            message = f"'{shown(whole)}' names '{name}', its address '{spec.name}'"
-            raise refusal("conda-url", message, at=at, fix="give both one name")
+            message = f"'{sanitize(whole)}' names '{name}', its address '{spec.name}'"
+            raise make_config_error("conda-url", message, at=at, fix="give both one name")
         return spec
     version, build = fields.get("version", ""), fields.get("build", "")
     version = _version(re.sub(r"\s+", "", version), whole=whole, at=at)
     if build and not BUILD.fullmatch(build):
-        message = f"'{shown(build)}' in '{shown(whole)}' is not a build string"
-        raise refusal("conda-build", message, at=at, fix="letters, digits and _.+* only")
+        message = f"'{sanitize(build)}' in '{sanitize(whole)}' is not a build string"
+        raise make_config_error("conda-build", message, at=at, fix="letters, digits and _.+* only")
     if build and re.fullmatch(r"=[^=,|*]+", version):
         version += ".*"  # in the plain form a build makes '=1.2' mean exactly 1.2
     channel = fields.get("channel", "")
@@ -267,7 +277,7 @@ def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Place) ->
     )
 
 
-def join_conda(specs: list[CondaSpec], *, ats: list[Place]) -> tuple[tuple[CondaSpec, ...], ConfigError | None]:
+def join_conda(specs: list[CondaSpec], *, ats: list[Location]) -> tuple[tuple[CondaSpec, ...], ConfigError | None]:
     """Make package names unique: a repeat that adds nothing is dropped, two different constraints are a fault."""
     kept: dict[str, CondaSpec] = {}
     faults: list[Finding] = []
@@ -276,7 +286,7 @@ def join_conda(specs: list[CondaSpec], *, ats: list[Place]) -> tuple[tuple[Conda
         if before is None or before.text == before.name:
             kept[spec.name] = spec
         elif spec.text != spec.name and spec.text != before.text:
-            first = f"'{shown(before.text)}' in line {before.line}"
-            message = f"'{spec.name}' is asked for twice: {first}, then '{shown(spec.text)}'"
-            faults += refusal("conda-twice", message, at=at, fix="keep one line for each package").findings
+            first = f"'{sanitize(before.text)}' in line {before.line}"
+            message = f"'{spec.name}' is asked for twice: {first}, then '{sanitize(spec.text)}'"
+            faults += make_config_error("conda-twice", message, at=at, fix="keep one line for each package").findings
     return tuple(kept.values()), ConfigError(*faults) if faults else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.model.finding import Place
-from builder.model.text import is_there, refusal
+from builder.model.finding import Location
+from builder.model.text import exists, make_config_error
 from builder.parse.yaml import Table
 
 READ = "a conda environment.yml or a pip requirements.txt is read"
@@ -55,18 +55,18 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
     found = NAMES.get(path.name.lower())
     if found is None and path.name.lower().endswith(".conda-lock.yml"):
         found = NAMES["conda-lock.yml"]
-    regular = is_there(path) and path.is_file()
+    regular = exists(path) and path.is_file()
     if found is None and regular:
         found = _by_content(path)
     if found is None:
         found = SUFFIXES.get(path.suffix.lower())
     if found is not None:
         message = f"'{file}' is {found[0]}, not a recipe"
-        raise refusal("recipe-format", message, at=Place(file=file), fix=found[1])
+        raise make_config_error("recipe-format", message, at=Location(file=file), fix=found[1])
     if regular and path.suffix.lower() not in KNOWN_SUFFIXES:
         message = f"the name '{file}' does not say which kind of recipe this is"
         fix = "rename it: .yml for a conda environment, .txt for pip requirements"
-        raise refusal("recipe-format", message, at=Place(file=file), fix=fix)
+        raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)
 
 
 def _by_content(path: Path) -> tuple[str, str] | None:
@@ -91,4 +91,4 @@ def refuse_other_tables(tree: Table, *, file: str) -> None:
     for wanted, (what, fix) in TABLES.items():
         if keys.issuperset(wanted) and "dependencies" not in keys:
             message = f"'{file}' is {what}, not a recipe"
-            raise refusal("recipe-format", message, at=Place(file=file), fix=fix)
+            raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)

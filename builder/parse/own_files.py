@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from builder.model.finding import Finding, Place
-from builder.model.text import shown
+from builder.model.finding import Finding, Location
+from builder.model.text import sanitize
 
 IGNORE = ".recipeignore"
 LARGEST = 64 * 1024  # bytes of that file
@@ -113,18 +113,18 @@ def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Itera
     """Warn of files outside the recipe's folder, and of files that are excluded from copied folders."""
     left, home = IgnoreRules(folder), folder.resolve()
     for source in files:
-        at = Place(file=file, key=f"container.files.{shown(source)}")
+        at = Location(file=file, key=f"container.files.{sanitize(source)}")
         path = (folder / source).resolve()
         if not path.is_relative_to(home):
-            message = f"'{shown(source)}' is outside the recipe's folder"
+            message = f"'{sanitize(source)}' is outside the recipe's folder"
             fix = "check what it is: every user of the image can read it; or copy it to the recipe's folder"
             yield Finding(code="file-outside", message=message, at=at, fix=fix, level="warning")
         names = sorted(_list_left_out(path, left=left)) if path.is_dir() else []
         if names:
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-            message = f"left out of '{shown(source)}', since keys and passwords are kept there: "
-            message += f"{', '.join(map(shown, names[:4]))}{more}"
-            fix = f"no action needed; to include it, write '!{shown(names[0])}' into {IGNORE} next to the recipe"
+            message = f"left out of '{sanitize(source)}', since keys and passwords are kept there: "
+            message += f"{', '.join(map(sanitize, names[:4]))}{more}"
+            fix = f"no action needed; to include it, write '!{sanitize(names[0])}' into {IGNORE} next to the recipe"
             yield Finding(code="file-secret", message=message, at=at, fix=fix, level="warning")
 
 

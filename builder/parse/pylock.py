@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.lock import PipFile
-from builder.model.secrets import in_addresses
-from builder.model.text import URL, listing, misleads, shown, table, whole
+from builder.model.secrets import find_address_secret
+from builder.model.text import URL, is_misleading, sanitize, to_dict, to_integer, to_list
 
 HEX = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -36,7 +36,7 @@ def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
-        raise ConfigError(_fault(file, f"the lock is not TOML: {shown(str(error), limit=200)}")) from None
+        raise ConfigError(_fault(file, f"the lock is not TOML: {sanitize(str(error), limit=200)}")) from None
     if str(tree.get("lock-version", "")).partition(".")[0] != "1" or not isinstance(tree.get("packages", []), list):
         raise ConfigError(_fault(file, "the lock is no pylock file of version 1"))
     return dict(tree)
@@ -47,24 +47,24 @@ def read_pylock(text: str, *, file: Path) -> tuple[PipFile, ...]:
     longest = max((keys.count(".") for keys in KEYS.findall(STRING.sub('""', text))), default=0)
     if longest >= PARTS or '"""' in text or "'''" in text:
         raise ConfigError(_fault(file, "the lock is not written as `recipe lock` writes it"))
-    found = [_file(table(package), file=file) for package in parse_pylock(text, file=file).get("packages", [])]
+    found = [_file(to_dict(package), file=file) for package in parse_pylock(text, file=file).get("packages", [])]
     return tuple(sorted(found, key=lambda item: item.name))
 
 
 def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
     name, version = text_of(package, "name"), text_of(package, "version")
-    wheels, vcs = listing(package.get("wheels")), table(package.get("vcs"))
-    source = table(wheels[0]) if wheels else table(package.get("sdist") or package.get("archive") or vcs)
-    url, sha256 = text_of(source, "url"), text_of(table(source.get("hashes")), "sha256")
+    wheels, vcs = to_list(package.get("wheels")), to_dict(package.get("vcs"))
+    source = to_dict(wheels[0]) if wheels else to_dict(package.get("sdist") or package.get("archive") or vcs)
+    url, sha256 = text_of(source, "url"), text_of(to_dict(source.get("hashes")), "sha256")
     if not NAME.fullmatch(name) or not url or len(wheels) > 1 or (version and not VERSION.fullmatch(version)):
-        raise ConfigError(_fault(file, f"the lock does not name one file for '{shown(name)}'"))
+        raise ConfigError(_fault(file, f"the lock does not name one file for '{sanitize(name)}'"))
     if vcs:
         inside = text_of(vcs, "subdirectory")
         url = f"git+{url.removeprefix('git+')}@{text_of(vcs, 'commit-id')}"
         url += f"#subdirectory={inside}" if inside else ""
-    if not URL.fullmatch(url) or misleads(url):
+    if not URL.fullmatch(url) or is_misleading(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
-    if in_addresses(url):
+    if find_address_secret(url):
         raise ConfigError(_fault(file, f"the address of '{name}' in the lock has credentials in it"))
     if not vcs and not HEX.fullmatch(sha256):
         raise ConfigError(_fault(file, f"the lock has no sha256 for '{name}'"))
@@ -74,7 +74,7 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
         kind="vcs" if vcs else "wheel" if url.partition("#")[0].endswith(".whl") else "sdist",
         url=url,
         sha256=sha256,
-        size=max(whole(source.get("size")) or 0, 0),
+        size=max(to_integer(source.get("size")) or 0, 0),
         torch=name in TORCH_FAMILY,
         direct=bool(vcs or package.get("archive")),
     )
@@ -113,5 +113,5 @@ def _text(value: str) -> str:
 
 def _fault(file: Path, message: str) -> Finding:
     return Finding(
-        code="lock-faulty", message=message, at=Place(file=str(file)), fix="run `recipe lock SITE ENV` again"
+        code="lock-faulty", message=message, at=Location(file=str(file)), fix="run `recipe lock SITE ENV` again"
     )

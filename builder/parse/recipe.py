@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Place
+from builder.model.finding import ConfigError, Location
 from builder.model.recipe import Recipe
-from builder.model.text import refusal
+from builder.model.text import make_config_error
 from builder.parse.environment_yml import Environment, digest_of, name_from, sort_findings
 from builder.parse.other_formats import PIP_SUFFIXES, refuse_other_formats
 from builder.parse.requirement import check_hashes, join_requirements
@@ -30,14 +30,14 @@ def load_recipe(path: Path, *, shown: str | None = None) -> Recipe:
 def _requirements_recipe(path: Path, *, file: str) -> Recipe:
     text = read_text(path, what="recipe", name=file)
     reader = RequirementsReader(file=file, folder=path.parent)
-    reader.add_text(text, at=Place(file=file, line=1), base=path.parent, inside=(path.resolve(),))
+    reader.add_text(text, at=Location(file=file, line=1), base=path.parent, inside=(path.resolve(),))
     requirements, faults = join_requirements(reader.requirements, file=file, key="")
     options = reader.options()
     findings = [*reader.findings, *faults]
     findings += check_hashes(requirements, asked=options.require_hashes, file=file)
     if not requirements and not findings:
         message = "the requirements file asks for no package"
-        findings += refusal("recipe-empty", message, at=Place(file=file), fix="write one a line").findings
+        findings += make_config_error("recipe-empty", message, at=Location(file=file), fix="write one a line").findings
     if findings:
         raise ConfigError(*sort_findings(findings, file=file))
     stem = path.stem

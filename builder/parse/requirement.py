@@ -11,9 +11,9 @@ from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from builder.model.finding import ConfigError, Finding, Place, edit_at
+from builder.model.finding import ConfigError, Finding, Location, make_edit
 from builder.model.recipe import PipRequirement
-from builder.model.text import PATH, check_url, is_there, refusal, shown
+from builder.model.text import PATH, check_url, exists, make_config_error, sanitize
 
 SCHEMES = ("https", "http", "file", "git+https", "git+http", "git+ssh", "git+file", "hg+https", "svn+https")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -24,11 +24,11 @@ BODY_LIMIT = 2_000  # characters
 EXAMPLE = "write it as in 'numpy==1.26.4' or 'numpy>=1.2,<2'"
 
 
-def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> PipRequirement:
+def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) -> PipRequirement:
     """Read a requirement without its options; raises ConfigError."""
     if len(body) > BODY_LIMIT:
-        message = f"'{shown(body)}' is longer than {BODY_LIMIT} characters"
-        raise refusal("pip-long", message, at=at, fix="write one package a line")
+        message = f"'{sanitize(body)}' is longer than {BODY_LIMIT} characters"
+        raise make_config_error("pip-long", message, at=at, fix="write one package a line")
     if _looks_local(body) or re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", body) or body.startswith("git+"):
         return parse_location(body, hashes=hashes, at=at)
     try:
@@ -40,8 +40,8 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> 
     specifier = specifier.strip(",")
     marker = str(parsed.marker) if parsed.marker else ""
     if not NAME.fullmatch(parsed.name) or not SPECIFIER.fullmatch(specifier) or not MARKER.fullmatch(marker):
-        message = f"'{shown(body)}' holds characters that no requirement needs"
-        raise refusal("pip-character", message, at=at, fix=EXAMPLE)
+        message = f"'{sanitize(body)}' holds characters that no requirement needs"
+        raise make_config_error("pip-character", message, at=at, fix=EXAMPLE)
     if parsed.url:
         check_url(parsed.url, at=at, schemes=SCHEMES)
     extras = tuple(sorted(parsed.extras))
@@ -60,40 +60,46 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Place) -> 
     )
 
 
-def _not_a_requirement(body: str, *, at: Place) -> ConfigError:
+def _not_a_requirement(body: str, *, at: Location) -> ConfigError:
     """Say what a line that PEP 508 refuses looks like."""
-    quoted = f"'{shown(body)}'"
+    quoted = f"'{sanitize(body)}'"
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(?:=\S+)?", body)
     if single:
         right = f"{single[1]}=={single[2]}"
-        edit = edit_at(at, body, right)
+        edit = make_edit(at, body, right)
         fix = f"pip compares with two: '{right}'"
-        return refusal("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
+        return make_config_error("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
     spaced = re.fullmatch(r"([A-Za-z0-9._-]+)\s+v?([0-9][A-Za-z0-9.*+]*)", body)
     if spaced:
         right = f"{spaced[1]}=={spaced[2]}"
         message = f"{quoted} has no operator before the version"
-        return refusal("pip-form", message, at=at, fix=f"write '{right}'", edit=edit_at(at, body, right))
+        return make_config_error("pip-form", message, at=at, fix=f"write '{right}'", edit=make_edit(at, body, right))
     if re.match(r"(?:name|channels|dependencies)\s*:", body):
         fix = "give the file the ending .yml"
-        return refusal("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
+        return make_config_error("pip-form", f"{quoted} is a line of a conda environment file", at=at, fix=fix)
     for wrong in ("=>", "=<"):
         if wrong in body:
-            edit = edit_at(at, wrong, f"{wrong[1]}=")
+            edit = make_edit(at, wrong, f"{wrong[1]}=")
             message = f"'{wrong}' in {quoted} is not an operator"
-            return refusal("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
+            return make_config_error("pip-form", message, at=at, fix=f"write '{wrong[1]}='", edit=edit)
     if "::" in body:
-        return refusal("pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list")
+        return make_config_error(
+            "pip-form", f"{quoted} names a conda channel", at=at, fix="move it out of the pip list"
+        )
     if "$" in body or "{" in body or "`" in body:
         fix = "write the plain name and version: a recipe has no variables"
-        return refusal("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
+        return make_config_error("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
-        return refusal("pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line")
+        return make_config_error(
+            "pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line"
+        )
     before, semicolon, marker = body.partition(";")
     if semicolon and re.fullmatch(r"[A-Za-z0-9._\[\],<>=!~*+\s-]+", before):
         fix = "write it as in 'numpy ; python_version < \"3.12\"'"
-        return refusal("pip-marker", f"the marker '{shown(marker.strip())}' is not understood", at=at, fix=fix)
-    return refusal("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
+        return make_config_error(
+            "pip-marker", f"the marker '{sanitize(marker.strip())}' is not understood", at=at, fix=fix
+        )
+    return make_config_error("pip-form", f"{quoted} is not a requirement that pip can read", at=at, fix=EXAMPLE)
 
 
 def _looks_local(body: str) -> bool:
@@ -105,12 +111,12 @@ def _looks_local(body: str) -> bool:
     )
 
 
-def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Place) -> PipRequirement:
+def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = False, at: Location) -> PipRequirement:
     """Read a requirement that is a URL or a path; its name is in `#egg=` or in the file name of a wheel."""
     body, _, marker = (part.strip() for part in body.partition(" ; "))
     if marker:
-        message = f"'{shown(body)}' has a marker"
-        raise refusal("pip-form", message, at=at, fix="write 'NAME @ ADDRESS ; MARKER'")
+        message = f"'{sanitize(body)}' has a marker"
+        raise make_config_error("pip-form", message, at=at, fix="write 'NAME @ ADDRESS ; MARKER'")
     is_url = bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", body))
     match = re.fullmatch(r"([^\[\]]*)\[([A-Za-z0-9._, -]*)\]", body) if not is_url else None
     path = match[1] if match else body
@@ -144,30 +150,32 @@ def _name_of(address: str) -> str:
     return ""
 
 
-def check_path(path: str, *, at: Place) -> None:
+def check_path(path: str, *, at: Location) -> None:
     """Raise ConfigError if a path cannot be copied into an image safely."""
     if not PATH.fullmatch(path):
-        message = f"the path '{shown(path)}' holds characters that cannot be carried into an image safely"
-        raise refusal("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
+        message = f"the path '{sanitize(path)}' holds characters that cannot be carried into an image safely"
+        raise make_config_error("pip-path", message, at=at, fix="use letters, digits and ._/+@,=~- only")
     if path.startswith("~"):
-        message = f"'{shown(path)}' depends on who reads it"
-        raise refusal("pip-path", message, at=at, fix="write the path from the recipe's folder, or the full one")
+        message = f"'{sanitize(path)}' depends on who reads it"
+        raise make_config_error(
+            "pip-path", message, at=at, fix="write the path from the recipe's folder, or the full one"
+        )
 
 
-def check_exists(path: str, *, folder: Path, at: Place, package: bool = True) -> None:
+def check_exists(path: str, *, folder: Path, at: Location, package: bool = True) -> None:
     """Raise ConfigError if a requirement names a path that is missing on this machine, or not a package."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path) and not path.startswith("file:"):
         return
     local = folder / path.removeprefix("file://").removeprefix("file:")
-    if not is_there(local):
-        message = f"there is no '{shown(path)}' on this machine"
+    if not exists(local):
+        message = f"there is no '{sanitize(path)}' on this machine"
         fix = "check the path, it is read from the recipe's folder"
         if path.startswith("file:"):
             fix = "`pip freeze` writes such lines in a conda environment: write NAME==VERSION in its place"
-        raise refusal("pip-path", message, at=at, fix=fix)
+        raise make_config_error("pip-path", message, at=at, fix=fix)
     if package and local.is_dir() and not any((local / name).exists() for name in ("pyproject.toml", "setup.py")):
-        message = f"the folder '{shown(path)}' holds no package (no pyproject.toml, no setup.py)"
-        raise refusal("pip-path", message, at=at, fix="name the folder in which it is")
+        message = f"the folder '{sanitize(path)}' holds no package (no pyproject.toml, no setup.py)"
+        raise make_config_error("pip-path", message, at=at, fix="name the folder in which it is")
 
 
 def join_requirements(
@@ -181,10 +189,10 @@ def join_requirements(
         before = kept.setdefault((requirement.name, requirement.marker, address), requirement)
         old, new = (before.specifier, before.url), (requirement.specifier, requirement.url)
         if old != new and any(old) and any(new):
-            where = Place(file=requirement.file or file, line=requirement.line, key="" if requirement.file else key)
-            first = f"'{shown(before.text)}' in line {before.line}" + (f" of {before.file}" if before.file else "")
-            message = f"'{requirement.name}' is asked for twice: {first}, then '{shown(requirement.text)}'"
-            faults += refusal("pip-twice", message, at=where, fix="keep one line for each package").findings
+            where = Location(file=requirement.file or file, line=requirement.line, key="" if requirement.file else key)
+            first = f"'{sanitize(before.text)}' in line {before.line}" + (f" of {before.file}" if before.file else "")
+            message = f"'{requirement.name}' is asked for twice: {first}, then '{sanitize(requirement.text)}'"
+            faults += make_config_error("pip-twice", message, at=where, fix="keep one line for each package").findings
         elif requirement is not before:
             richer = requirement if any(new) and not any(old) else before
             joined = tuple(sorted({*before.extras, *requirement.extras}))
@@ -212,15 +220,17 @@ def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file:
     for requirement in requirements:
         if not requirement.hashes:
             why = "the file says --require-hashes" if asked else "others have one, and then pip wants one for all"
-            message = f"'{shown(requirement.text)}' has no hash; {why}"
-            at = Place(file=requirement.file or file, line=requirement.line)
-            yield from refusal("pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all").findings
+            message = f"'{sanitize(requirement.text)}' has no hash; {why}"
+            at = Location(file=requirement.file or file, line=requirement.line)
+            yield from make_config_error(
+                "pip-hash", message, at=at, fix="add --hash=sha256:..., or remove all"
+            ).findings
 
 
-def hide_line(finding: Finding, *, at: Place) -> Finding:
+def hide_line(finding: Finding, *, at: Location) -> Finding:
     """Return a fault without the text of a file: one outside the recipe's folder may be any file of the user."""
     message = (
-        f"a line of '{shown(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"
+        f"a line of '{sanitize(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"
     )
     fix = "look at the line; where the file is no list of requirements, do not build this recipe"
     return Finding(code=finding.code, message=message, at=at, fix=fix)

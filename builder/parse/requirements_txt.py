@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean, edit_at, nearest
+from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
 from builder.model.recipe import PipOptions, PipRequirement
-from builder.model.text import CONTROL, check_url, is_there, refusal, refuse_secrets, shown
+from builder.model.text import CONTROL, check_url, exists, make_config_error, refuse_secrets, sanitize
 from builder.parse.requirement import NAME, check_exists, check_path, hide_line, parse_location, parse_requirement
 from builder.parse.yaml import read_text
 
@@ -67,17 +67,19 @@ def logical_lines(text: str, *, first: int = 1) -> Iterator[tuple[int, str]]:
         yield start, line
 
 
-def parse_line(text: str, *, at: Place) -> PipRequirement | tuple[Option, ...]:
+def parse_line(text: str, *, at: Location) -> PipRequirement | tuple[Option, ...]:
     """Read one logical line; raises ConfigError."""
     refuse_secrets(text, at=at)  # before anything of it is shown
     if len(text) > LINE_LIMIT:
-        message = f"'{shown(text)}' is longer than {LINE_LIMIT} characters"
-        raise refusal("pip-long", message, at=at, fix="write one package a line")
+        message = f"'{sanitize(text)}' is longer than {LINE_LIMIT} characters"
+        raise make_config_error("pip-long", message, at=at, fix="write one package a line")
     if CONTROL.search(text.replace("\t", " ")):
-        raise refusal("pip-character", f"'{shown(text)}' holds a control character", at=at, fix="remove it")
+        raise make_config_error(
+            "pip-character", f"'{sanitize(text)}' holds a control character", at=at, fix="remove it"
+        )
     if "\\" in text:
-        message = f"'{shown(text)}' holds a backslash"
-        raise refusal("pip-character", message, at=at, fix="write paths with '/'; '\\' may only end a line")
+        message = f"'{sanitize(text)}' holds a backslash"
+        raise make_config_error("pip-character", message, at=at, fix="write paths with '/'; '\\' may only end a line")
     if text.startswith("-"):
         return _options(text, at=at)
     body, _, rest = _cut_options(text)
@@ -89,14 +91,16 @@ def _cut_options(text: str) -> tuple[str, str, str]:
     return (text[: match.start()].rstrip(), " ", text[match.end() :]) if match else (text, "", "")
 
 
-def _words(text: str, *, at: Place) -> list[str]:
+def _words(text: str, *, at: Location) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
-        raise refusal("pip-quote", f"a quote in '{shown(text)}' is never closed", at=at, fix="close it") from None
+        raise make_config_error(
+            "pip-quote", f"a quote in '{sanitize(text)}' is never closed", at=at, fix="close it"
+        ) from None
 
 
-def _options(text: str, *, at: Place) -> tuple[Option, ...]:
+def _options(text: str, *, at: Location) -> tuple[Option, ...]:
     words = _words(text, at=at)
     found: list[Option] = []
     while words:
@@ -107,12 +111,12 @@ def _options(text: str, *, at: Place) -> tuple[Option, ...]:
         name = SHORT.get(name, name.removeprefix("--") if name.startswith("--") else name)
         if name in FLAGS:
             if equals:
-                raise refusal(
+                raise make_config_error(
                     "pip-option",
                     f"the option '--{name}' takes no value",
                     at=at,
                     fix=f"write '--{name}'",
-                    edit=edit_at(at, word, f"--{name}"),
+                    edit=make_edit(at, word, f"--{name}"),
                 )
             found.append(Option(name=name))
             continue
@@ -121,56 +125,60 @@ def _options(text: str, *, at: Place) -> tuple[Option, ...]:
         if not equals:
             value = words.pop(0) if words else ""
         if not value or value.startswith("--"):
-            raise refusal("pip-option", f"the option '--{name}' has no value", at=at, fix="write the value after it")
+            raise make_config_error(
+                "pip-option", f"the option '--{name}' has no value", at=at, fix="write the value after it"
+            )
         _check_value(name, value, at=at)
         found.append(Option(name=name, value=value))
     return tuple(found)
 
 
-def _unknown_option(name: str, *, word: str, at: Place) -> ConfigError:
+def _unknown_option(name: str, *, word: str, at: Location) -> ConfigError:
     plain = name.lstrip("-")
-    written = shown(word.partition("=")[0])
+    written = sanitize(word.partition("=")[0])
     if not word.startswith("-"):
-        message = f"'{shown(word)}' follows an option that is already complete"
-        return refusal("pip-option", message, at=at, fix="write every requirement in a line of its own")
+        message = f"'{sanitize(word)}' follows an option that is already complete"
+        return make_config_error("pip-option", message, at=at, fix="write every requirement in a line of its own")
     if name in COMMAND_LINE or plain in COMMAND_LINE:
         message = f"pip takes the option '{written}' on its command line only"
         fix = "remove it, or install that package by a 'python -m pip install' line below container.run"
-        return refusal("pip-option", message, at=at, fix=fix)
+        return make_config_error("pip-option", message, at=at, fix=fix)
     if plain in PER_REQUIREMENT:
         message = f"the option '--{plain}' belongs behind a requirement"
-        return refusal("pip-option", message, at=at, fix="write it in the line of its package")
+        return make_config_error("pip-option", message, at=at, fix="write it in the line of its package")
     if word == "-":
         message = "'- ' begins an item of a YAML list"
-        return refusal("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
+        return make_config_error("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
     message = f"unknown pip option '{written}'"
     known = [f"--{option}" for option in (*FLAGS, *VALUED)]
-    fix = did_you_mean(f"--{plain}", known=known, noun="known options")
-    edit = edit_at(at, word.partition("=")[0], nearest(f"--{plain}", known=known))
-    return refusal("pip-option", message, at=at, fix=fix, edit=edit)
+    fix = suggest_name(f"--{plain}", known=known, noun="known options")
+    edit = make_edit(at, word.partition("=")[0], find_nearest(f"--{plain}", known=known))
+    return make_config_error("pip-option", message, at=at, fix=fix, edit=edit)
 
 
-def _check_value(name: str, value: str, *, at: Place) -> None:
+def _check_value(name: str, value: str, *, at: Location) -> None:
     """Raise ConfigError if the value of an option is invalid."""
     if name in ("index-url", "extra-index-url") or (name == "find-links" and "://" in value):
         check_url(value, at=at, schemes=("https", "http", "file"))
     elif name in ("requirement", "constraint"):
         if "://" in value:
-            message = f"'{shown(value)}' is read from the network, so its content is unknown"
-            raise refusal("pip-remote", message, at=at, fix="download it and name the file")
+            message = f"'{sanitize(value)}' is read from the network, so its content is unknown"
+            raise make_config_error("pip-remote", message, at=at, fix="download it and name the file")
         check_path(value, at=at)
     elif name == "find-links":
         check_path(value, at=at)
     elif name == "trusted-host" and not HOST.fullmatch(value):
-        raise refusal("pip-value", f"'{shown(value)}' is not a host", at=at, fix="write HOST or HOST:PORT")
+        raise make_config_error("pip-value", f"'{sanitize(value)}' is not a host", at=at, fix="write HOST or HOST:PORT")
     elif name in ("no-binary", "only-binary"):
         words = value.split(",")
         if not all(word in (":all:", ":none:") or NAME.fullmatch(word) for word in words):
-            message = f"'{shown(value)}' is not a list of packages"
-            raise refusal("pip-value", message, at=at, fix="write ':all:', ':none:' or NAME,NAME without spaces")
+            message = f"'{sanitize(value)}' is not a list of packages"
+            raise make_config_error(
+                "pip-value", message, at=at, fix="write ':all:', ':none:' or NAME,NAME without spaces"
+            )
 
 
-def _hashes(text: str, *, at: Place) -> tuple[str, ...]:
+def _hashes(text: str, *, at: Location) -> tuple[str, ...]:
     """Read the options after a requirement: `--hash=sha256:...` and nothing else."""
     found: list[str] = []
     words = _words(text, at=at)
@@ -184,12 +192,14 @@ def _hashes(text: str, *, at: Place) -> tuple[str, ...]:
             elif plain in (*FLAGS, *VALUED) or name in SHORT:
                 fix = "write it in a line of its own"
             else:
-                fix = did_you_mean(name, known=("--hash",), noun="known here")
-            raise refusal("pip-option", f"the option '{shown(name)}' cannot stand behind a package", at=at, fix=fix)
+                fix = suggest_name(name, known=("--hash",), noun="known here")
+            raise make_config_error(
+                "pip-option", f"the option '{sanitize(name)}' cannot stand behind a package", at=at, fix=fix
+            )
         value = value if equals else (words.pop(0) if words else "")
         if not HASH.fullmatch(value):
-            message = f"'{shown(value)}' is not a hash that pip takes"
-            raise refusal("pip-hash", message, at=at, fix="write sha256: and its 64 digits (0-9, a-f)")
+            message = f"'{sanitize(value)}' is not a hash that pip takes"
+            raise make_config_error("pip-hash", message, at=at, fix="write sha256: and its 64 digits (0-9, a-f)")
         found.append(value)
     return tuple(found)
 
@@ -212,14 +222,16 @@ class RequirementsReader:
         self.count = 0  # lines read
         self._read: set[tuple[Path, bool]] = set()
 
-    def add_text(self, text: str, *, at: Place, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
+    def add_text(self, text: str, *, at: Location, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
         """Read the lines of a text; `base` is the folder that `-r` and `-c` in it are relative to."""
         own = at.file == self.file or not inside or inside[-1].is_relative_to(self.folder.resolve())
         for line, part in logical_lines(text, first=at.line or 1):
             self.count += 1
             if self.count > COUNT_LIMIT:
                 message = f"more than {COUNT_LIMIT} lines of requirements"
-                self.findings += refusal("pip-long", message, at=at, fix="check that it is the right file").findings
+                self.findings += make_config_error(
+                    "pip-long", message, at=at, fix="check that it is the right file"
+                ).findings
                 return
             place = at if at.key else replace(at, line=line)  # an item of a list is one place
             try:
@@ -232,17 +244,17 @@ class RequirementsReader:
             except ConfigError as error:
                 self.findings += error.findings if own else [hide_line(one, at=place) for one in error.findings]
 
-    def _keep(self, requirement: PipRequirement, *, at: Place, constraint: bool) -> None:
+    def _keep(self, requirement: PipRequirement, *, at: Location, constraint: bool) -> None:
         if requirement.name == "python":
             fix = "remove it here; in an environment.yml write '- python=3.12' below dependencies"
-            raise refusal("pip-python", "pip cannot install Python itself", at=at, fix=fix)
+            raise make_config_error("pip-python", "pip cannot install Python itself", at=at, fix=fix)
         if requirement.url:
             check_exists(requirement.url, folder=self.folder, at=at)
         file = at.file if at.file != self.file else ""
         kept = self.constraints if constraint else self.requirements
         kept.append(replace(requirement, file=file))
 
-    def _apply(self, option: Option, *, at: Place, base: Path, constraint: bool, inside: Inside) -> None:
+    def _apply(self, option: Option, *, at: Location, base: Path, constraint: bool, inside: Inside) -> None:
         if option.name == "editable":
             self._keep(parse_location(option.value, editable=True, at=at), at=at, constraint=constraint)
         elif option.name in ("requirement", "constraint"):
@@ -251,22 +263,22 @@ class RequirementsReader:
         else:
             if option.name == "find-links":
                 # pip looks in the folder of the file first, then in the current folder
-                here = base != self.folder and "://" not in option.value and is_there(base / option.value)
+                here = base != self.folder and "://" not in option.value and exists(base / option.value)
                 if here:
                     option = replace(option, value=_from_folder(base / option.value, folder=self.folder))
                 check_exists(option.value, folder=self.folder, at=at, package=False)
             self._options.append(option)
 
-    def _add_file(self, name: str, *, at: Place, base: Path, constraint: bool, inside: Inside) -> None:
+    def _add_file(self, name: str, *, at: Location, base: Path, constraint: bool, inside: Inside) -> None:
         path = base / name
-        place = Place(file=str(Path(at.file).parent / name), line=1)
+        place = Location(file=str(Path(at.file).parent / name), line=1)
         text = read_text(path, what="requirements file", name=place.file, at=at)
         if (resolved := path.resolve()) in inside:
             message = f"'{name}' includes itself in a circle"
-            raise refusal("pip-circle", message, at=at, fix="remove one of the '-r' lines")
+            raise make_config_error("pip-circle", message, at=at, fix="remove one of the '-r' lines")
         if len(inside) >= DEPTH_LIMIT:
             message = f"'{name}' is the {DEPTH_LIMIT + 1}th file in a chain of '-r'"
-            raise refusal("pip-depth", message, at=at, fix="write the requirements into fewer files")
+            raise make_config_error("pip-depth", message, at=at, fix="write the requirements into fewer files")
         if (resolved, constraint) in self._read:
             return
         self._read.add((resolved, constraint))

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.recipe import PipOptions, PipRequirement
-from builder.model.secrets import has_token, in_addresses, in_command, in_value, odd_parts
-from builder.model.text import shown
+from builder.model.secrets import (
+    find_address_secret,
+    find_command_secret,
+    find_random_parts,
+    find_value_secret,
+    has_token,
+)
+from builder.model.text import sanitize
 from builder.parse.decode import Decoder
 from builder.parse.yaml import Listing, Table, Text, Value
 
@@ -26,14 +32,14 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
             if has_token(label):
                 decoder.fault("secret", "a name looks like a token", line=item.line, key=_above(key), fix=FIX)
             if kind == "command":
-                found, fix = in_command(item.raw), BUILD_FIX
+                found, fix = find_command_secret(item.raw), BUILD_FIX
             elif key == "container.base":
-                found, fix = in_addresses(item.raw, words=True), BUILD_FIX
+                found, fix = find_address_secret(item.raw, words=True), BUILD_FIX
             else:
-                found, fix = in_value(label, item.raw), FIX
+                found, fix = find_value_secret(label, item.raw), FIX
             if found:
                 message = f"the {kind} holds {found}, and it would be in the image"
-                decoder.fault("secret", message, line=item.line, key=shown(key), fix=fix)
+                decoder.fault("secret", message, line=item.line, key=sanitize(key), fix=fix)
 
 
 def _above(key: str) -> str:
@@ -54,11 +60,11 @@ def _texts(value: Value, key: str, label: str = "") -> Iterator[tuple[str, str, 
 
 def check_addresses(pip: Iterable[PipRequirement], options: PipOptions, *, file: str) -> Iterator[Finding]:
     """Warn of addresses with a part that looks like a token: some indexes have it in the path."""
-    places = [(line.url, Place(file=line.file or file, line=line.line)) for line in pip if line.url]
+    places = [(line.url, Location(file=line.file or file, line=line.line)) for line in pip if line.url]
     plain = (options.index_url, *options.extra_index_urls, *options.find_links)
-    places += [(address, Place(file=file)) for address in plain if address]
+    places += [(address, Location(file=file)) for address in plain if address]
     for address, at in places:
-        if "://" in address and any(odd_parts(address)):
+        if "://" in address and any(find_random_parts(address)):
             message = "a part of an address's path looks like a token, and the address is kept in the image"
             fix = "if it is one, remove the line and give the index by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
             yield Finding(code="secret-path", message=message, at=at, fix=fix, level="warning")

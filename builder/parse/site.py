@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from builder.model.bundled import data_folder
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean
+from builder.model.bundled import find_data_folder
+from builder.model.finding import ConfigError, Finding, Location, suggest_name
 from builder.model.site import Site
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.parse.decode import Decoder, key_below
 from builder.parse.site_rules import site_faults
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text
 
-BUNDLED = data_folder("sites")
+BUNDLED = find_data_folder("sites")
 _HOSTS = re.compile(r"^hostnames: \[(.*)\]$", re.MULTILINE)
 EXTENDS_LIMIT = 8
 FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
@@ -45,8 +45,8 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
     known = site_files(folder)
     looks_like_path = "/" in name or name.endswith((".yaml", ".yml"))
     if not looks_like_path and name not in known:
-        fix = did_you_mean(name, known=known, noun="known sites")
-        raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{shown(name)}'", fix=fix))
+        fix = suggest_name(name, known=known, noun="known sites")
+        raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{sanitize(name)}'", fix=fix))
     path = Path(name) if looks_like_path else known[name]
     # What ships with us is read once; a folder of the user's may hold another file that it extends.
     if path.parent == BUNDLED and (folder is None or not folder.is_dir()):
@@ -101,11 +101,11 @@ def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tup
 def _load_base(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
     """Read the file that a site file extends; raises ConfigError."""
     parent = tree.get("extends")
-    at = Place(file=str(path), line=tree.line_of("extends"), key="extends")
+    at = Location(file=str(path), line=tree.line_of("extends"), key="extends")
     if not isinstance(parent, Text) or parent.raw not in known:
-        word = f"'{shown(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
+        word = f"'{sanitize(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
         message = f"there is no site {word}to extend"
-        fix = did_you_mean(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
+        fix = suggest_name(parent.raw if word else "", known=known, noun="known sites")  # type: ignore[union-attr]
         raise ConfigError(Finding(code="site-extends", message=message, at=at, fix=fix))
     target = known[parent.raw]
     if target.resolve() == path.resolve():
@@ -123,7 +123,7 @@ def _read(path: Path, *, faults: list[Finding]) -> Table:
         return value
     message = f"the site file holds {'nothing' if value is None else 'no table of keys'}"
     fix = "see `recipe sites local` for an example"
-    raise ConfigError(Finding(code="site-empty", message=message, at=Place(file=str(path)), fix=fix))
+    raise ConfigError(Finding(code="site-empty", message=message, at=Location(file=str(path)), fix=fix))
 
 
 def _drop_old_driver(base: Table, own: Table) -> Table:
@@ -159,15 +159,15 @@ def _merge(base: Table, own: Table, *, kind: Any) -> Table:
 
 def _locate(fault: Finding, layers: Layers) -> Finding:
     """Add to a fault the file that contains it, and the line of its key: the nearest key that is written."""
-    at = fault.at or Place()
+    at = fault.at or Location()
     key = at.key
     while True:
         for file, tree in layers:
             line = _line(tree, key)
             if line is not None:
                 exact = at.line if key == at.key and at.line is not None else line
-                place = Place(file=file, line=exact, key=shown(at.key, limit=120))
-                return dataclasses.replace(fault, message=shown(fault.message, limit=240), at=place)
+                place = Location(file=file, line=exact, key=sanitize(at.key, limit=120))
+                return dataclasses.replace(fault, message=sanitize(fault.message, limit=240), at=place)
         key = key[: max(key.rfind("."), key.rfind("["), 0)]
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builder.model.finding import Finding, Place
-from builder.model.secrets import in_addresses
+from builder.model.finding import Finding, Location
+from builder.model.secrets import find_address_secret
 from builder.model.site import Site
-from builder.model.text import VARIABLE, shown
-from builder.model.variables import reserved_on_host, words
+from builder.model.text import VARIABLE, sanitize
+from builder.model.variables import find_reserved_on_host, split_words
 from builder.parse.site_texts import PLAIN
 
 SETTING = re.compile(r"[A-Z][A-Za-z0-9_]*")  # the scripts' own variables begin with a small letter
@@ -39,7 +39,7 @@ LONG = re.compile(rf"--([a-z][a-z0-9-]*){VALUE}")
 SLURM = Options(
     form=LONG,
     letters="EHKOQWXklsuv",
-    refused=words(
+    refused=split_words(
         "array bb bbf bcast bcast-exclude chdir container container-id epilog error export-file get-user-env gid help "
         "input job-name jobid multi-prog output parsable prolog pty send-libs task-epilog task-prolog test-only uid "
         "usage version wrap"
@@ -50,7 +50,7 @@ SLURM = Options(
 RUNTIME = Options(
     form=LONG,
     letters="Cceipu",
-    refused=words(
+    refused=split_words(
         "add-caps allow-setuid app apply-cgroups authfile config cwd dmtcp-launch dmtcp-restart docker-host "
         "docker-login docker-password docker-username env env-file fusemount help keep-privs network-args oci overlay "
         "passphrase pem-path pid-file pwd security shell vm vm-cpu vm-err vm-ip vm-ram writable"
@@ -60,7 +60,7 @@ RUNTIME = Options(
 HYDRA = Options(
     form=re.compile(rf"--?([A-Za-z][A-Za-z0-9_-]*){VALUE}"),
     letters="lvV",
-    refused=words(
+    refused=split_words(
         "bootstrap-exec bootstrap-exec-args check_mpi ckpoint ckpoint-prefix ckpointlib configfile ddd debugger dir "
         "env envlist errfile errfile-pattern f gdb gdb-ia genv genvlist gpath gtool gtoolfile gwdir help host hostfile "
         "hosts launcher-exec machine machinefile outfile outfile-pattern path profile totalview trace tune tv umask "
@@ -100,9 +100,9 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
             continue  # `site_texts` has reported other texts
         found = options.form.fullmatch(word)
         if found is None:
-            message = f"'{shown(word)}' is no option by itself"
+            message = f"'{sanitize(word)}' is no option by itself"
             fix = "write long options, a value after '=': --name or --name=value"
-            yield Finding(code="site-option", message=message, at=Place(key=at), fix=fix)
+            yield Finding(code="site-option", message=message, at=Location(key=at), fix=fix)
         elif options.refuses(found[1]):
             yield _refusal(word, at)
         elif options is SLURM and found[1] == "export":
@@ -110,8 +110,8 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
 
 
 def _refusal(word: str, key: str) -> Finding:
-    message = f"the option '{shown(word)}' is refused: it runs, reads or writes something that the scripts do not"
-    return Finding(code="site-option", message=message, at=Place(key=key), fix="leave it out")
+    message = f"the option '{sanitize(word)}' is refused: it runs, reads or writes something that the scripts do not"
+    return Finding(code="site-option", message=message, at=Location(key=key), fix="leave it out")
 
 
 def _export_faults(value: str, *, key: str) -> Iterator[Finding]:
@@ -137,23 +137,25 @@ def setting_faults(site: Site) -> Iterator[Finding]:
             if name in ("SLURM_EXPORT_ENV", "SBATCH_EXPORT"):
                 yield from _export_faults(value, key=key)
     for name, value in site.network.proxy.items():
-        if in_addresses(value if "://" in value else f"http://{value}"):
-            message = f"the address of 'network.proxy.{shown(name)}' has credentials in it, and every plan shows it"
-            fix = f"remove them; set {shown(name)} in the shell that builds"
-            yield Finding(code="site-secret", message=message, at=Place(key=f"network.proxy.{shown(name)}"), fix=fix)
+        if find_address_secret(value if "://" in value else f"http://{value}"):
+            message = f"the address of 'network.proxy.{sanitize(name)}' has credentials in it, and every plan shows it"
+            fix = f"remove them; set {sanitize(name)} in the shell that builds"
+            yield Finding(
+                code="site-secret", message=message, at=Location(key=f"network.proxy.{sanitize(name)}"), fix=fix
+            )
         if not PROXY.fullmatch(name):
-            message = f"'{shown(name)}' is no variable of a proxy"
+            message = f"'{sanitize(name)}' is no variable of a proxy"
             fix = "write http_proxy, https_proxy, all_proxy, ftp_proxy or no_proxy, in small letters or capitals"
-            yield Finding(code="site-variable", message=message, at=Place(key=f"network.proxy.{name}"), fix=fix)
+            yield Finding(code="site-variable", message=message, at=Location(key=f"network.proxy.{name}"), fix=fix)
 
 
 def _name_faults(name: str, *, key: str) -> Iterator[Finding]:
     if not VARIABLE.fullmatch(name):
         return  # `site_texts` has reported it
-    owner = reserved_on_host(name)
+    owner = find_reserved_on_host(name)
     if owner is not None:
-        message = f"'{shown(name)}' cannot be a variable of a site: {owner.why}"
-        yield Finding(code="site-variable", message=message, at=Place(key=key), fix=owner.fix)
+        message = f"'{sanitize(name)}' cannot be a variable of a site: {owner.why}"
+        yield Finding(code="site-variable", message=message, at=Location(key=key), fix=owner.fix)
     elif not SETTING.fullmatch(name):
-        message = f"'{shown(name)}' cannot be a variable of a site: the scripts have variables in small letters"
-        yield Finding(code="site-variable", message=message, at=Place(key=key), fix="begin it with a capital letter")
+        message = f"'{sanitize(name)}' cannot be a variable of a site: the scripts have variables in small letters"
+        yield Finding(code="site-variable", message=message, at=Location(key=key), fix="begin it with a capital letter")

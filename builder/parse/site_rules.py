@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from packaging.version import Version
 
-from builder.model.finding import Finding, Place, did_you_mean
+from builder.model.finding import Finding, Location, suggest_name
 from builder.model.site import Job, Purpose, Site, Vendor
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.parse.site_options import option_faults, setting_faults
 from builder.parse.site_texts import PORT, text_faults
 from builder.parse.yaml import Table
@@ -52,7 +52,7 @@ def site_faults(site: Site, *, tree: Table, stem: str) -> Iterator[Finding]:
 
 
 def _fault(code: str, message: str, key: str, fix: str) -> Finding:
-    return Finding(code=code, message=message, at=Place(key=key), fix=fix)
+    return Finding(code=code, message=message, at=Location(key=key), fix=fix)
 
 
 def _source_faults(site: Site) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def _source_faults(site: Site) -> Iterator[Finding]:
             yield _fault("site-source", f"'{key}' names no source", f"{key}.source", "name a key of 'sources'")
         for word in section.source:
             if word not in site.sources:
-                fix = did_you_mean(word, known=site.sources, noun="known sources")
+                fix = suggest_name(word, known=site.sources, noun="known sources")
                 yield _fault("site-source", f"'{key}' names the unknown source '{word}'", f"{key}.source", fix)
 
 
@@ -117,7 +117,7 @@ def _build_faults(site: Site) -> Iterator[Finding]:
     for key, table in (("backend_modules", build.backend_modules), ("backend_versions", build.backend_versions)):
         for name in table:
             if name not in build.backends:
-                fix = did_you_mean(name, known=build.backends, noun="backends of the site")
+                fix = suggest_name(name, known=build.backends, noun="backends of the site")
                 yield _fault("site-backend", f"'{name}' is no backend of the site", f"build.{key}.{name}", fix)
 
 
@@ -143,21 +143,21 @@ def _version_faults(site: Site) -> Iterator[Finding]:
     gpu = site.gpu
     if gpu is not None and gpu.driver is not None and not is_driver(gpu.driver, vendor=gpu.vendor):
         fix = "write it as the node says it, e.g. 535.86.10, or unknown"
-        yield _fault("site-version", f"'{shown(gpu.driver)}' is no version of a driver", "gpu.driver", fix)
+        yield _fault("site-version", f"'{sanitize(gpu.driver)}' is no version of a driver", "gpu.driver", fix)
     if gpu is not None and gpu.cuda_native is not None and not RELEASE.fullmatch(gpu.cuda_native):
-        message = f"'{shown(gpu.cuda_native)}' is no CUDA release"
+        message = f"'{sanitize(gpu.cuda_native)}' is no CUDA release"
         yield _fault("site-version", message, "gpu.cuda_native", 'write it as "12.4"')
     for index, image in enumerate(site.base_images):
         key = f"base_images[{index}]"
         for name in ("python", "rocm", "cuda", "glibc"):
             text = getattr(image, name)
             if text is not None and not NUMBERS.fullmatch(text):
-                message = f"'{shown(text)}' is no version of {name}"
+                message = f"'{sanitize(text)}' is no version of {name}"
                 fix = "write numbers with dots between them, or unknown"
                 yield _fault("site-version", message, f"{key}.{name}", fix)
         for name, text in image.provides.items():
             if text != "unknown" and not _is_version(text):
-                message = f"'{shown(text)}' is no version of '{shown(name)}'"
+                message = f"'{sanitize(text)}' is no version of '{sanitize(name)}'"
                 fix = "write it as the image's own package list does, or unknown"
                 yield _fault("site-version", message, f"{key}.provides.{name}", fix)
 
@@ -187,7 +187,7 @@ def _job_faults(site: Site) -> Iterator[Finding]:
     for purpose, job in scheduler.jobs.items():
         key = f"scheduler.jobs.{purpose}"
         if purpose not in get_args(Purpose):
-            fix = did_you_mean(purpose, known=get_args(Purpose), noun="allowed")
+            fix = suggest_name(purpose, known=get_args(Purpose), noun="allowed")
             yield _fault("site-job", f"there is no kind of job '{purpose}'", key, fix)
         yield from _shape_of_job(site, job=job, key=key)
         for option in job.options:
@@ -262,4 +262,4 @@ def _expectation_faults(site: Site) -> Iterator[Finding]:
     for index, path in enumerate(launch.cache_not_under):
         if not PATH.fullmatch(path):
             key = f"launch.cache_not_under[{index}]"
-            yield _fault("site-unsafe", f"'{shown(path)}' is no absolute path", key, "write it as /scratch")
+            yield _fault("site-unsafe", f"'{sanitize(path)}' is no absolute path", key, "write it as /scratch")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from builder.model.finding import Finding, Place
-from builder.model.text import CONTROL, VARIABLE, shown
+from builder.model.finding import Finding, Location
+from builder.model.text import CONTROL, VARIABLE, sanitize
 from builder.parse.yaml import Listing, Table, Text, Value
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -85,7 +85,7 @@ def text_faults(tree: Table) -> Iterator[Finding]:
                 yield _unsafe(f"'{key}' holds a control character", key, "remove it; write one line")
         elif not rule[0].fullmatch(text.raw):
             what = "as a key" if path[-1] == KEY_ITSELF else f"in '{key}'"
-            yield _unsafe(f"'{shown(text.raw)}' is not allowed {what}", key, rule[1])
+            yield _unsafe(f"'{sanitize(text.raw)}' is not allowed {what}", key, rule[1])
 
 
 def _rule(path: tuple[str, ...]) -> Rule | None:
@@ -128,4 +128,4 @@ def _texts(value: Value, path: tuple[str, ...], key: str) -> Iterator[tuple[tupl
 
 
 def _unsafe(message: str, key: str, fix: str) -> Finding:
-    return Finding(code="site-unsafe", message=message, at=Place(key=key), fix=fix)
+    return Finding(code="site-unsafe", message=message, at=Location(key=key), fix=fix)

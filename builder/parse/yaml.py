@@ -14,8 +14,8 @@ from typing import Any, Literal, Union
 
 import yaml
 
-from builder.model.finding import ConfigError, Finding, Place, edit_at, nearest
-from builder.model.text import shown
+from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit
+from builder.model.text import sanitize
 from builder.sif.bounded import BoundsError, read_file
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -83,7 +83,7 @@ def describe(value: Value) -> str:
         return "a list"
     if isinstance(value, Table):
         return "a table of keys"
-    written = shown(value.raw, limit=40)
+    written = sanitize(value.raw, limit=40)
     return {
         "text": f"the text '{written}'",
         "number": f"the number {written}",
@@ -94,7 +94,7 @@ def describe(value: Value) -> str:
 
 
 def read_text(
-    path: Path, *, what: str, name: str | None = None, at: Place | None = None, limit: int = SIZE_LIMIT
+    path: Path, *, what: str, name: str | None = None, at: Location | None = None, limit: int = SIZE_LIMIT
 ) -> str:
     """Read a small UTF-8 text file; raises ConfigError with the reason and the fix when it cannot.
 
@@ -104,7 +104,7 @@ def read_text(
     name = name or str(path)
 
     def fault(code: str, message: str, fix: str) -> ConfigError:
-        return ConfigError(Finding(code=code, message=message, at=at or Place(file=name), fix=fix))
+        return ConfigError(Finding(code=code, message=message, at=at or Location(file=name), fix=fix))
 
     try:
         if path.is_dir():
@@ -116,7 +116,7 @@ def read_text(
         if name == "-" or ELSEWHERE.match(name):
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
-            raise fault("file-missing", f"'{shown(name)}' is no file: {here}", fix) from None
+            raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
@@ -137,21 +137,21 @@ def near_path(path: Path) -> str:
         return "check the path"
     if path.is_symlink():
         return "it is a link to nothing: make what it leads to, or remove it"
-    near = nearest(path.name, known=there, cutoff=0.75)
-    return f"did you mean '{shown(str(path.parent / near))}'?" if near else "check the path"
+    near = find_nearest(path.name, known=there, cutoff=0.75)
+    return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else "check the path"
 
 
 def _inside(folder: Path) -> str:
     """Return the fix for a folder: the environment file in it."""
     found = next((name for name in USUAL if (folder / name).is_file()), "")
-    return f"give the file in it: {shown(str(folder / found))}" if found else "give the file inside it"
+    return f"give the file in it: {sanitize(str(folder / found))}" if found else "give the file inside it"
 
 
 def _decoded(data: bytes, *, what: str, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        at = Place(file=name, line=data[: error.start].count(b"\n") + 1)
+        at = Location(file=name, line=data[: error.start].count(b"\n") + 1)
         message = f"the {what} is not UTF-8 text"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             message = f"the {what} is UTF-16 text, as PowerShell writes it"
@@ -159,13 +159,13 @@ def _decoded(data: bytes, *, what: str, name: str) -> str:
     if "\x00" in text:
         message = f"the {what} holds a NUL byte: it is not text"
         fix = "check that it is the right file"
-        raise ConfigError(Finding(code="file-binary", message=message, at=Place(file=name), fix=fix))
+        raise ConfigError(Finding(code="file-binary", message=message, at=Location(file=name), fix=fix))
     for form, message, fix in (
         (CONFLICT, "a conflict mark of a git merge is here", "choose one side, and remove the marks"),
         (HARD_SPACE, "a no-break space is here, as copied from a web page", "write a space in its place"),
     ):
         if found := form.search(text):
-            at = Place(file=name, line=text.count("\n", 0, found.start()) + 1)
+            at = Location(file=name, line=text.count("\n", 0, found.start()) + 1)
             raise ConfigError(Finding(code="file-character", message=message, at=at, fix=fix))
     return text
 
@@ -189,7 +189,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nod
         line = text[: error.position].count("\n") + 1 if isinstance(error.position, int) else None
         message = "the file holds a character that YAML does not allow"
         raise ConfigError(
-            Finding(code="yaml-character", message=message, at=Place(file=file, line=line), fix="remove it")
+            Finding(code="yaml-character", message=message, at=Location(file=file, line=line), fix="remove it")
         ) from None
     except RecursionError:
         raise ConfigError(_too_deep(file)) from None
@@ -209,11 +209,11 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
     number = mark.line + 1 if mark else None
     lines = text.splitlines()
     written = lines[number - 1] if number is not None and number <= len(lines) else ""
-    at = Place(file=file, line=number)
+    at = Location(file=file, line=number)
     indent = written[: len(written) - len(written.lstrip())]
     if "\t" in indent or "'\\t'" in str(error.problem):
         message, fix = "a tab is used for indentation", "use spaces in its place"
-        return Finding(code="yaml-tab", message=message, at=at, fix=fix, edit=edit_at(at, "\t", "  "))
+        return Finding(code="yaml-tab", message=message, at=at, fix=fix, edit=make_edit(at, "\t", "  "))
     if "expected a single document" in str(error.context):
         message = "the file holds more than one YAML document"
         marks = sum(line.rstrip() == "---" for line in lines)
@@ -227,9 +227,9 @@ def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Fin
     if "quoted scalar" in str(error.context) and "end of stream" in str(error.problem) and error.context_mark:
         opened = error.context_mark
         quote = text[opened.index] if opened.index < len(text) else "'"
-        message = f"a quote is opened here and not closed: {shown(lines[opened.line].strip(), limit=60)}"
+        message = f"a quote is opened here and not closed: {sanitize(lines[opened.line].strip(), limit=60)}"
         fix = f"close it with {quote} at the end of the line, or remove it"
-        return Finding(code="yaml-quote", message=message, at=Place(file=file, line=opened.line + 1), fix=fix)
+        return Finding(code="yaml-quote", message=message, at=Location(file=file, line=opened.line + 1), fix=fix)
     problem = (error.problem or error.context or "it cannot be parsed").replace("\n", " ")
     return Finding(
         code="yaml-syntax", message=f"this is not YAML: {problem}", at=at, fix="check quotes, colons and indentation"
@@ -258,12 +258,12 @@ def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
 
 
 def _bomb(message: str, file: str, fix: str, *, line: int | None = None) -> Finding:
-    return Finding(code="yaml-bomb", message=message, at=Place(file=file, line=line), fix=fix)
+    return Finding(code="yaml-bomb", message=message, at=Location(file=file, line=line), fix=fix)
 
 
 def _too_deep(file: str, *, line: int | None = None) -> Finding:
     message = f"the file is nested more than {DEPTH_LIMIT} levels deep"
-    return Finding(code="yaml-deep", message=message, at=Place(file=file, line=line), fix="write it flat")
+    return Finding(code="yaml-deep", message=message, at=Location(file=file, line=line), fix="write it flat")
 
 
 class _Converter:
@@ -296,7 +296,7 @@ class _Converter:
         entries: dict[str, tuple[Text, Value]] = {}
         for key_node, value_node in node.value:
             key_line = key_node.start_mark.line + 1
-            at = Place(file=self.file, line=key_line)
+            at = Location(file=self.file, line=key_line)
             if not isinstance(key_node, yaml.ScalarNode):
                 message = "a key must be a word, found a list or a table"
                 self.duplicates.append(
@@ -307,7 +307,7 @@ class _Converter:
             value = self._value(value_node, depth=depth + 1)
             if key.raw in entries:
                 first = entries[key.raw][0].line
-                message = f"the key '{shown(key.raw)}' occurs twice, first in line {first}"
+                message = f"the key '{sanitize(key.raw)}' occurs twice, first in line {first}"
                 self.duplicates.append(Finding(code="yaml-duplicate", message=message, at=at, fix="keep one of them"))
             else:
                 entries[key.raw] = (key, value)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from builder.compile.arrays import MOST, PlannedFolder, array_plan
+from builder.compile.arrays import MAX_TASKS, PlannedFolder, make_array_plan
 from builder.execute.executor import StepBatch, run_local_steps, select_steps
 from builder.execute.options import Options, Signals
 from builder.execute.parallel import MultiProgress
@@ -356,8 +356,8 @@ def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     kits = [PlannedFolder(folder=build.folder.name, plan=build.plan) for build in builds.values()]
     if not any(step.batch for kit in kits for step in kit.plan.steps):
         return None
-    most = most or MOST
-    plan = array_plan(next(iter(builds.values())).site, kits, most=most)
+    most = most or MAX_TASKS
+    plan = make_array_plan(next(iter(builds.values())).site, kits, most=most)
     return Arrays(plan=plan, folder=place, most=most)
 
 

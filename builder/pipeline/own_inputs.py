@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.text import is_there, shown
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.text import exists, sanitize
 from builder.parse.lock_files import index_path, site_folder
 from builder.parse.site import site_files
 from builder.pipeline.request import Build, BuildRequest
@@ -48,16 +48,14 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
     """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped."""
     outputs = [path for path in (image, folder) if path is not None]
     for what, path in inputs:
-        if not is_there(path):
+        if not exists(path):
             continue
         output = next((output for output in outputs if _holds(output, path)), None)
         if output is not None:
-            message = (
-                f"the output '{shown(str(output), limit=400)}' would overwrite {what} '{shown(str(path), limit=400)}'"
-            )
+            message = f"the output '{sanitize(str(output), limit=400)}' would overwrite {what} '{sanitize(str(path), limit=400)}'"
             message += ", which is never replaced"
             fix = "give another output with -o"
-            raise ConfigError(Finding(code="output-input", message=message, at=Place(file=str(path)), fix=fix))
+            raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(path)), fix=fix))
 
 
 def _holds(output: Path, path: Path) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from builder.model.finding import BuilderError, ConfigError, Finding, Place
+from builder.model.finding import BuilderError, ConfigError, Finding, Location
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.site import Site
 from builder.model.target import Context, Target
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.parse.container import IMAGE_FILE
 from builder.parse.lock_files import index_path, read_lock
 from builder.parse.recipe import load_recipe
@@ -117,9 +117,9 @@ def _check_joined(path: str, recipe: Recipe, *, backend: str) -> None:
     plain = path.isprintable() and "{{" not in path
     if IMAGE_FILE.fullmatch(path) or (plain and backend in QUOTED):
         return
-    message = f"the path of the base image is '{shown(path)}' in the recipe's folder: '{backend}' cannot read it"
+    message = f"the path of the base image is '{sanitize(path)}' in the recipe's folder: '{backend}' cannot read it"
     fix = "move the recipe to a folder whose name has only letters, digits and . _ @ , = + -"
     if plain:
         fix += ", or build with --backend layers"
-    at = Place(file=shown(recipe.file), key="container.base")
+    at = Location(file=sanitize(recipe.file), key="container.base")
     raise ConfigError(Finding(code="container-base", message=message, at=at, fix=fix))

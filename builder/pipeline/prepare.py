@@ -19,10 +19,10 @@ from builder.execute.preflight import check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.sign import find_signer, is_signed
 from builder.execute.up_to_date import current_report, not_this
-from builder.model.finding import ConfigError, Finding, Place, UnsupportedError
+from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
-from builder.model.text import is_there
+from builder.model.text import exists
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.request import Build, BuildRequest, Builds, SlurmOptions, Tell
 from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE
@@ -77,7 +77,7 @@ def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: Exit
         tell(f"nothing to do: {build.image} was built from this and {ready.done}; --force builds it again")
     if ready.done:
         return ready
-    new = not is_there(ready.folder / PLAN_FILE)
+    new = not exists(ready.folder / PLAN_FILE)
     _forget_jobs(build.folder)
     free = partial(check_jobs_ended, environment=options.environment)
     held.enter_context(
@@ -106,7 +106,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     if options.sign:
         find_signer(plan, environment=options.environment)
     check_output_folder(output, makes=build.makes_folder)
-    if held is not None and is_there(folder / PLAN_FILE):
+    if held is not None and exists(folder / PLAN_FILE):
         held.enter_context(lock_folder(folder))  # what is looked at here stays so
     else:
         check_unlocked(folder)
@@ -194,7 +194,7 @@ def check_account(site: Site, *, slurm: SlurmOptions) -> None:
         message = f"'{site.name}' requires a Slurm account"
         form = site.scheduler.account_form or "NAME"
         fix = f"give --account={shlex.quote(form)}, or set SBATCH_ACCOUNT"
-        raise ConfigError(Finding(code="job-account", message=message, at=Place(key="--account"), fix=fix))
+        raise ConfigError(Finding(code="job-account", message=message, at=Location(key="--account"), fix=fix))
 
 
 def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:

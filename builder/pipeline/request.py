@@ -9,13 +9,13 @@ from typing import Protocol
 
 from builder.execute.options import Interrupted, Options
 from builder.execute.parallel import MultiProgress
-from builder.model.finding import BuilderError, Finding, Place
+from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.model.target import Context
-from builder.model.text import shown
+from builder.model.text import sanitize
 from builder.system.layout import plan_folder
 
 Shape = tuple[int | None, int | None]  # nodes, and devices of each; None: not said
@@ -78,9 +78,13 @@ class Build:
         return self.at or plan_folder(self.image)
 
     @property
-    def base_at(self) -> Place:
+    def base_at(self) -> Location:
         """What names a base image of the user's own."""
-        return Place(key="--base") if self.context.base else Place(file=shown(self.recipe.file), key="container.base")
+        return (
+            Location(key="--base")
+            if self.context.base
+            else Location(file=sanitize(self.recipe.file), key="container.base")
+        )
 
     @property
     def home(self) -> Path:

@@ -14,7 +14,7 @@ from stat import S_ISREG
 
 from builder.inspect.attestations import attestation_paths
 from builder.model.results import Artifact, InstalledPackage, Results, Stage
-from builder.model.text import is_plain, listing, table, text
+from builder.model.text import is_plain_path, to_dict, to_list, to_text
 from builder.sif import tree
 from builder.sif.bounded import read_json
 from builder.system.layout import PLAN_FILE, README_FILE, REPORT_FILE, plan_folder
@@ -70,13 +70,13 @@ def find_image(folder: Path, recorded: str) -> Path | None:
 def read_installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
     """List the packages of a CycloneDX file, Python's and conda's first; nothing where it cannot be read."""
     try:
-        content = table(read_json(sbom, limit=SBOM_BYTES))
+        content = to_dict(read_json(sbom, limit=SBOM_BYTES))
     except (OSError, ValueError, RecursionError):
         return
     found = set()
-    for item in map(table, listing(content.get("components"), limit=PACKAGE_LIMIT)):
-        name, version = text(item.get("name"), limit=120), text(item.get("version"), limit=80)
-        kind = text(item.get("purl")).removeprefix("pkg:").partition("/")[0][:20]
+    for item in map(to_dict, to_list(content.get("components"), limit=PACKAGE_LIMIT)):
+        name, version = to_text(item.get("name"), limit=120), to_text(item.get("version"), limit=80)
+        kind = to_text(item.get("purl")).removeprefix("pkg:").partition("/")[0][:20]
         if name and item.get("type") == "library":
             found.add(InstalledPackage(name=name, version=version, kind=kind))
     yield from sorted(found, key=lambda one: (one.kind not in FIRST_KINDS, one.kind, one.name.lower(), one.version))
@@ -84,7 +84,7 @@ def read_installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
 
 def read_log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tuple[str, ...]:
     """Return the last lines of a log below a plan folder, masked and without terminal codes; empty without a log."""
-    if not log or not is_plain(log):
+    if not log or not is_plain_path(log):
         return ()
     above, _, name = log.rpartition("/")
     try:
@@ -110,7 +110,7 @@ def _with_tail(stage: Stage, folder: Path, *, mask: Callable[[str], str]) -> Sta
 
 def _below(folder: Path, name: str) -> Path | None:
     """The path of an ordinary file below the folder, None for a link or for what is not there."""
-    if is_plain(name):
+    if is_plain_path(name):
         with suppress(OSError):
             found = tree.seen(folder, name)
             return folder / name if found is not None and S_ISREG(found.st_mode) else None

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.result_documents import Gathered, put_together
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.result_documents import ResultDocuments, assemble_results
 from builder.model.results import Results
-from builder.model.text import is_there, text
+from builder.model.text import exists, to_text
 from builder.report.artifacts import add_artifacts
 from builder.sif.bounded import BoundsError, read_json
 from builder.system.layout import JOBS, PLAN_FILE, REPORT_FILE, RESULTS, SUBMITTED_FILE, VERDICT_FILE, plan_folder
@@ -25,19 +25,19 @@ _FIX = "give a report.json, a plan folder, a results folder, or an image with it
 
 def read_results(path: Path) -> Results:
     """Read everything that was measured at a path; raises ConfigError with what is damaged or missing."""
-    if not is_there(path) and not _was_not_built(path):
+    if not exists(path) and not _was_not_built(path):
         raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=f"check the path; {_FIX}")
-    found = Gathered(name=path.resolve().name or str(path), source=str(path))
+    found = ResultDocuments(name=path.resolve().name or str(path), source=str(path))
     folder = _read_path(found, path)
-    if not (found.report or found.raw() or found.verdicts or found.jobs):
+    if not (found.report or found.list_workload_results() or found.verdicts or found.jobs):
         message = f"nothing has been measured in '{path}' yet"
         fix = "build the image, or run the folder's smoke scripts; " + _FIX
         raise _fault("report-empty", message, at=path, fix=fix)
-    results = put_together(found)
+    results = assemble_results(found)
     return results if folder is None else add_artifacts(results, folder)
 
 
-def _read_path(found: Gathered, path: Path) -> Path | None:
+def _read_path(found: ResultDocuments, path: Path) -> Path | None:
     """Read what a path names; returns the plan folder it is or belongs to, None where there is none."""
     folder = path
     if path.is_dir() and not _is_image(path):
@@ -48,7 +48,7 @@ def _read_path(found: Gathered, path: Path) -> Path | None:
     elif path.name and plan_folder(path).is_dir():
         folder = plan_folder(path)
         _read_folder(found, folder)
-    elif _named_as_image(path):
+    elif _has_image_suffix(path):
         message = f"the image '{path}' has no plan folder next to it ('{plan_folder(path)}')"
         raise _fault("report-missing", message, at=path)
     else:
@@ -59,7 +59,7 @@ def _read_path(found: Gathered, path: Path) -> Path | None:
 
 def _was_not_built(path: Path) -> bool:
     """Whether a path is that of an image whose build failed: its plan folder is there."""
-    return path.name not in ("", "..") and is_there(plan_folder(path))
+    return path.name not in ("", "..") and exists(plan_folder(path))
 
 
 def _is_image(path: Path) -> bool:
@@ -68,14 +68,14 @@ def _is_image(path: Path) -> bool:
     return not ours and bool(path.name) and plan_folder(path).is_dir()
 
 
-def _named_as_image(path: Path) -> bool:
+def _has_image_suffix(path: Path) -> bool:
     return path.suffix in (".sif", ".tar", ".sqfs")
 
 
-def _read_file(found: Gathered, path: Path) -> None:
-    content = _document(path)
+def _read_file(found: ResultDocuments, path: Path) -> None:
+    content = _read_document(path)
     if "workload" in content:
-        found.shapes[path.resolve().parent.name] = {text(content["workload"], limit=60): content}
+        found.shapes[path.resolve().parent.name] = {to_text(content["workload"], limit=60): content}
     elif _is_report(content):
         found.report = content
         found.name = path.resolve().parent.name
@@ -85,16 +85,16 @@ def _read_file(found: Gathered, path: Path) -> None:
         raise _fault("report-foreign", f"'{path}' is neither a report of a build nor a result of a workload", at=path)
 
 
-def _read_folder(found: Gathered, folder: Path) -> None:
+def _read_folder(found: ResultDocuments, folder: Path) -> None:
     """Read all of a plan folder, or a folder of results."""
     if (folder / REPORT_FILE).is_file():
-        found.report = _document(folder / REPORT_FILE)
+        found.report = _read_document(folder / REPORT_FILE)
         if not _is_report(found.report):
             raise _fault(
                 "report-foreign", f"'{folder / REPORT_FILE}' is not a report of a build", at=folder / REPORT_FILE
             )
     if (folder / PLAN_FILE).is_file():
-        found.plan = _document(folder / PLAN_FILE)
+        found.plan = _read_document(folder / PLAN_FILE)
         if not found.report:
             _read_smoke(found, folder)
         _read_shapes(found, folder / RESULTS)
@@ -106,38 +106,38 @@ def _read_folder(found: Gathered, folder: Path) -> None:
         raise _fault("report-foreign", f"the folder '{folder}' holds no report, no plan and no results", at=folder)
 
 
-def _read_smoke(found: Gathered, folder: Path) -> None:
+def _read_smoke(found: ResultDocuments, folder: Path) -> None:
     """Read the results of a smoke script that was run by hand in the plan folder."""
     for path in sorted(folder.glob("smoke-*.json")):
         matched = _SMOKE.fullmatch(path.name)
-        content = _damaged_is_noted(found, path)
+        content = _read_or_note(found, path)
         if matched is not None:
             found.shapes.setdefault("", {})[matched["name"]] = content
 
 
-def _read_shapes(found: Gathered, results: Path) -> None:
+def _read_shapes(found: ResultDocuments, results: Path) -> None:
     if results.is_dir():
         for folder in sorted(results.iterdir()):
             if folder.is_dir():
                 _read_shape(found, folder)
 
 
-def _read_shape(found: Gathered, folder: Path) -> None:
+def _read_shape(found: ResultDocuments, folder: Path) -> None:
     """Read one shape's results: a file for each workload, and the verdict over them."""
     shape = folder.resolve().name
     for path in _json_files(folder):
         if path.name == VERDICT_FILE:
-            verdict = _damaged_is_noted(found, path)
+            verdict = _read_or_note(found, path)
             found.verdicts[shape] = verdict if verdict is not None else {"reason": "its verdict cannot be read"}
             continue
-        content = _damaged_is_noted(found, path)
+        content = _read_or_note(found, path)
         if content is None or "workload" in content:
             found.shapes.setdefault(shape, {})[path.name.removesuffix(".json")] = content
 
 
-def _read_jobs(found: Gathered, folder: Path) -> None:
+def _read_jobs(found: ResultDocuments, folder: Path) -> None:
     for path in _json_files(folder):
-        content = _damaged_is_noted(found, path)
+        content = _read_or_note(found, path)
         if content is None:
             continue
         if path.name == SUBMITTED_FILE:
@@ -157,16 +157,16 @@ def _is_report(content: dict[str, Any]) -> bool:
     return content.get("schema") == SCHEMA and isinstance(content.get("target"), str) and "steps" in content
 
 
-def _damaged_is_noted(found: Gathered, path: Path) -> dict[str, Any] | None:
+def _read_or_note(found: ResultDocuments, path: Path) -> dict[str, Any] | None:
     """Read one file of many; None and a note where it is damaged."""
     try:
-        return _document(path)
+        return _read_document(path)
     except ConfigError as error:
         found.damaged.append(error.findings[0].message)
         return None
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     """Read a file that holds one JSON object; raises ConfigError."""
     try:
         content = read_json(path, limit=SIZE_LIMIT, finite=False)
@@ -186,11 +186,11 @@ def _document(path: Path) -> dict[str, Any]:
             "report-damaged", message, at=path, line=error.lineno, fix="build or test again; " + _FIX
         ) from None
     except ValueError as error:
-        raise _fault("report-damaged", f"'{path}' cannot be read: {text(str(error), limit=80)}", at=path) from None
+        raise _fault("report-damaged", f"'{path}' cannot be read: {to_text(str(error), limit=80)}", at=path) from None
     if not isinstance(content, dict):
         raise _fault("report-foreign", f"'{path}' is not a JSON object", at=path)
     return content
 
 
 def _fault(code: str, message: str, *, at: Path, line: int | None = None, fix: str = _FIX) -> ConfigError:
-    return ConfigError(Finding(code=code, message=message, at=Place(file=str(at), line=line), fix=fix))
+    return ConfigError(Finding(code=code, message=message, at=Location(file=str(at), line=line), fix=fix))

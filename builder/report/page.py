@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from builder.compile.render import render_page, verbatim
+from builder.compile.render import read_template, render_page
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.comparison import find_differences, tabulate_comparison
@@ -19,7 +19,7 @@ from builder.report.metrics import choose_key_transfer, find_import_seconds
 from builder.report.plots import explain_missing, make_plots
 from builder.report.units import format_bytes, format_duration, format_number, format_size, format_time
 
-STATUS = {
+STATUS_TITLES = {
     "passed": "passed",
     "smoke-failed": "smoke test failed",
     "failed": "build failed",
@@ -70,7 +70,7 @@ class Part:
 
 def make_report_page(reports: Sequence[Results], *, tool: str, folder: Path | None = None) -> str:
     """Make the page of one report, or of several side by side; `folder` is where it is written, None for no links."""
-    style = verbatim("report.css")
+    style = read_template("report.css")
     many = len(reports) > 1
     letters = tables.assign_letters(reports)
     return render_page(
@@ -99,7 +99,7 @@ def make_report_page(reports: Sequence[Results], *, tool: str, folder: Path | No
 
 def format_status(results: Results) -> str:
     """The status of a report for a reader."""
-    return STATUS.get(results.status, results.status)
+    return STATUS_TITLES.get(results.status, results.status)
 
 
 def make_part(results: Results, *, letter: str, folder: Path | None) -> Part:

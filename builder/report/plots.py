@@ -15,7 +15,7 @@ from builder.report.tables import ResultTable, assign_letters
 from builder.report.units import format_duration, format_number, format_size
 
 BAR_LIMIT = 14
-KNOWN = tuple(dict.fromkeys(PARTS.values()))
+KNOWN_PARTS = tuple(dict.fromkeys(PARTS.values()))
 _FLOOR = re.compile(r">= (0\.\d+)")
 TABLE_LIMIT = 24  # rows of a curve in its table
 
@@ -241,7 +241,7 @@ def _draw_times(name: str, note: str, bars: Sequence[Bar]) -> Plot | None:
     if len(bars) < len(known):
         note += f" The {len(bars)} longest of {len(known)}."
     names = dict.fromkeys(part for bar in bars for part, _ in bar.parts)
-    order = sorted(names, key=lambda part: (part == OTHER, KNOWN.index(part) if part in KNOWN else 0))
+    order = sorted(names, key=lambda part: (part == OTHER, KNOWN_PARTS.index(part) if part in KNOWN_PARTS else 0))
     colors = {part: COLORS - 1 if part == OTHER else number % (COLORS - 1) for number, part in enumerate(order)}
     x = axes.make_linear_axis([bar.total for bar in bars], title="seconds")
     rows = tuple(

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Literal
 
-from builder.model.finding import Finding, Place, edit_at
+from builder.model.finding import Finding, Location, make_edit
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import Context
 from builder.parse.gpu_tables import image_table, package_table
-from builder.resolve.conda_names import conda_to_specifier, is_cuda_library, name_table, python_name
-from builder.resolve.requested import COMPANIONS, AskedTorch, asked_family, brings_torch
-from builder.resolve.torch import cuda_fits, python_pin, release
+from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, to_specifier
+from builder.resolve.requested import COMPANIONS, RequestedTorch, find_requested_family, find_torch_dependent
+from builder.resolve.torch import find_release, read_python_pin, serves_cuda
 
 Family = Literal["", "ngc-pytorch", "intel-ipex"]
 FAMILIES: Mapping[str, Family] = {
@@ -24,7 +24,7 @@ UBUNTU_GLIBC = {"20.04": "2.31", "22.04": "2.35", "24.04": "2.39"}
 NOT_INSTALLED = ("python", "pip", "nodefaults")
 
 
-def candidates(site: Site) -> Iterator[BaseImage]:
+def list_candidates(site: Site) -> Iterator[BaseImage]:
     """Every base image of a site: the ones it names, then the other tags of their families, the newest first."""
     seen: set[str] = set()
     named = list(site.base_images)
@@ -92,13 +92,13 @@ def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseIm
     """
     own = context.base or recipe.container.base
     if own:
-        image = next((image for image in candidates(site) if image.reference == own), None) or _known(own)
-        return image, tuple(obstacles(recipe, image=image, site=site))
+        image = next((image for image in list_candidates(site) if image.reference == own), None) or _find_known(own)
+        return image, tuple(find_obstacles(recipe, image=image, site=site))
     closest: tuple[BaseImage, tuple[Finding, ...]] | None = None
-    for image in candidates(site) if wants_torch(recipe) else ():
+    for image in list_candidates(site) if wants_torch(recipe) else ():
         if "torch" not in image.provides:
             continue
-        found = tuple(obstacles(recipe, image=image, site=site))
+        found = tuple(find_obstacles(recipe, image=image, site=site))
         if not found:
             return image, ()
         if closest is None or len(found) < len(closest[1]):
@@ -106,16 +106,16 @@ def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseIm
     if closest is not None and recipe.container.python == "base":
         return closest
     plain = next((image for image in site.base_images if "torch" not in image.provides), site.base_images[0])
-    return plain, closest[1] if closest else tuple(obstacles(recipe, image=plain, site=site))
+    return plain, closest[1] if closest else tuple(find_obstacles(recipe, image=plain, site=site))
 
 
 def wants_torch(recipe: Recipe) -> bool:
     """Whether an image with its own torch is looked for: twenty GiB for a recipe that has a use for it."""
     mode = recipe.container.python
-    return mode == "base" or (mode == "auto" and bool(asked_family(recipe) or brings_torch(recipe)))
+    return mode == "base" or (mode == "auto" and bool(find_requested_family(recipe) or find_torch_dependent(recipe)))
 
 
-def _known(reference: str) -> BaseImage:
+def _find_known(reference: str) -> BaseImage:
     """An image of the user's own choice, with what the tables hold of it."""
     name = reference.rpartition(":")[0]
     family = FAMILIES.get(name.removeprefix("docker://").removeprefix("docker.io/"), "")
@@ -123,13 +123,13 @@ def _known(reference: str) -> BaseImage:
     return next((row for row in rows if row.reference == reference), BaseImage(reference=reference, source=()))
 
 
-def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
+def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
     """Everything of a recipe that a base image's own Python cannot serve, each with its fix."""
     if "torch" not in image.provides:
         message = f"the base image '{image.reference}' is not known to bring torch"
         yield Finding(code="base-no-torch", message=message, fix="use container.python: env")
         return
-    if image.cuda and not cuda_fits(image.cuda, site=site):
+    if image.cuda and not serves_cuda(image.cuda, site=site):
         driver = site.gpu.driver if site.gpu else ""
         message = f"the base image '{image.reference}' holds CUDA {image.cuda}, the driver of '{site.name}' is {driver}"
         yield Finding(code="base-driver", message=message, fix="choose an image with an older CUDA")
@@ -138,11 +138,11 @@ def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Findi
             f"the base image '{image.reference}' holds ROCm {image.rocm}, the driver of '{site.name}' does not serve it"
         )
         yield Finding(code="base-driver", message=message, fix=f"choose an image with ROCm {', '.join(site.gpu.rocm)}")
-    asked = asked_family(recipe)
+    asked = find_requested_family(recipe)
     yield from _torch_obstacles(asked, image=image, site=site)
-    pin = python_pin(recipe)
+    pin = read_python_pin(recipe)
     if image.python and not pin.allows(image.python):
-        at = Place(file=recipe.file, line=pin.spec.line if pin.spec else None)
+        at = Location(file=recipe.file, line=pin.spec.line if pin.spec else None)
         message = f"the recipe asks for Python {pin.text}, the base image '{image.reference}' has {image.python}"
         yield Finding(
             code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
@@ -152,30 +152,32 @@ def obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Findi
         yield from _conda_obstacles(spec, recipe=recipe, image=image)
 
 
-def _torch_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage, site: Site) -> Iterator[Finding]:
+def _torch_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage, site: Site) -> Iterator[Finding]:
     torch = asked.get("torch")
     has = image.provides["torch"]
     if torch and not torch.allows(has):
         message = f"'{torch.text}' is asked for, the base image '{image.reference}' brings torch {has}"
-        serve = (other.reference for other in candidates(site) if torch.allows(other.provides.get("torch", "none")))
+        serve = (
+            other.reference for other in list_candidates(site) if torch.allows(other.provides.get("torch", "none"))
+        )
         other = next(serve, "")
         fix = f"use container.base: {other}" if other else "use container.python: env, or another torch"
-        yield Finding(code="base-torch", message=message, at=torch.place, fix=fix)
+        yield Finding(code="base-torch", message=message, at=torch.location, fix=fix)
     if torch and (torch.unclear or (torch.local and torch.local not in has)):
         right = f"torch=={torch.pinned or has}"
         message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
         yield Finding(
             code="base-build",
             message=message,
-            at=torch.place,
+            at=torch.location,
             fix=f"write {right}",
-            edit=edit_at(torch.place, torch.text, right),
+            edit=make_edit(torch.location, torch.text, right),
         )
     yield from _companion_obstacles(asked, image=image)
 
 
-def _companion_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage) -> Iterator[Finding]:
-    row = release(image.provides["torch"])
+def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) -> Iterator[Finding]:
+    row = find_release(image.provides["torch"])
     for name in [name for name in COMPANIONS if name in asked]:
         item, brought = asked[name], image.provides.get(name)
         # Where the image's own string was not read, it has the release that belongs to its torch.
@@ -191,7 +193,7 @@ def _companion_obstacles(asked: dict[str, AskedTorch], *, image: BaseImage) -> I
             fix = f"write {name} without a version, or use container.python: env"
         else:
             continue
-        yield Finding(code="base-companion", message=message, at=item.place, fix=fix)
+        yield Finding(code="base-companion", message=message, at=item.location, fix=fix)
 
 
 def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
@@ -199,16 +201,16 @@ def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
     compiled = {pin.package for pin in package_table().torch_pins}
     for line in recipe.pip:
         if line.name in compiled and line.name not in image.provides:
-            at = Place(file=line.file or recipe.file, line=line.line)
+            at = Location(file=line.file or recipe.file, line=line.line)
             message = f"'{line.text}' is compiled for a released torch, the base image '{image.reference}' has its own"
             yield Finding(code="base-binary", message=message, at=at, fix="use container.python: env")
 
 
 def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> Iterator[Finding]:
-    table = name_table()
+    table = load_name_table()
     if spec.name in NOT_INSTALLED or spec.name in table.torch_choosers or is_cuda_library(spec.name):
         return
-    at = Place(file=recipe.file, line=spec.line)
+    at = Location(file=recipe.file, line=spec.line)
     if spec.url:
         message = f"'{spec.text}' is a conda package file: it cannot go into the Python of '{image.reference}'"
         yield Finding(code="base-conda", message=message, at=at, fix="use container.python: env")
@@ -221,7 +223,7 @@ def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> It
             else "use container.python: env"
         )
         yield Finding(code="base-conda", message=message, at=at, fix=fix)
-    elif python_name(spec.name) is None:
+    elif find_python_name(spec.name) is None:
         message = f"'{spec.name}' is not known to be a Python package: it cannot go into '{image.reference}'"
         yield Finding(
             code="base-conda",
@@ -229,7 +231,7 @@ def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> It
             at=at,
             fix="move it under 'pip:' if it is one, or use container.python: env",
         )
-    elif conda_to_specifier(spec.version) is None:
+    elif to_specifier(spec.version) is None:
         message = f"the version of '{spec.text}' has no counterpart among Python packages"
         yield Finding(
             code="base-conda", message=message, at=at, fix="write it as >= and <, or use container.python: env"

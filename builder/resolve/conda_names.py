@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from builder.parse.decode import Decoder
 from builder.parse.yaml import parse_yaml, read_text
 
-TABLE = Path(__file__).parents[1] / "data" / "conda_names.yaml"
+NAME_TABLE_FILE = Path(__file__).parents[1] / "data" / "conda_names.yaml"
 
 _CLAUSE = re.compile(r"(==|=|>=|<=|>|<|!=|~=)?\s*([0-9][A-Za-z0-9.!_+-]*?)(\.\*|\*)?")
 
@@ -37,10 +37,10 @@ class NameTable:
 
 
 @cache
-def name_table() -> NameTable:
+def load_name_table() -> NameTable:
     """Load the table of names."""
-    tree = parse_yaml(read_text(TABLE, what="table of conda names"), file=str(TABLE))
-    decoder = Decoder(file=str(TABLE))
+    tree = parse_yaml(read_text(NAME_TABLE_FILE, what="table of conda names"), file=str(NAME_TABLE_FILE))
+    decoder = Decoder(file=str(NAME_TABLE_FILE))
     table = decoder.table(tree, NameTable, key="") if tree is not None else None
     assert table is not None, decoder.findings
     return table
@@ -48,12 +48,12 @@ def name_table() -> NameTable:
 
 @cache
 def _python_names() -> Mapping[str, str]:
-    table = name_table()
+    table = load_name_table()
     names = {name: name for name in table.same} | dict(table.renamed)
     return {str(canonicalize_name(name)): str(canonicalize_name(other)) for name, other in names.items()}
 
 
-def python_name(conda: str) -> str | None:
+def find_python_name(conda: str) -> str | None:
     """The Python package that a conda package is, None when it is not known to be one."""
     return _python_names().get(canonicalize_name(conda))
 
@@ -61,10 +61,10 @@ def python_name(conda: str) -> str | None:
 @cache
 def is_cuda_library(conda: str) -> bool:
     """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
-    return any(fits(conda, pattern) for pattern in name_table().cuda_libraries)
+    return any(matches(conda, pattern) for pattern in load_name_table().cuda_libraries)
 
 
-def conda_to_specifier(version: str) -> str | None:
+def to_specifier(version: str) -> str | None:
     """Translate a conda version constraint to PEP 440; empty for any version, None where there is no counterpart.
 
     `=1.26` is `==1.26.*` and `=1.26.4` is `==1.26.4`: conda's single = matches what starts so, and a release with three
@@ -99,7 +99,7 @@ def _clause(part: str) -> str | None:
     return f"{operator}{number}"
 
 
-def fits(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
     """Whether a name is what a pattern of the tables says; few patterns need more than a comparison."""
     start, star, rest = pattern.partition("*")
     if rest or "?" in pattern or "[" in pattern:

@@ -12,7 +12,7 @@ from builder.parse.gpu_tables import driver_table
 from builder.parse.site_rules import is_driver
 
 
-def with_driver(site: Site, driver: str) -> Site:
+def apply_driver(site: Site, driver: str) -> Site:
     """Return the site with a driver and what follows from it; raises ConfigError for one the tables do not know.
 
     Without `driver` the site's own counts: what its file does not say of it is read from the tables.
@@ -41,7 +41,7 @@ def _follow(gpu: Gpu, driver: str) -> Gpu:
 
 def _amd(gpu: Gpu, driver: str) -> Gpu:
     """ROCm's user spaces are bound to the kernel driver in both directions."""
-    wanted = kernel_driver(driver)
+    wanted = find_kernel_driver(driver)
     row = next((row for row in driver_table().rocm_windows if row.kmd == wanted), None)
     if row is None:
         known = ", ".join(row.kmd for row in driver_table().rocm_windows)
@@ -50,7 +50,7 @@ def _amd(gpu: Gpu, driver: str) -> Gpu:
     return replace(gpu, driver=driver, rocm=row.user_space, rocm_safe=None)
 
 
-def kernel_driver(driver: str) -> str:
+def find_kernel_driver(driver: str) -> str:
     """The kernel driver of ROCm's tables (6.3, 30.10) that a text stands for, empty where it is not certain.
 
     The amdgpu module counts on its own: 6.3.6 came with ROCm 6.0. Only a long third part, as in 6.3.60300, repeats
@@ -65,7 +65,7 @@ def kernel_driver(driver: str) -> str:
     return seen or ".".join((came_with or (module if ours else "")).split(".")[:2])
 
 
-def doubts(gpu: Gpu) -> tuple[str, ...]:
+def list_doubts(gpu: Gpu) -> tuple[str, ...]:
     """What is not certain in the rows of the tables that say what a driver serves; nothing where the site says it."""
     if gpu.driver is None or gpu.unsure:
         return ()
@@ -77,7 +77,7 @@ def doubts(gpu: Gpu) -> tuple[str, ...]:
     if gpu.vendor == "amd" and gpu.rocm == followed.rocm:
         module = gpu.driver.partition("-")[0]
         seen = next((row.unsure for row in table.site_drivers if row.amdgpu.partition("-")[0] == module), ())
-        window = next(row.unsure for row in table.rocm_windows if row.kmd == kernel_driver(gpu.driver))
+        window = next(row.unsure for row in table.rocm_windows if row.kmd == find_kernel_driver(gpu.driver))
         return (
             *(f"which ROCm brought it: {text}" for text in seen),
             *(f"the ROCm it serves: {text}" for text in window),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from builder.model.finding import Finding, Place
-from builder.model.lock import Lock, LockRequest, differences
+from builder.model.finding import Finding, Location
+from builder.model.lock import Lock, LockRequest, describe_changes
 from builder.model.target import Target
 
 
-def asked_of(target: Target) -> LockRequest:
+def make_lock_request(target: Target) -> LockRequest:
     """Everything in a target that decides which files are chosen."""
     environment, site = target.environment, target.site
     reference = target.base.reference
@@ -31,34 +31,34 @@ def asked_of(target: Target) -> LockRequest:
     )
 
 
-def with_lock(target: Target) -> Target:
+def apply_lock(target: Target) -> Target:
     """Give a target its lock where it fits; where it does not, a finding says what has changed."""
     context = target.context
     if context.lock is None:
-        return replace(target, findings=(*target.findings, _missing(target))) if context.locked else target
-    changed = list(differences(context.lock, asked_of(target)))
+        return replace(target, findings=(*target.findings, _report_missing(target))) if context.locked else target
+    changed = list(describe_changes(context.lock, make_lock_request(target)))
     if not changed:
         # What floats in the recipe is fixed by the lock.
-        kept = tuple(item for item in target.findings if item.code not in _floating(context.lock))
+        kept = tuple(item for item in target.findings if item.code not in _list_fixed_codes(context.lock))
         return replace(target, lock=context.lock, findings=kept)
-    return replace(target, findings=(*target.findings, _stale(target, changed=changed)))
+    return replace(target, findings=(*target.findings, _report_stale(target, changed=changed)))
 
 
-def _floating(lock: Lock) -> tuple[str, ...]:
+def _list_fixed_codes(lock: Lock) -> tuple[str, ...]:
     return ("unpinned", "base-floating") if lock.base.digest else ("unpinned",)
 
 
-def _missing(target: Target) -> Finding:
+def _report_missing(target: Target) -> Finding:
     site = target.site.name
     message = f"there is no lock of the environment for '{site}', and --locked builds from nothing else"
-    at = Place(file=target.context.lock_file)
+    at = Location(file=target.context.lock_file)
     return Finding(code="lock-missing", message=message, at=at, fix=f"run `recipe lock {site} {target.recipe.file}`")
 
 
-def _stale(target: Target, *, changed: list[str]) -> Finding:
+def _report_stale(target: Target, *, changed: list[str]) -> Finding:
     """A warning: the build goes on without the lock; an error where it must not."""
     site, locked = target.site.name, target.context.locked
     message = f"the lock for '{site}' is stale{'' if locked else ' and is not used'}; changed: {'; '.join(changed)}"
-    at = Place(file=target.context.lock_file, key=f"sites.{site}")
+    at = Location(file=target.context.lock_file, key=f"sites.{site}")
     fix = f"run `recipe lock {site} {target.recipe.file}`"
     return Finding(code="lock-stale", message=message, at=at, fix=fix, level="error" if locked else "warning")

@@ -13,16 +13,22 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from builder.model.finding import Finding, Place, edit_at
-from builder.model.plan import Package
+from builder.model.finding import Finding, Location, make_edit
+from builder.model.plan import PackageDecision
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, Torch
-from builder.model.target import Place as Where
+from builder.model.target import InstallTarget as Where
 from builder.parse.gpu_tables import Counterpart, VendorPackage, package_table
-from builder.resolve.conda_names import conda_to_specifier, fits, is_cuda_library, name_table, python_name
-from builder.resolve.requested import FAMILY, AskedTorch, asked_family, brings_torch, family_name
-from builder.resolve.torch import cuda_fits, python_pin, release
+from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
+from builder.resolve.requested import (
+    FAMILY,
+    RequestedTorch,
+    find_family_name,
+    find_requested_family,
+    find_torch_dependent,
+)
+from builder.resolve.torch import find_release, read_python_pin, serves_cuda
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +47,7 @@ class Replacement:
         return f"its counterpart for {names[self.row.vendor]} GPUs, with the same module"
 
 
-def replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: str | None) -> Replacement | None:
+def find_replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: str | None) -> Replacement | None:
     """The requirement that takes another's place on a site; None where there is none, or where it is not certain.
 
     A file by its address and hashes stand for one file: nothing else fits them.
@@ -49,11 +55,11 @@ def replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: st
     if line.url or line.hashes or "+" in line.specifier:
         return None
     for row in package_table().counterparts:
-        if row.vendor != site.vendor or not fits(line.name, row.name):
+        if row.vendor != site.vendor or not matches(line.name, row.name):
             continue
-        extras = [extra for extra in line.extras if row.extra and fits(extra, row.extra)]
+        extras = [extra for extra in line.extras if row.extra and matches(extra, row.extra)]
         version = _version(row, line.specifier)
-        if (row.extra and not extras) or version is None or not _runs(row, site=site, base=base, python=python):
+        if (row.extra and not extras) or version is None or not _can_run(row, site=site, base=base, python=python):
             continue
         kept = [extra for extra in line.extras if extra not in extras] + ([row.gains] if row.gains else [])
         marker = f" ; {line.marker}" if line.marker else ""
@@ -74,11 +80,11 @@ def _version(row: Counterpart, specifier: str) -> str | None:
     return f"=={known[max(allowed, key=Version)]}" if allowed else None
 
 
-def _runs(row: Counterpart, *, site: Site, base: BaseImage, python: str | None) -> bool:
+def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | None) -> bool:
     """Whether the image has the libraries it needs, the driver serves them and there is a file for the Python."""
     if row.pythons and python not in row.pythons:
         return False
-    if row.cuda and not cuda_fits(row.cuda, site=site):
+    if row.cuda and not serves_cuda(row.cuda, site=site):
         return False
     if not row.rocm:
         return True
@@ -92,7 +98,7 @@ TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pyt
 TORCH_HOST = "://download.pytorch.org/whl"
 
 # What must not change in an image that brings its own torch; the names that the image does not have do no harm.
-PROTECTED = (
+PROTECTED_PACKAGES = (
     *FAMILY,
     *TRITON,
     "apex",
@@ -114,66 +120,66 @@ CUDA_RUNTIME = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packed:
+class PackagePlan:
     """An environment with the story of its packages."""
 
     environment: Environment
-    packages: tuple[Package, ...]
+    packages: tuple[PackageDecision, ...]
     findings: tuple[Finding, ...]
 
 
-class Packer:
+class PackagePlanner:
     """Collects lines and their stories; one use, one environment."""
 
     def __init__(self, recipe: Recipe, *, site: Site, where: Where, base: BaseImage, torch: Torch | None) -> None:
         self.recipe, self.site, self.where, self.base, self.torch = recipe, site, where, base, torch
-        self.asked = asked_family(recipe)
+        self.asked = find_requested_family(recipe)
         self.python: str | None = None
         self.conda: list[str] = []
         self.family: list[str] = []
         self.pip: list[str] = []
         self.became: dict[str, str] = {}  # of the torch family
-        self.packages: list[Package] = []
+        self.packages: list[PackageDecision] = []
         self.findings: list[Finding] = []
 
-    def tell(self, asked: str, became: str, why: str) -> None:
+    def record(self, asked: str, became: str, why: str) -> None:
         """Note what became of one line."""
-        self.packages.append(Package(asked=asked, became=became, why=why))
+        self.packages.append(PackageDecision(asked=asked, became=became, why=why))
 
-    def pack(self, *, python: str | None) -> Packed:
+    def plan(self, *, python: str | None) -> PackagePlan:
         """Go through the recipe once, in its own order."""
         self.python = python
-        self._python(python)
-        self._torch_family()
+        self._plan_python(python)
+        self._plan_torch_family()
         for spec in self.recipe.conda:
-            self._conda(spec.name, text=spec.text, version=spec.version)
+            self._plan_conda(spec.name, text=spec.text, version=spec.version)
         for line in self.recipe.pip:
-            self._pip(line)
+            self._plan_pip(line)
         if (
             self.where == "conda"
             and (self.pip or self.family)
             and "pip" not in [spec.name for spec in self.recipe.conda]
         ):
             self.conda.append("pip")
-        compiled = self._compiled()
+        compiled = self._find_compiled()
         environment = Environment(
             place=self.where,
             python=python,
-            channels=self._channels(),
+            channels=self._choose_channels(),
             conda=tuple(self.conda) if self.where == "conda" else (),
             torch_lines=tuple(self.family),
             pip_lines=tuple(self.pip),
-            pip_options=option_lines(self.recipe.pip_options, own_torch=self.torch is not None),
-            constraints=self._constraints(),
-            protected=self._protected(),
+            pip_options=list_options(self.recipe.pip_options, own_torch=self.torch is not None),
+            constraints=self._list_constraints(),
+            protected=self._list_protected(),
             torch=self.torch,
             compiled=tuple(row.name for row in compiled),
             tools=tuple(dict.fromkeys(tool for row in compiled for tool in row.tools)),
-            cuda=self._cuda(),
+            cuda=self._find_cuda(),
         )
-        return Packed(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
+        return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
-    def _compiled(self) -> list[VendorPackage]:
+    def _find_compiled(self) -> list[VendorPackage]:
         """What is built against the torch of the environment; a file with hashes names no tools for it."""
         lines = [line for line in self.recipe.pip if line.text in self.pip and not line.url.endswith(".whl")]
         hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
@@ -182,34 +188,34 @@ class Packer:
         names = {line.name for line in lines}
         return [row for row in package_table().packages if row.tools and row.name in names]
 
-    def _cuda(self) -> str:
+    def _find_cuda(self) -> str:
         """The site's driver's CUDA for conda's solver, not the build host's, which often has none."""
         gpu = self.site.gpu
         nvidia = gpu is not None and gpu.vendor == "nvidia" and self.where == "conda"
         return gpu.cuda_native or "" if nvidia and gpu else ""
 
-    def _protected(self) -> tuple[str, ...]:
+    def _list_protected(self) -> tuple[str, ...]:
         """What the installer leaves out; what is asked for and not known to be in the image is installed."""
         if self.where != "base":
             return ()
         asked = {line.name for line in self.recipe.pip} - {*FAMILY, *TRITON, *self.base.provides}
-        return tuple(name for name in PROTECTED if name not in asked)
+        return tuple(name for name in PROTECTED_PACKAGES if name not in asked)
 
-    def _python(self, python: str | None) -> None:
-        pin = python_pin(self.recipe)
+    def _plan_python(self, python: str | None) -> None:
+        pin = read_python_pin(self.recipe)
         spec = pin.spec
         if self.where == "conda":
             # Without a minor version conda would take the newest Python, which torch may have no wheel for.
-            text = spec.text if spec and python is None else pin.fixed_to(python or "3.12")
+            text = spec.text if spec and python is None else pin.format_dependency(python or "3.12")
             self.conda.append(text)
-            self.tell(spec.text if spec else "-", text, "conda's Python")
+            self.record(spec.text if spec else "-", text, "conda's Python")
         elif spec is not None:
-            self.tell(spec.text, f"Python {self.base.python or 'of the base image'}", "the base image's own")
+            self.record(spec.text, f"Python {self.base.python or 'of the base image'}", "the base image's own")
 
-    def _channels(self) -> tuple[str, ...]:
+    def _choose_channels(self) -> tuple[str, ...]:
         channels = list(self.recipe.channels) or ["conda-forge"]
         if "defaults" in channels:
-            at = Place(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
+            at = Location(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
             message = "the channel 'defaults' has a licence that many institutes must pay for"
             fix = "use conda-forge with nodefaults"
             self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
@@ -220,16 +226,16 @@ class Packer:
         unused |= {"nvidia"} if self.site.vendor != "nvidia" else set()
         for channel in [channel for channel in channels if channel in unused and self.where == "conda"]:
             channels.remove(channel)
-            self.tell(f"channel {channel}", "-", "its builds are not used on this site")
+            self.record(f"channel {channel}", "-", "its builds are not used on this site")
         if not {*channels} - {"nodefaults", "nvidia"} and self.where == "conda":
             channels.insert(0, "conda-forge")
-            self.tell("-", "channel conda-forge", "no channel is left that has Python")
+            self.record("-", "channel conda-forge", "no channel is left that has Python")
         return tuple(channels)
 
-    def _torch_family(self) -> None:
+    def _plan_torch_family(self) -> None:
         if self.torch is None:
             return
-        row = release(self.torch.version)
+        row = find_release(self.torch.version)
         for name in FAMILY:
             asked = self.asked.get(name)
             if asked is None and name != "torch":
@@ -239,105 +245,109 @@ class Packer:
                 brought = self.base.provides.get(name, "unknown")
                 version = "the base image's own" if brought == "unknown" else brought
                 self.became[name] = f"{name} {version}"
-                self.tell(text, self.became[name], "kept: the base image's own is built for its GPUs")
+                self.record(text, self.became[name], "kept: the base image's own is built for its GPUs")
                 continue
             version = (
                 self.torch.version
                 if name == "torch"
-                else self._companion(name, asked=asked, row_version=getattr(row, name, ""))
+                else self._choose_companion(name, asked=asked, row_version=getattr(row, name, ""))
             )
             if not version:
                 continue
-            line = f"{name}{self._extras(name)}=={version}+{self.torch.token}"
+            line = f"{name}{self._list_extras(name)}=={version}+{self.torch.token}"
             self.family.append(line)
             self.became[name] = line
             index = "the default index" if self.torch.index == DEFAULT_INDEX else self.torch.index
-            dependent = brings_torch(self.recipe) or next(iter(self.asked), "")
+            dependent = find_torch_dependent(self.recipe) or next(iter(self.asked), "")
             brought_by = f"required by {dependent}; " if asked is None else ""
-            self.tell(text, line, f"{brought_by}the build for {self.site.name}, from {index}")
+            self.record(text, line, f"{brought_by}the build for {self.site.name}, from {index}")
 
-    def _extras(self, name: str) -> str:
+    def _list_extras(self, name: str) -> str:
         extras = sorted({extra for line in self.recipe.pip if line.name == name for extra in line.extras})
         return f"[{','.join(extras)}]" if extras else ""
 
-    def _tell_again(self, name: str, *, text: str) -> None:
+    def _record_again(self, name: str, *, text: str) -> None:
         """Tell of a second request for one of the torch family; the first was told with it."""
         if name in self.became and text != self.asked[name].text:
-            self.tell(text, self.became[name], "one and the same package")
+            self.record(text, self.became[name], "one and the same package")
 
-    def _companion(self, name: str, *, asked: AskedTorch | None, row_version: str) -> str:
+    def _choose_companion(self, name: str, *, asked: RequestedTorch | None, row_version: str) -> str:
         """The companion's version that belongs to the torch; another one that is asked for is a fault."""
         assert asked is not None
         torch = self.torch.version if self.torch else ""
         if not row_version:
             message = f"there is no {name} for torch {torch}"
             self.findings.append(
-                Finding(code="torch-companion", message=message, at=asked.place, fix=f"leave out {name}")
+                Finding(code="torch-companion", message=message, at=asked.location, fix=f"leave out {name}")
             )
             return ""
         token = self.torch.token if self.torch else ""
         if asked.local and asked.local != token:
             message = f"'{asked.text}' is another build than torch {torch}+{token}"
             fix = f"write {name} without a build"
-            edit = edit_at(asked.place, asked.text, asked.text.replace(f"+{asked.local}", ""))
-            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix, edit=edit))
+            edit = make_edit(asked.location, asked.text, asked.text.replace(f"+{asked.local}", ""))
+            self.findings.append(
+                Finding(code="torch-companion", message=message, at=asked.location, fix=fix, edit=edit)
+            )
             return ""
         if not asked.allows(row_version):
             message = f"'{asked.text}' does not belong to torch {torch}"
             fix = f"write {name}=={row_version}, or {name} without a version"
-            edit = edit_at(asked.place, asked.text, f"{name}=={row_version}")
-            self.findings.append(Finding(code="torch-companion", message=message, at=asked.place, fix=fix, edit=edit))
+            edit = make_edit(asked.location, asked.text, f"{name}=={row_version}")
+            self.findings.append(
+                Finding(code="torch-companion", message=message, at=asked.location, fix=fix, edit=edit)
+            )
             return ""
         return row_version
 
-    def _conda(self, name: str, *, text: str, version: str) -> None:
+    def _plan_conda(self, name: str, *, text: str, version: str) -> None:
         if name == "python":
             return
-        python_package = python_name(name)
-        if name in name_table().torch_choosers and python_package not in FAMILY:
-            self.tell(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
+        python_package = find_python_name(name)
+        if name in load_name_table().torch_choosers and python_package not in FAMILY:
+            self.record(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
-            self._tell_again(python_package, text=text)
+            self._record_again(python_package, text=text)
         elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.where != "conda"):
-            self.tell(text, "-", "serves CUDA builds only; the build for this site brings its own")
+            self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
         elif self.where == "conda":
             self.conda.append(text)
-            self.tell(text, text, "conda")
+            self.record(text, text, "conda")
         elif name in ("pip", "nodefaults"):
-            self.tell(text, "-", "the image has it")
+            self.record(text, "-", "the image has it")
         else:
             assert python_package is not None, f"refused before: {name}"
-            line = f"{python_package}{conda_to_specifier(version) or ''}"
+            line = f"{python_package}{to_specifier(version) or ''}"
             self.pip.append(line)
             where = "the base image's Python" if self.where == "base" else "the environment"
-            self.tell(text, line, f"the same as a Python package, into {where}")
+            self.record(text, line, f"the same as a Python package, into {where}")
 
-    def _pip(self, line: PipRequirement) -> None:
+    def _plan_pip(self, line: PipRequirement) -> None:
         name = line.name
-        if self.torch is not None and family_name(line):
-            self._tell_again(family_name(line), text=line.text)
+        if self.torch is not None and find_family_name(line):
+            self._record_again(find_family_name(line), text=line.text)
         elif self.torch is not None and name in TRITON:
-            self.tell(line.text, "-", "comes with torch, in the version it was built for")
-        elif self.where == "base" and name in PROTECTED and name in self.base.provides:
-            self.tell(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
+            self.record(line.text, "-", "comes with torch, in the version it was built for")
+        elif self.where == "base" and name in PROTECTED_PACKAGES and name in self.base.provides:
+            self.record(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
             # `pip freeze` writes them down; each build of torch pins its own.
-            self.tell(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
-        elif other := replacement(line, site=self.site, base=self.base, python=self.python):
+            self.record(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
+        elif other := find_replacement(line, site=self.site, base=self.base, python=self.python):
             self.pip.append(other.text)
-            self.tell(line.text, other.text, other.why)
+            self.record(line.text, other.text, other.why)
         else:
             self.pip.append(line.text)
-            self.tell(line.text, line.text, "pip")
+            self.record(line.text, line.text, "pip")
 
-    def _constraints(self) -> tuple[str, ...]:
+    def _list_constraints(self) -> tuple[str, ...]:
         """What later installs must leave alone: the torch family as it was installed, then the recipe's own."""
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
         # pip takes no extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
 
 
-def option_lines(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
+def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
     """The options of a requirements file; indexes of PyTorch go where torch comes from an index of our choice."""
 
     def kept(url: str) -> bool:
@@ -362,6 +372,6 @@ def is_local(line: PipRequirement) -> bool:
     return bool(line.url) and "://" not in line.url
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The normal form of a package's name."""
     return str(canonicalize_name(name))

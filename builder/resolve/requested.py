@@ -11,16 +11,16 @@ from packaging.markers import Marker
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from builder.model.finding import Place
-from builder.model.plan import Package
+from builder.model.finding import Location
+from builder.model.plan import PackageDecision
 from builder.model.recipe import PipRequirement, Recipe
-from builder.resolve.conda_names import conda_to_specifier, name_table, python_name
+from builder.resolve.conda_names import find_python_name, load_name_table, to_specifier
 
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = ("torchvision", "torchaudio")
 
 # What every site has; a marker on anything else is left to the installer.
-LINUX = {
+LINUX_MARKERS = {
     "os_name": "posix",
     "sys_platform": "linux",
     "platform_system": "Linux",
@@ -32,7 +32,7 @@ _WHEEL = re.compile(r"(?:^|[/=])(?P<name>torch|torchvision|torchaudio)-(?P<versi
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedTorch:
+class RequestedTorch:
     """What the recipe says of one package of the torch family; `local` is the local version it pins, if any.
 
     `unclear`: it names a source or a version that cannot be compared with releases.
@@ -42,7 +42,7 @@ class AskedTorch:
     specifier: SpecifierSet
     local: str = ""
     text: str = ""
-    place: Place | None = None
+    location: Location | None = None
     unclear: bool = False
 
     @property
@@ -59,7 +59,7 @@ class AskedTorch:
     def _range(self) -> str:
         return str(self.specifier)
 
-    def also(self, other: AskedTorch) -> AskedTorch:
+    def merge(self, other: RequestedTorch) -> RequestedTorch:
         """Both requests at once, told by the first."""
         local, unclear = self.local or other.local, self.unclear or other.unclear
         return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
@@ -78,12 +78,12 @@ def is_empty(specifier: SpecifierSet) -> bool:
 @lru_cache(maxsize=4096)
 def _fits(specifier: str, version: str) -> bool:
     """The same few are asked of every image of a family; as text, which is compared at once."""
-    base = base_version(version)
+    base = to_release(version)
     return base is not None and SpecifierSet(specifier).contains(base, prereleases=True)
 
 
 @cache
-def base_version(version: str) -> Version | None:
+def to_release(version: str) -> Version | None:
     """The release that a version leads to: 2.8.0 for 2.8.0a0+5228986c39; None for what is no version."""
     try:
         return Version(Version(version).base_version)
@@ -91,30 +91,32 @@ def base_version(version: str) -> Version | None:
         return None
 
 
-def asked_family(recipe: Recipe) -> dict[str, AskedTorch]:
+def find_requested_family(recipe: Recipe) -> dict[str, RequestedTorch]:
     """Collect what the recipe asks of torch, torchvision and torchaudio; constraints count for what is asked."""
-    asked: dict[str, AskedTorch] = {}
-    for item in [*_of_pip(recipe.pip, recipe=recipe), *_of_conda(recipe)]:
-        asked[item.name] = asked[item.name].also(item) if item.name in asked else item
-    for item in _of_pip(recipe.pip_options.constraints, recipe=recipe):
+    asked: dict[str, RequestedTorch] = {}
+    for item in [*_read_pip(recipe.pip, recipe=recipe), *_read_conda(recipe)]:
+        asked[item.name] = asked[item.name].merge(item) if item.name in asked else item
+    for item in _read_pip(recipe.pip_options.constraints, recipe=recipe):
         if item.name in asked:
-            asked[item.name] = asked[item.name].also(item)
-        elif item.name == "torch" and (asked or brings_torch(recipe)):
+            asked[item.name] = asked[item.name].merge(item)
+        elif item.name == "torch" and (asked or find_torch_dependent(recipe)):
             asked[item.name] = item
     return asked
 
 
-def _of_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[AskedTorch]:
+def _read_pip(lines: tuple[PipRequirement, ...], *, recipe: Recipe) -> list[RequestedTorch]:
     found = []
     for line in lines:
         wheel = _wheel(line)
-        name = family_name(line)
+        name = find_family_name(line)
         if not name:
             continue
-        place = Place(file=line.file or recipe.file, line=line.line)
+        place = Location(file=line.file or recipe.file, line=line.line)
         public, local = _without_local(f"=={wheel['version']}" if wheel else line.specifier)
         unclear = bool(line.url) and wheel is None
-        found.append(AskedTorch(name=name, specifier=public, local=local, text=line.text, place=place, unclear=unclear))
+        found.append(
+            RequestedTorch(name=name, specifier=public, local=local, text=line.text, location=place, unclear=unclear)
+        )
     return found
 
 
@@ -122,7 +124,7 @@ def _short(line: PipRequirement) -> str:
     return line.text.partition(" --hash")[0]
 
 
-def family_name(line: PipRequirement) -> str:
+def find_family_name(line: PipRequirement) -> str:
     """The package of the torch family that a requirement is for, by its name or its wheel's; empty for another."""
     wheel = _wheel(line)
     return wheel["name"] if wheel else line.name if line.name in FAMILY else ""
@@ -132,34 +134,34 @@ def _wheel(line: PipRequirement) -> re.Match[str] | None:
     return _WHEEL.search(unquote(line.url)) if line.url else None
 
 
-def _of_conda(recipe: Recipe) -> list[AskedTorch]:
+def _read_conda(recipe: Recipe) -> list[RequestedTorch]:
     found = []
     for spec in recipe.conda:
-        name = python_name(spec.name) or ""
+        name = find_python_name(spec.name) or ""
         if name in FAMILY:
-            place = Place(file=recipe.file, line=spec.line)
-            specifier = conda_to_specifier(spec.version)
+            place = Location(file=recipe.file, line=spec.line)
+            specifier = to_specifier(spec.version)
             unclear = specifier is None or bool(spec.url)
             wanted = SpecifierSet(specifier or "")
-            found.append(AskedTorch(name=name, specifier=wanted, text=spec.text, place=place, unclear=unclear))
+            found.append(RequestedTorch(name=name, specifier=wanted, text=spec.text, location=place, unclear=unclear))
     return found
 
 
-def brings_torch(recipe: Recipe) -> str:
+def find_torch_dependent(recipe: Recipe) -> str:
     """Name the first package of the recipe that requires torch by itself, empty when there is none."""
-    names = [line.name for line in recipe.pip] + [python_name(spec.name) or "" for spec in recipe.conda]
-    return next((name for name in names if name in name_table().bring_torch), "")
+    names = [line.name for line in recipe.pip] + [find_python_name(spec.name) or "" for spec in recipe.conda]
+    return next((name for name in names if name in load_name_table().bring_torch), "")
 
 
-def for_linux(recipe: Recipe) -> tuple[Recipe, tuple[Package, ...]]:
+def select_linux(recipe: Recipe) -> tuple[Recipe, tuple[PackageDecision, ...]]:
     """Leave out the requirements whose markers are for other systems, and tell which."""
     kept = tuple(line for line in recipe.pip if _applies(line))
     dropped = tuple(line.text for line in recipe.pip if not _applies(line))
     why = "its marker is for another system or processor"
-    return replace(recipe, pip=kept), tuple(Package(asked=text, became="-", why=why) for text in dropped)
+    return replace(recipe, pip=kept), tuple(PackageDecision(asked=text, became="-", why=why) for text in dropped)
 
 
-def for_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[Package, ...]]:
+def select_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[PackageDecision, ...]]:
     """Leave out the requirements whose markers are for another Python than X.Y, and tell which.
 
     One that also asks for the patch release, where that decides, is left to the installer.
@@ -167,13 +169,13 @@ def for_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[Package
     kept = tuple(line for line in recipe.pip if minor is None or _serves(line, minor))
     dropped = tuple(line.text for line in recipe.pip if line not in kept)
     why = f"its marker is for another Python than {minor}"
-    return replace(recipe, pip=kept), tuple(Package(asked=text, became="-", why=why) for text in dropped)
+    return replace(recipe, pip=kept), tuple(PackageDecision(asked=text, became="-", why=why) for text in dropped)
 
 
 def _serves(line: PipRequirement, minor: str) -> bool:
     if not line.marker:
         return True
-    marker, world = Marker(line.marker), {**LINUX, "extra": "", "python_version": minor}
+    marker, world = Marker(line.marker), {**LINUX_MARKERS, "extra": "", "python_version": minor}
     patches = (f"{minor}.{patch}" for patch in (0, 99))
     return any(marker.evaluate({**world, "python_full_version": one, "implementation_version": one}) for one in patches)
 
@@ -182,7 +184,7 @@ def _applies(line: PipRequirement) -> bool:
     """A marker on the system decides; one that also asks for the Python is left to the installer."""
     if not line.marker or "python" in line.marker.replace("platform_python_implementation", ""):
         return True
-    return Marker(line.marker).evaluate({**LINUX, "extra": ""})
+    return Marker(line.marker).evaluate({**LINUX_MARKERS, "extra": ""})
 
 
 def _without_local(specifier: str) -> tuple[SpecifierSet, str]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from builder.model.finding import Finding, edit_at
+from builder.model.finding import Finding, make_edit
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import Site
 from builder.model.target import DEFAULT_INDEX, Torch
 from builder.parse.gpu_tables import TorchRelease, driver_table, image_table, package_table, torch_table
-from builder.resolve.conda_names import conda_to_specifier
-from builder.resolve.requested import COMPANIONS, FAMILY, AskedTorch, is_empty
+from builder.resolve.conda_names import to_specifier
+from builder.resolve.requested import COMPANIONS, FAMILY, RequestedTorch, is_empty
 
 # A range such as >=3.12.4 leaves some patch releases of 3.12: these are tried. No series had more than 30.
 PATCHES = (*range(31), 99)
@@ -46,7 +46,7 @@ class PythonPin:
         """The request as a message says it."""
         return self.minor or self.range or "any"
 
-    def fixed_to(self, minor: str) -> str:
+    def format_dependency(self, minor: str) -> str:
         """The conda dependency for one of the Pythons that the request allows."""
         if self.spec is not None and self.minor is not None:
             return self.spec.text
@@ -55,12 +55,12 @@ class PythonPin:
         return "python" + "|".join(f"{part},{minor}.*" for part in self.spec.version.split("|"))
 
 
-def python_pin(recipe: Recipe) -> PythonPin:
+def read_python_pin(recipe: Recipe) -> PythonPin:
     """Read the Python of a recipe's conda dependencies."""
     spec = next((spec for spec in recipe.conda if spec.name == "python"), None)
     if spec is None:
         return PythonPin()
-    parts = [conda_to_specifier(part) for part in spec.version.split("|")]
+    parts = [to_specifier(part) for part in spec.version.split("|")]
     if len(parts) > 1:
         return PythonPin(range="" if "" in parts else "|".join(filter(None, parts)), spec=spec)
     specifier = parts[0] or ""
@@ -76,7 +76,7 @@ VENDOR_OF_TOKEN = {"cu": "nvidia", "rocm": "amd", "xpu": "intel", "cpu": "cpu"}
 
 
 def choose_torch(
-    asked: Mapping[str, AskedTorch],
+    asked: Mapping[str, RequestedTorch],
     *,
     site: Site,
     index: str,
@@ -90,29 +90,31 @@ def choose_torch(
     if unclear is not None:
         message = f"'{unclear.text}' does not say which release of {unclear.name} it is"
         fix = f"write {unclear.name}==X.Y.Z, or a range with >= and <: the right build is chosen for every site"
-        return Finding(code="torch-unclear", message=message, at=unclear.place, fix=fix)
-    releases = suiting(asked, packages=packages)
+        return Finding(code="torch-unclear", message=message, at=unclear.location, fix=fix)
+    releases = select_releases(asked, packages=packages)
     if not releases:
         text = first.text if first else "torch"
         message = f"'{text}' fits no torch that the tables know"
         if first is not None and is_empty(first.specifier):
             message = f"'{text}' contradicts itself: no version is above the one and below the other"
         fix = f"choose one from {_range(site, python=python)}"
-        return Finding(code="torch-unknown", message=message, at=first.place if first else None, fix=fix)
+        return Finding(code="torch-unknown", message=message, at=first.location if first else None, fix=fix)
     pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
     refusals = (_local_refusal(item, site=site, releases=releases, python=python) for item in pinning)
     refusal = next((item for item in refusals if item is not None), None)
     if refusal:
         return refusal
-    for row in _best_first(releases, site=site):
-        found = tokens(row, site=site)
+    for row in _sort_releases(releases, site=site):
+        found = list_tokens(row, site=site)
         token = next((token for token in found if not pinning or token == pinning[0].local), "")
         if token and any(python.allows(minor) for minor in row.pythons):
             return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
-    return _no_build(first, releases=releases, site=site, python=python)
+    return _report_no_build(first, releases=releases, site=site, python=python)
 
 
-def suiting(asked: Mapping[str, AskedTorch], *, packages: Iterable[PipRequirement] = ()) -> list[TorchRelease]:
+def select_releases(
+    asked: Mapping[str, RequestedTorch], *, packages: Iterable[PipRequirement] = ()
+) -> list[TorchRelease]:
     """The releases that the torch asked for allows; of them those whose companions and dependents fit, if there are."""
     torch = asked.get("torch")
     found = [row for row in torch_table().releases if torch is None or torch.allows(row.torch)]
@@ -121,12 +123,12 @@ def suiting(asked: Mapping[str, AskedTorch], *, packages: Iterable[PipRequiremen
             paired = [row for row in found if getattr(row, name) and asked[name].allows(getattr(row, name))]
             found = paired or found
     for line in packages:
-        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in required_torch(line))]
+        pinned = [row for row in found if any(wanted.contains(row.torch) for wanted in find_required_torch(line))]
         found = pinned or found
     return found
 
 
-def required_torch(line: PipRequirement) -> list[SpecifierSet]:
+def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
     """What the releases of a package that a requirement allows are known to require of torch."""
     wanted = SpecifierSet(line.specifier)
     if line.name == IPEX:
@@ -136,11 +138,11 @@ def required_torch(line: PipRequirement) -> list[SpecifierSet]:
     return [SpecifierSet(pin.torch) for pin in pins if wanted.contains(pin.version)]
 
 
-def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
+def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
     """The newest first, but before it what the site runs without trouble and what the tables are sure of."""
 
     def doubts(row: TorchRelease) -> tuple[bool, bool]:
-        found = tokens(row, site=site)
+        found = list_tokens(row, site=site)
         return "rocm" in row.unsure or "cuda" in row.unsure, bool(found) and has_trouble(found[0], site=site)
 
     newest_first = list(reversed(releases))
@@ -150,7 +152,7 @@ def _best_first(releases: list[TorchRelease], *, site: Site) -> list[TorchReleas
 def has_trouble(token: str, *, site: Site) -> bool:
     """Whether a ROCm build lies above what the site runs without known trouble."""
     safe = site.gpu.rocm_safe if site.gpu else None
-    return bool(safe) and token.startswith("rocm") and Version(rocm_of(token)) > Version(safe or "0")
+    return bool(safe) and token.startswith("rocm") and Version(parse_rocm(token)) > Version(safe or "0")
 
 
 def _index(token: str, *, mirror: str) -> str:
@@ -159,7 +161,7 @@ def _index(token: str, *, mirror: str) -> str:
     return mirror if mirror == DEFAULT_INDEX else mirror.replace("{token}", token)
 
 
-def release(version: str) -> TorchRelease | None:
+def find_release(version: str) -> TorchRelease | None:
     """The table's row of a torch version, NGC's pre-releases counting as their release; None for `unknown`."""
     try:
         base = Version(version).base_version
@@ -168,12 +170,12 @@ def release(version: str) -> TorchRelease | None:
     return next((row for row in torch_table().releases if row.torch == base), None)
 
 
-def vendor_of(token: str) -> str:
+def find_vendor(token: str) -> str:
     """The vendor a token is built for, empty for a word that is no token."""
     return next((vendor for prefix, vendor in VENDOR_OF_TOKEN.items() if token.startswith(prefix)), "")
 
 
-def tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
+def list_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     """The builds of a release that serve the site's driver, the best first."""
     if site.gpu is None:
         return ("cpu",) if row.cpu else ()
@@ -187,23 +189,23 @@ def tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
 def _rocm_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     """Inside the driver's window; the highest up to what the site runs without trouble, then the others."""
     assert site.gpu is not None
-    fitting = [token for token in row.rocm or () if not site.gpu.rocm or rocm_of(token) in site.gpu.rocm]
+    fitting = [token for token in row.rocm or () if not site.gpu.rocm or parse_rocm(token) in site.gpu.rocm]
     newest_first = sorted(fitting, key=lambda token: Version(token.removeprefix("rocm")), reverse=True)
     return tuple(sorted(newest_first, key=lambda token: has_trouble(token, site=site)))
 
 
-def rocm_of(token: str) -> str:
+def parse_rocm(token: str) -> str:
     """X.Y of a ROCm token: rocm6.2.4 is 6.2."""
     return ".".join(token.removeprefix("rocm").split(".")[:2])
 
 
-def cuda_of(token: str) -> str:
+def parse_cuda(token: str) -> str:
     """X.Y of a CUDA token: cu126 is 12.6."""
     digits = token.removeprefix("cu")
     return f"{digits[:-1]}.{digits[-1]}"
 
 
-def cuda_fits(cuda: str, *, site: Site) -> bool:
+def serves_cuda(cuda: str, *, site: Site) -> bool:
     """Whether the site's driver runs programs of a CUDA toolkit, minor-version compatibility counting."""
     if site.gpu is None or site.gpu.driver is None:
         return True
@@ -215,48 +217,52 @@ def cuda_fits(cuda: str, *, site: Site) -> bool:
 def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
     """Native toolkits first (nothing is missing under them), then the highest that the driver runs at all."""
     assert site.gpu is not None
-    fitting = [token for token in row.cuda or () if cuda_fits(cuda_of(token), site=site)]
-    newest_first = sorted(fitting, key=lambda token: Version(cuda_of(token)), reverse=True)
+    fitting = [token for token in row.cuda or () if serves_cuda(parse_cuda(token), site=site)]
+    newest_first = sorted(fitting, key=lambda token: Version(parse_cuda(token)), reverse=True)
     if site.gpu.cuda_native is None:
         return tuple(newest_first)
     native = Version(site.gpu.cuda_native)
-    return tuple(sorted(newest_first, key=lambda token: Version(cuda_of(token)) > native))
+    return tuple(sorted(newest_first, key=lambda token: Version(parse_cuda(token)) > native))
 
 
-def _local_refusal(asked: AskedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin) -> Finding | None:
+def _local_refusal(
+    asked: RequestedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin
+) -> Finding | None:
     """A build that the user pinned himself must be the site's vendor's and must exist and fit the driver."""
-    vendor = vendor_of(asked.local)
+    vendor = find_vendor(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
-    edit = edit_at(asked.place, asked.text, bare)
+    edit = make_edit(asked.location, asked.text, bare)
     fix = f"write {bare}: the right build is chosen for every site"
     if vendor and vendor != site.vendor:
-        message = f"'{asked.text}' is built for {_named(vendor)}, the site '{site.name}' has {_named(site.vendor)}"
-        return Finding(code="torch-vendor", message=message, at=asked.place, fix=fix, edit=edit)
-    if any(asked.local in tokens(row, site=site) for row in releases):
+        message = f"'{asked.text}' is built for {_name_vendor(vendor)}, the site '{site.name}' has {_name_vendor(site.vendor)}"
+        return Finding(code="torch-vendor", message=message, at=asked.location, fix=fix, edit=edit)
+    if any(asked.local in list_tokens(row, site=site) for row in releases):
         return None
     if not any(asked.local in (*(row.cuda or ()), *(row.rocm or ()), "xpu" if row.xpu else "") for row in releases):
         message = f"'{asked.text}' is a build that the tables do not know"
-        return Finding(code="torch-unknown", message=message, at=asked.place, fix=fix, edit=edit)
+        return Finding(code="torch-unknown", message=message, at=asked.location, fix=fix, edit=edit)
     served = ""
     if site.gpu and site.gpu.vendor == "amd":
         served = f": its driver serves ROCm {', '.join(site.gpu.rocm)}"
     elif site.gpu and site.gpu.vendor == "nvidia":
         served = f": its driver is {site.gpu.driver}"
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
-    if not any(tokens(row, site=site) for row in releases):
+    if not any(list_tokens(row, site=site) for row in releases):
         fix = f"use torch {_range(site, python=python)}, without a build"
-    return Finding(code="torch-driver", message=message, at=asked.place, fix=fix, edit=edit)
+    return Finding(code="torch-driver", message=message, at=asked.location, fix=fix, edit=edit)
 
 
-def _named(vendor: str) -> str:
+def _name_vendor(vendor: str) -> str:
     return {"amd": "AMD GPUs", "nvidia": "NVIDIA GPUs", "intel": "Intel GPUs", "cpu": "CPUs only"}[vendor]
 
 
-def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: Site, python: PythonPin) -> Finding:
+def _report_no_build(
+    asked: RequestedTorch | None, *, releases: list[TorchRelease], site: Site, python: PythonPin
+) -> Finding:
     """Say which of the two is in the way, the driver or the Python, and what would do."""
     text = asked.text if asked else "torch"
-    place = asked.place if asked else None
-    served = [row for row in releases if tokens(row, site=site)]
+    place = asked.location if asked else None
+    served = [row for row in releases if list_tokens(row, site=site)]
     if served:
         row = served[-1]
         message = f"'{text}' has no wheel for Python {python.text}"
@@ -269,7 +275,7 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
     why = f" (builds: {', '.join(builds)})" if builds else ""
     reason = f"the driver of '{site.name}' serves none of its builds{why}"
     if builds is None:
-        reason = f"no build of it for {_named(site.vendor)} is known"
+        reason = f"no build of it for {_name_vendor(site.vendor)} is known"
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
     message = f"'{text}' cannot run there: {reason}"
@@ -278,14 +284,14 @@ def _no_build(asked: AskedTorch | None, *, releases: list[TorchRelease], site: S
 
 def _range(site: Site, *, python: PythonPin) -> str:
     """The releases that a site can run with a Python, in words."""
-    usable = [row for row in torch_table().releases if tokens(row, site=site)]
+    usable = [row for row in torch_table().releases if list_tokens(row, site=site)]
     fitting = [row for row in usable if any(map(python.allows, row.pythons))]
     if not usable:
         return "of another site: none of the known ones serves this one"
     if not fitting:
-        return f"{_ends(usable)}, with another Python than {python.text}"
-    return _ends(fitting)
+        return f"{_format_range(usable)}, with another Python than {python.text}"
+    return _format_range(fitting)
 
 
-def _ends(rows: list[TorchRelease]) -> str:
+def _format_range(rows: list[TorchRelease]) -> str:
     return rows[0].torch if len(rows) == 1 else f"{rows[0].torch} to {rows[-1].torch}"

@@ -32,10 +32,10 @@ from builder.execute.reproduce import (
 from builder.execute.run import Execution, LocalPrefix
 from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, origin_in
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import LIMIT, Plan, Step, from_json
 from builder.model.report import Report
-from builder.model.text import is_plain
+from builder.model.text import is_plain_path
 from builder.slurm.client import NODE_LOST, JobState, Slurm
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.monitor import Monitor, SlurmRunner
@@ -179,7 +179,7 @@ def read_plan(folder: Path) -> Plan:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message = f"'{folder}' is no plan folder: its {PLAN_FILE} cannot be read ({reason.lower()})"
         fix = "name the image, or the folder next to it"
-        raise ConfigError(Finding(code="no-plan", message=message, at=Place(file=str(path)), fix=fix)) from None
+        raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(path)), fix=fix)) from None
 
 
 def view_jobs(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
@@ -268,13 +268,16 @@ def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
         what = f"the image '{output}' of the jobs is not '{plan.image}', which the plan is for"
     elif output.parent.resolve() != folder.parent or plan_folder(output).name != folder.name:
         what = f"the image of the jobs, '{output}', is not next to the plan folder"
-    elif not is_plain(plan.image):
+    elif not is_plain_path(plan.image):
         what = f"the plan's image '{plan.image}' does not lie in the plan folder"
     elif output.is_symlink() and output.lstat().st_uid != os.geteuid():
         what = f"'{output}' is a link of another user's"
     else:
         return
-    at, fix = Place(file=str(ledger_path(folder))), "build again: `recipe build` puts an image next to its plan folder"
+    at, fix = (
+        Location(file=str(ledger_path(folder))),
+        "build again: `recipe build` puts an image next to its plan folder",
+    )
     raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
 
 

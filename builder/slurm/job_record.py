@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.model.text import typed
+from builder.model.text import to_dataclass
 from builder.sif.bounded import parse_json
 from builder.system.layout import JOBS
 from builder.system.trust import read_below
@@ -44,7 +44,7 @@ def read_record(folder: Path, job: str) -> JobRecord | None:
     """Read the record of a job, None when there is none or it is no record; raises ConfigError for a stranger's."""
     try:
         content = read_below(folder, f"{JOBS}/{job}.json", limit=LIMIT)
-        record = typed(JobRecord, parse_json(content), schema=SCHEMA, what="record", more=True)
+        record = to_dataclass(JobRecord, parse_json(content), schema=SCHEMA, what="record", more=True)
     except (OSError, ValueError):
         return None
     return record if record.job == job else None

@@ -18,7 +18,7 @@ from pathlib import Path
 from builder.execute.parallel import default_parallelism
 from builder.execute.progress import Progress, duration
 from builder.execute.runner import OutputStat
-from builder.model.finding import Finding, Level, Place, StepError
+from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
@@ -359,7 +359,7 @@ def job_fault(job: Submitted, end: JobResult, *, folder: Path) -> Finding | None
         if is_full(folder):
             message, fix = f"{message}: the disk of '{folder}' is full", f"make room there, then {AGAIN}"
     level: Level = "warning" if key == "COMPLETED" else "error"
-    return Finding(code=code, message=message, fix=fix, at=Place(file=str(folder / job.log)), level=level)
+    return Finding(code=code, message=message, fix=fix, at=Location(file=str(folder / job.log)), level=level)
 
 
 def is_full(folder: Path) -> bool:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.model.finding import ConfigError, Finding, Place, did_you_mean
-from builder.model.text import shown
+from builder.model.finding import ConfigError, Finding, Location, suggest_name
+from builder.model.text import sanitize
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,@+-]*")
 _TIME = re.compile(r"\d+|\d+:[0-5]\d|\d+:[0-5]\d:[0-5]\d|\d+-\d+(?::[0-5]\d){0,2}")
@@ -52,8 +52,8 @@ def read_overrides(
             if not equals:
                 step, value = EVERY, word
             elif step not in known:
-                fix = did_you_mean(step, known=known, noun="its jobs")
-                findings.append(_finding(option, f"there is no job '{shown(step)}' for --{option}", fix))
+                fix = suggest_name(step, known=known, noun="its jobs")
+                findings.append(_finding(option, f"there is no job '{sanitize(step)}' for --{option}", fix))
             findings += _form(option, value)
             values.setdefault(option, {})[step] = value
     if dependency:
@@ -67,8 +67,8 @@ def _form(option: str, value: str) -> list[Finding]:
     form, fix = FORMS[option]
     if form.fullmatch(value):
         return []
-    return [_finding(option, f"'{shown(value)}' cannot be the value of --{option}", fix)]
+    return [_finding(option, f"'{sanitize(value)}' cannot be the value of --{option}", fix)]
 
 
 def _finding(option: str, message: str, fix: str) -> Finding:
-    return Finding(code="option-value", message=message, at=Place(key=f"--{option}"), fix=fix)
+    return Finding(code="option-value", message=message, at=Location(key=f"--{option}"), fix=fix)

@@ -16,8 +16,8 @@ from typing import Literal
 from builder.execute.run import LocalPrefix
 from builder.execute.runner import OutputStat
 from builder.inspect.origin import Origin
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.text import is_plain, shown, typed
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
 from builder.system.layout import JOBS, SUBMITTED_FILE
@@ -108,11 +108,11 @@ def read_ledger(folder: Path) -> Ledger | None:
     path = ledger_path(folder)
     try:
         content = read_below(folder, f"{JOBS}/{SUBMITTED_FILE}", limit=LIMIT)
-        ledger = typed(Ledger, parse_json(content), schema=SCHEMA, what="list of jobs")
+        ledger = to_dataclass(Ledger, parse_json(content), schema=SCHEMA, what="list of jobs")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise _faulty(path, shown(str(error), limit=200)) from None
+        raise _faulty(path, sanitize(str(error), limit=200)) from None
     for fault in _odd(ledger):
         raise _faulty(path, fault)
     return ledger
@@ -150,12 +150,12 @@ def _odd(ledger: Ledger) -> Iterator[str]:
     for job in ledger.jobs:
         for number in (job.job, *job.after):
             if not _NUMBER.fullmatch(number):
-                yield f"'{shown(number)}' is no job"
+                yield f"'{sanitize(number)}' is no job"
         if not _STEP.fullmatch(job.step):
-            yield f"'{shown(job.step)}' cannot be the name of a step"
+            yield f"'{sanitize(job.step)}' cannot be the name of a step"
         for path in (job.script, job.log, *job.before):
-            if not is_plain(path):
-                yield f"'{shown(path)}' is not a plain path inside the plan folder"
+            if not is_plain_path(path):
+                yield f"'{sanitize(path)}' is not a plain path inside the plan folder"
     if len({job.step for job in ledger.jobs}) < len(ledger.jobs):
         yield "two jobs of one step"
     if ledger.kind == "run" and len(ledger.jobs) != 1:
@@ -164,15 +164,15 @@ def _odd(ledger: Ledger) -> Iterator[str]:
 
 def _odd_words(ledger: Ledger) -> Iterator[str]:
     if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
-        yield f"'{shown(ledger.output)}' is no absolute path of an image"
+        yield f"'{sanitize(ledger.output)}' is no absolute path of an image"
     if ledger.command and not _COMMAND.fullmatch(ledger.command):
-        yield f"'{shown(ledger.command)}' is no file of a command"
+        yield f"'{sanitize(ledger.command)}' is no file of a command"
     for result in ledger.lead.results:
-        if result.log and not is_plain(result.log):
-            yield f"'{shown(result.log)}' is not a plain path inside the plan folder"
+        if result.log and not is_plain_path(result.log):
+            yield f"'{sanitize(result.log)}' is not a plain path inside the plan folder"
 
 
 def _faulty(path: Path, what: str) -> ConfigError:
     message = f"what was submitted from this folder cannot be read: {what}"
     fix = "look for the jobs with `squeue --me`; remove the file to start again"
-    return ConfigError(Finding(code="jobs-file", message=message, at=Place(file=str(path)), fix=fix))
+    return ConfigError(Finding(code="jobs-file", message=message, at=Location(file=str(path)), fix=fix))

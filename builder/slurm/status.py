@@ -15,9 +15,9 @@ from pathlib import Path
 from builder.execute.folder_lock import lock_folder
 from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import duration
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan
-from builder.model.text import is_plain, shown, typed
+from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
 from builder.slurm.collect import JobView, check_output, is_over, read_plan, require_ledger, stop_following, view_jobs
@@ -141,17 +141,17 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     path = folder / KITS_FILE
     try:
         content = read_below(folder, KITS_FILE, limit=LIMIT)
-        kits = typed(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
-        if not all(is_plain(kit.folder) and "/" not in kit.folder for kit in kits):
+        kits = to_dataclass(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
+        if not all(is_plain_path(kit.folder) and "/" not in kit.folder for kit in kits):
             raise ValueError("it leads out of its folder")
         if len({kit.name for kit in kits}) < len(kits):
             raise ValueError("two plans have one name")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        message = f"the list of plan folders in '{folder}' cannot be read: {shown(str(error), limit=200)}"
+        message = f"the list of plan folders in '{folder}' cannot be read: {sanitize(str(error), limit=200)}"
         fix = "write it again with `recipe plan`, or name one plan folder"
-        raise ConfigError(Finding(code="kits-file", message=message, at=Place(file=str(path)), fix=fix)) from None
+        raise ConfigError(Finding(code="kits-file", message=message, at=Location(file=str(path)), fix=fix)) from None
     return kits
 
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from builder.compile.scripts import minutes_of, notice
+from builder.compile.scripts import compute_notice, parse_minutes
 from builder.execute.preflight import find_programs
 from builder.execute.reproduce import rebuild_steps
 from builder.execute.run import LocalPrefix
 from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
-from builder.model.finding import BuilderError, ConfigError, Finding, Place, ToolError, UnsupportedError
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.step_job import StepJob, signal_option
 from builder.slurm.client import Slurm
@@ -252,8 +252,8 @@ def arguments(
     if wishes.account:
         words.append(f"--account={wishes.account}")
     if wishes.of("time", step=step.name):
-        minutes = minutes_of(wishes.of("time", step=step.name))
-        words.append(f"--signal={signal_option(notice(minutes))}")
+        minutes = parse_minutes(wishes.of("time", step=step.name))
+        words.append(f"--signal={signal_option(compute_notice(minutes))}")
     when = "aftercorr" if batch.array else "afterok"
     conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
     if dependency and conditions:
@@ -286,7 +286,7 @@ def check_no_open_jobs(folder: Path, *, slurm: Slurm) -> None:
         what = f"job {jobs[0]} of this folder is" if len(jobs) == 1 else f"jobs {', '.join(jobs)} of this folder are"
         message = f"{what} still waiting or running"
         fix = f"see `recipe status {folder}`; add --cancel to end them"
-        raise ConfigError(Finding(code="jobs-running", message=message, at=Place(file=str(folder)), fix=fix))
+        raise ConfigError(Finding(code="jobs-running", message=message, at=Location(file=str(folder)), fix=fix))
 
 
 def _export(batch: SubmitOptions) -> list[str]:
@@ -316,7 +316,7 @@ def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding
     wanted = _value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)
     longest = slurm.longest(_value(job.partition, step, "partition", "SBATCH_PARTITION", batch=batch))
     try:
-        too_long = minutes_of(wanted) > minutes_of(longest)
+        too_long = parse_minutes(wanted) > parse_minutes(longest)
     except ValueError:
         return []  # UNLIMITED, or nobody says
     if not too_long:

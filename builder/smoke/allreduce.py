@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from . import hardware, rendezvous
-from .amounts import shown_size
+from .amounts import format_size
 from .ranks import RankRun
 
 _LARGEST = {"cpu": 16 << 20}  # so that gloo ends in seconds
@@ -27,31 +27,33 @@ _ROWS = 16384  # of 4096 bytes, checked at once
 _FACTORS, _STEPS, _LEVELS = 61, 8, 7  # small enough that sums over thousands of ranks are exact in 32 bits
 
 
-def take_part(run: RankRun, device: Any) -> None:
+def run_rank(run: RankRun, device: Any) -> None:
     """Measure size after size, as far as memory and time go; raises RunError."""
     options, world = run.options, run.placement.world
     rendezvous.join(run)
     rendezvous.connect(run, device.type)
     run.note(state="measuring", world=world, sweep=[])
-    limit = _room(device)
+    limit = _measure_room(device)
     ended: Optional[str] = None
     largest = options.largest or _LARGEST.get(device.type, _LARGEST_ELSEWHERE)
-    for size in sizes(options.smallest, largest, options.floor):
+    for size in list_sizes(options.smallest, largest, options.floor):
         # all decide alike: by the least room of any and the most time of any
-        room, late = rendezvous.greatest(
-            [-limit / _BLOCK, float(run.left() < run.options.timeout * _KEPT_FREE)], device
+        room, late = rendezvous.reduce_max(
+            [-limit / _BLOCK, float(run.count_seconds_left() < run.options.timeout * _KEPT_FREE)], device
         )
         if size > -room * _BLOCK or late:
-            ended = f"no {'time' if late else 'memory'} for {shown_size(size)}"
+            ended = f"no {'time' if late else 'memory'} for {format_size(size)}"
             break
-        run.note(state=f"measuring {shown_size(size)}")
-        row = _measured(run, device, size)
+        run.note(state=f"measuring {format_size(size)}")
+        row = _measure(run, device, size)
         run.record["sweep"].append(row)
-        run.say("{}: {busbw:.3f} GB/s bus, {algbw:.3f} GB/s algorithm, {seconds:.6f} s".format(shown_size(size), **row))
+        run.print_progress(
+            "{}: {busbw:.3f} GB/s bus, {algbw:.3f} GB/s algorithm, {seconds:.6f} s".format(format_size(size), **row)
+        )
     run.note(sweep_ended=ended)
 
 
-def sizes(smallest: int, largest: int, floors: Any) -> List[int]:
+def list_sizes(smallest: int, largest: int, floors: Any) -> List[int]:
     """From .. to by doubling, and the sizes that have a floor, all in multiples of 4096 bytes."""
     found = {size for size, _ in floors}
     size = max(_BLOCK, smallest)
@@ -61,21 +63,21 @@ def sizes(smallest: int, largest: int, floors: Any) -> List[int]:
     return sorted({size // _BLOCK * _BLOCK for size in found}) or [_BLOCK]
 
 
-def _room(device: Any) -> float:
+def _measure_room(device: Any) -> float:
     """Bytes that one operand may have: half of what is free, as the backend may want as much again."""
-    free = hardware.free_memory(torch, device)
+    free = hardware.measure_free_memory(torch, device)
     return max(4096.0, free / 2)
 
 
-def _measured(run: RankRun, device: Any, size: int) -> Dict[str, Any]:
+def _measure(run: RankRun, device: Any, size: int) -> Dict[str, Any]:
     rank, world = run.placement.rank, run.placement.world
     tensor = torch.empty(size // 4, dtype=torch.float32, device=device)
     _fill(tensor, rank)
     dist.all_reduce(tensor)
-    right = _right(tensor, world)
+    right = _is_right(tensor, world)
     tensor.zero_()  # stays so whatever is added: no figure grows until it is none
     seconds = _time(tensor, device, _WARM_UPS)
-    most = rendezvous.greatest([seconds], device)[0]
+    most = rendezvous.reduce_max([seconds], device)[0]
     iterations = max(2, min(run.options.iterations, int(_SECONDS_A_SIZE / max(most, 1e-6))))
     seconds = _time(tensor, device, iterations)
     total = torch.tensor([seconds, float(not right)], dtype=torch.float32, device=device)
@@ -111,7 +113,7 @@ def _levels(rows: int, first: int, device: Any) -> Any:
     return torch.arange(first, first + rows, device=device).remainder(_LEVELS).float().unsqueeze(1)
 
 
-def factor(rank: int) -> int:
+def compute_factor(rank: int) -> int:
     """What a rank's pattern is multiplied by."""
     return rank % _FACTORS + 1
 
@@ -119,14 +121,14 @@ def factor(rank: int) -> int:
 def _fill(tensor: Any, rank: int) -> None:
     """Another pattern on every rank, which differs along the tensor as well."""
     table = tensor.view(-1, _PERIOD)
-    table.copy_(_pattern(tensor.device).mul(factor(rank)).expand_as(table))
+    table.copy_(_pattern(tensor.device).mul(compute_factor(rank)).expand_as(table))
     table.add_(_levels(len(table), 0, tensor.device))
 
 
-def _right(tensor: Any, world: int) -> bool:
+def _is_right(tensor: Any, world: int) -> bool:
     """Whether every element is the sum of all ranks' patterns."""
     table = tensor.view(-1, _PERIOD)
-    wanted = _pattern(tensor.device).mul(sum(factor(rank) for rank in range(world)))
+    wanted = _pattern(tensor.device).mul(sum(compute_factor(rank) for rank in range(world)))
     for first in range(0, len(table), _ROWS):
         rows = table[first : first + _ROWS]
         if not bool((rows == wanted + _levels(len(rows), first, tensor.device) * world).all()):

@@ -9,14 +9,14 @@ from typing import Tuple
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """A whole number from 1."""
     if not text.isdecimal() or not 1 <= int(text) < 10**15:
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1')
     return int(text)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A number of seconds."""
     try:
         found = float(text)
@@ -27,7 +27,7 @@ def seconds(text: str) -> float:
     return found
 
 
-def moment(text: str) -> float:
+def parse_time(text: str) -> float:
     """A moment in seconds since 1970."""
     try:
         found = float(text)
@@ -38,7 +38,7 @@ def moment(text: str) -> float:
     return found
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """A number of bytes: 32KiB, 128MiB, 4GB (10^9), or plain."""
     found = re.fullmatch(r"([0-9]{1,15})\s*([KMG]i?B|B|)", text, re.IGNORECASE)
     if found is None or not 4096 <= int(found[1]) * _UNITS[found[2].upper()] < 1 << 50:
@@ -46,7 +46,7 @@ def size(text: str) -> int:
     return int(found[1]) * _UNITS[found[2].upper()]
 
 
-def floor(text: str) -> Tuple[int, float]:
+def parse_floor(text: str) -> Tuple[int, float]:
     """A size and the bandwidth in GB/s that is expected there."""
     where, _, bandwidth = text.partition("=")
     try:
@@ -55,10 +55,10 @@ def floor(text: str) -> Tuple[int, float]:
         found = 0.0
     if not 0 < found < 1e6:
         raise argparse.ArgumentTypeError(f'"{text}" is not SIZE=GBPS, such as 128MiB=85')
-    return size(where), found
+    return parse_size(where), found
 
 
-def masks(text: str) -> Tuple[int, ...]:
+def parse_masks(text: str) -> Tuple[int, ...]:
     """Masks of CPU cores, in hexadecimal with or without 0x."""
     parts = text.split(",")
     if not all(re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,512}", part) and int(part, 16) for part in parts):
@@ -66,7 +66,7 @@ def masks(text: str) -> Tuple[int, ...]:
     return tuple(int(part, 16) for part in parts)
 
 
-def variable(text: str) -> Tuple[str, str]:
+def parse_variable(text: str) -> Tuple[str, str]:
     """A variable's name and its value."""
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -74,7 +74,7 @@ def variable(text: str) -> Tuple[str, str]:
     return name, value
 
 
-def names(text: str) -> Tuple[str, ...]:
+def parse_names(text: str) -> Tuple[str, ...]:
     """Names of workloads."""
     found = tuple(part for part in text.split(",") if part)
     if not all(re.fullmatch(r"[a-z][a-z0-9-]*", name) for name in found):
@@ -82,7 +82,7 @@ def names(text: str) -> Tuple[str, ...]:
     return found
 
 
-def shown_size(number: int) -> str:
+def format_size(number: int) -> str:
     """A number of bytes as one writes it: 128 MiB, 4 GB, 5000 B."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 10**9), ("MB", 10**6)):
         if number >= factor and number % factor == 0:

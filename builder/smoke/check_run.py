@@ -4,38 +4,49 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence
 
-from .checks import BACKENDS, Check, Facts, figure, inside, listed, number, show, vendor_of, whole
+from .checks import (
+    BACKENDS,
+    Check,
+    ResultView,
+    find_vendor,
+    join_limited,
+    look_up,
+    show,
+    to_figure,
+    to_integer,
+    to_number,
+)
 
 
-def error(facts: Facts) -> List[Check]:
+def check_error(facts: ResultView) -> List[Check]:
     """Nothing went wrong."""
     ok = "error" in facts.result and facts.result["error"] is None
     measured = "none" if ok else show(facts.result.get("error"))
     return [Check("error", ok, measured, "none")]
 
 
-def device(facts: Facts) -> List[Check]:
+def check_device(facts: ResultView) -> List[Check]:
     """The run was on the kind of device, and the vendor's, that was asked for."""
-    kind, wanted = facts.at("device", "type"), facts.expected.get("device")
+    kind, wanted = facts.find("device", "type"), facts.expected.get("device")
     any_kind = wanted in (None, "auto")
     ok = kind in BACKENDS if any_kind and isinstance(kind, str) else kind is not None and kind == wanted
-    checks = [Check("device", ok, _named(facts), "any" if any_kind else show(wanted))]
+    checks = [Check("device", ok, _name_device(facts), "any" if any_kind else show(wanted))]
     vendor = facts.expected.get("vendor")
     if vendor is not None:
-        found = vendor_of(facts.at("torch"), kind)
-        measured = f"{found} (torch {show(facts.at('torch', 'version'))})"
+        found = find_vendor(facts.find("torch"), kind)
+        measured = f"{found} (torch {show(facts.find('torch', 'version'))})"
         checks.append(Check("vendor", found == vendor, measured, show(vendor)))
     return checks
 
 
-def _named(facts: Facts) -> str:
-    kind, name = facts.at("device", "type"), facts.at("device", "name")
+def _name_device(facts: ResultView) -> str:
+    kind, name = facts.find("device", "type"), facts.find("device", "name")
     return show(kind) if kind in (None, "cpu") or name is None else f"{show(kind)} ({show(name)})"
 
 
-def torch(facts: Facts) -> List[Check]:
+def check_torch(facts: ResultView) -> List[Check]:
     """torch has the version that was asked for."""
-    wanted, found = facts.expected.get("torch"), facts.at("torch", "version")
+    wanted, found = facts.expected.get("torch"), facts.find("torch", "version")
     if wanted is None:
         return []
     # a version without a local part ("2.6.0") asks for any build of it ("2.6.0+rocm6.2.4")
@@ -43,17 +54,21 @@ def torch(facts: Facts) -> List[Check]:
     return [Check("torch", wanted in (found, public) and found is not None, show(found), show(wanted))]
 
 
-def time(facts: Facts) -> List[Check]:
+def check_time(facts: ResultView) -> List[Check]:
     """The run kept its limit."""
-    limit, taken = number(facts.expected.get("seconds")), number(facts.at("seconds", "total"))
+    limit, taken = to_number(facts.expected.get("seconds")), to_number(facts.find("seconds", "total"))
     ok = limit is not None and taken is not None and 0 <= taken <= limit
-    return [Check("seconds", ok, figure(facts.at("seconds", "total")), f"<= {figure(facts.expected.get('seconds'))}")]
+    return [
+        Check(
+            "seconds", ok, to_figure(facts.find("seconds", "total")), f"<= {to_figure(facts.expected.get('seconds'))}"
+        )
+    ]
 
 
-def every_rank(facts: Facts) -> List[Check]:
+def check_ranks(facts: ResultView) -> List[Check]:
     """Every rank reported and finished, and no other did."""
-    world, entries = facts.world(), facts.ranks()
-    by_rank = {whole(entry.get("rank")): entry for entry in entries}
+    world, entries = facts.count_expected_ranks(), facts.list_ranks()
+    by_rank = {to_integer(entry.get("rank")): entry for entry in entries}
     if world is None or world < 1 or world > 10**6:
         return [Check("ranks", False, f"{len(entries)} reported", show(facts.expected.get("ranks")))]
     faults = []
@@ -67,35 +82,35 @@ def every_rank(facts: Facts) -> List[Check]:
             faults.append(f"rank {rank} {how} while {show(entry.get('state'))}")
         else:
             finished += 1
-    measured = listed([f"{finished} of {world} finished", *faults], 5)
+    measured = join_limited([f"{finished} of {world} finished", *faults], 5)
     extra = len(entries) - len(set(by_rank) & set(range(world)))
     if extra:
         measured += f"; {extra} not expected"
     return [Check("ranks", finished == world and not extra, measured, f"all {world} finished")]
 
 
-def backend(facts: Facts) -> List[Check]:
+def check_backend(facts: ResultView) -> List[Check]:
     """All ranks were on the same kind of device, and talked by what belongs to it."""
-    kinds = sorted({show(inside(entry, "device", "type")) for entry in facts.ranks()})
+    kinds = sorted({show(look_up(entry, "device", "type")) for entry in facts.list_ranks()})
     checks = [Check("one kind of device", len(kinds) == 1, ", ".join(kinds) or "missing", "the same on every rank")]
-    kind = facts.at("device", "type")
+    kind = facts.find("device", "type")
     allowed = BACKENDS.get(kind, ()) if isinstance(kind, str) else ()
-    found = facts.at("backend")
+    found = facts.find("backend")
     checks.append(Check("backend", found in allowed, show(found), " or ".join(allowed) or "a known device"))
     if kind in ("cuda", "xpu"):
-        checks.append(_distinct_gpus(facts.ranks()))
+        checks.append(_check_distinct_gpus(facts.list_ranks()))
     return checks
 
 
-def _distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
+def _check_distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
     """Each rank of a host has its own GPU, unless the host shows fewer GPUs than it has ranks."""
     hosts: Dict[str, List[Dict[str, Any]]] = {}
     for entry in entries:
         hosts.setdefault(show(entry.get("host")), []).append(entry)
     used = wanted = 0
     for members in hosts.values():
-        counts = [whole(inside(member, "device", "count")) or 0 for member in members]
-        identities = [inside(member, "device", "identity") for member in members]
+        counts = [to_integer(look_up(member, "device", "count")) or 0 for member in members]
+        identities = [look_up(member, "device", "identity") for member in members]
         used += len({name for name in identities if isinstance(name, str) and name})
         # seeing exactly one GPU means that the launcher gave each rank its own
         wanted += len(members) if max(counts) in (0, 1) else min(len(members), max(counts))
@@ -103,15 +118,18 @@ def _distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
     return Check("gpus", bool(entries) and used == wanted, measured, f"{wanted} GPUs for {len(entries)} ranks")
 
 
-def modules(facts: Facts) -> List[Check]:
+def check_modules(facts: ResultView) -> List[Check]:
     """Every module was imported."""
-    wanted, by_name = facts.expected.get("modules"), {show(entry.get("name")): entry for entry in facts.rows("imports")}
+    wanted, by_name = (
+        facts.expected.get("modules"),
+        {show(entry.get("name")): entry for entry in facts.list_rows("imports")},
+    )
     if not isinstance(wanted, (list, tuple)) or not wanted:
         return [Check("imports", False, show(wanted), "names of modules")]
     checks = []
     for name in map(show, wanted):
         entry = by_name.get(name, {})
-        ok = "error" in entry and entry["error"] is None and number(entry.get("seconds")) is not None
+        ok = "error" in entry and entry["error"] is None and to_number(entry.get("seconds")) is not None
         measured = show(entry.get("version") or "imported") if ok else show(entry.get("error") or "not tried")
         checks.append(Check(f"import {name}", ok, measured, "imported"))
     return checks

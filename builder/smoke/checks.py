@@ -21,7 +21,7 @@ class Check:
     expected: Plain
 
 
-class Facts:
+class ResultView:
     """A result read with care."""
 
     def __init__(self, result: Dict[str, Any], expected: Optional[Mapping[str, Any]]) -> None:
@@ -29,29 +29,29 @@ class Facts:
         own = result.get("expected")
         self.expected: Mapping[str, Any] = expected if expected is not None else own if isinstance(own, dict) else {}
 
-    def at(self, *keys: str) -> Any:
+    def find(self, *keys: str) -> Any:
         """The value under these keys, None where there is none."""
-        return inside(self.result, *keys)
+        return look_up(self.result, *keys)
 
-    def ranks(self) -> List[Dict[str, Any]]:
+    def list_ranks(self) -> List[Dict[str, Any]]:
         """The rows of the ranks."""
-        return self.rows("ranks")
+        return self.list_rows("ranks")
 
-    def rows(self, name: str) -> List[Dict[str, Any]]:
+    def list_rows(self, name: str) -> List[Dict[str, Any]]:
         """The objects in the list of this name."""
-        return rows(self.result.get(name))
+        return select_rows(self.result.get(name))
 
-    def world(self) -> Optional[int]:
+    def count_expected_ranks(self) -> Optional[int]:
         """How many ranks there should be."""
-        return whole(self.expected.get("ranks"))
+        return to_integer(self.expected.get("ranks"))
 
 
-def rows(found: object) -> List[Dict[str, Any]]:
+def select_rows(found: object) -> List[Dict[str, Any]]:
     """The objects in a list, none where it is no list."""
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
-def inside(entry: object, *keys: str) -> Any:
+def look_up(entry: object, *keys: str) -> Any:
     """The value under these keys, None where there is none."""
     value: Any = entry
     for key in keys:
@@ -59,7 +59,7 @@ def inside(entry: object, *keys: str) -> Any:
     return value
 
 
-def number(value: object) -> Optional[float]:
+def to_number(value: object) -> Optional[float]:
     """The value as a finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -70,14 +70,14 @@ def number(value: object) -> Optional[float]:
     return found if math.isfinite(found) else None
 
 
-def whole(value: object) -> Optional[int]:
+def to_integer(value: object) -> Optional[int]:
     """The value as a whole number that anything here could count, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
 
 
-def figure(value: object) -> Plain:
+def to_figure(value: object) -> Plain:
     """A number in four decimals, anything else as it can be shown."""
-    found = number(value)
+    found = to_number(value)
     return show(value) if found is None else round(found, 4)
 
 
@@ -93,12 +93,12 @@ def show(value: object) -> str:
     return text if len(text) <= 160 else text[:157] + "..."
 
 
-def listed(parts: List[str], most: int = 4, joint: str = "; ") -> str:
+def join_limited(parts: List[str], most: int = 4, joint: str = "; ") -> str:
     """The first few of many, and how many more there are."""
     return joint.join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
 
 
-def vendor_of(torch: object, kind: object) -> str:
+def find_vendor(torch: object, kind: object) -> str:
     """Name the vendor that a run was on, from torch's build versions and the device type it used."""
     builds = torch if isinstance(torch, dict) else {}
     if kind == "cpu":

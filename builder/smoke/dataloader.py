@@ -13,33 +13,33 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from .run import first_line
+from .run import find_first_line
 
 PATIENCE = 30.0  # seconds; a spawned worker imports torch, from a file system that may be slow
 _ITEMS = 32
 
 
-def methods(local_rank: int) -> Tuple[str, ...]:
+def list_methods(local_rank: int) -> Tuple[str, ...]:
     """Every rank forks; one of a host spawns, which is dear and is the same for all."""
     return ("fork", "spawn") if local_rank == 0 else ("fork",)
 
 
-def tried(method: str, patience: float) -> Dict[str, Any]:
+def try_method(method: str, patience: float) -> Dict[str, Any]:
     """Load a few batches by one worker; the error is None when they came, else says whether it hung or failed."""
     began = time.monotonic()
     error: Optional[str] = None
     try:
-        error = _loaded(method, patience)
+        error = _load_batches(method, patience)
     except Exception as fault:
         _end_children()  # before torch's loader goes, which would wait for them
-        text = first_line(fault)
+        text = find_first_line(fault)
         error = f"hung for {patience:.0f} s" if "timed out" in text else f"failed: {text[:200]}"
     finally:
         _end_children()
     return {"error": error, "seconds": round(time.monotonic() - began, 3)}
 
 
-def _loaded(method: str, patience: float) -> Optional[str]:
+def _load_batches(method: str, patience: float) -> Optional[str]:
     data = TensorDataset(torch.arange(_ITEMS, dtype=torch.float32).unsqueeze(1))
     loader = DataLoader(data, batch_size=8, num_workers=1, multiprocessing_context=method, timeout=max(1.0, patience))
     total = sum(float(batch.sum()) for (batch,) in loader)

@@ -17,31 +17,31 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler
 
 from . import data, rendezvous, snapshot, training
-from .collectives import signal_name
+from .collectives import name_signal
 from .ranks import RankRun
 
 
-def take_part(run: RankRun, device: Any) -> None:
+def run_rank(run: RankRun, device: Any) -> None:
     """Join the others, train, test and agree; raises RunError."""
     options, placement = run.options, run.placement
     seconds = run.record["seconds"]
-    seconds["import"] = round(run.seconds(), 3)
+    seconds["import"] = round(run.count_seconds(), 3)
     digits = data.load(options.data, options.samples, options.seed)
-    seconds["data"] = round(run.seconds() - seconds["import"], 3)
-    course = training.plan_course(digits, placement.world, options.epochs)
-    run.note(data=training.describe(digits))
+    seconds["data"] = round(run.count_seconds() - seconds["import"], 3)
+    course = training.plan_training(digits, placement.world, options.epochs)
+    run.note(data=training.describe_digits(digits))
     rendezvous.join(run)
     rendezvous.connect(run, device.type)
     # each rank starts from weights of its own: that they agree in the end shows that rank 0's were given to all
     torch.manual_seed(options.seed + placement.rank)
-    net = training.network().to(device)
-    initial = training.checksum(net)
+    net = training.make_network().to(device)
+    initial = training.compute_checksum(net)
     wrapped = DistributedDataParallel(net, device_ids=None if device.type == "cpu" else [device.index])
     trainer = training.Trainer(wrapped, course)
     snapshot.resume(options.snapshot, net, trainer, run)
     run.note(state="training", initial_checksum=initial, resumed_from_epoch=trainer.epoch, samples=0, orders=[])
     _train(run, trainer, net, device, digits)
-    run.note(checksum=training.checksum(net))
+    run.note(checksum=training.compute_checksum(net))
 
 
 def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: data.Digits) -> None:
@@ -54,32 +54,32 @@ def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digit
     def go_on() -> bool:
         return _go_on(run, trainer, device)
 
-    while trainer.epoch < trainer.course.epochs:
+    while trainer.epoch < trainer.config.epochs:
         sampler.set_epoch(trainer.epoch)
         order = list(sampler)
         run.record["orders"].append(_digest(order))
         whole = trainer.train_epoch(images, labels, torch.tensor(order).to(device), go_on)
-        summary = trainer.summary()
+        summary = trainer.summarize()
         run.note(training=summary, samples=trainer.samples, last_loss=summary["last_loss"])
         if whole:
             _test(run, trainer, net, device, digits)
         if run.leads:
             snapshot.save(options.snapshot, net, trainer, run)
         if not whole:
-            _say_stopped(run, trainer)
+            _note_stop(run, trainer)
             break
-        run.say(f"epoch {trainer.epoch} of {trainer.course.epochs}, loss {summary['last_loss']:.4f}")
+        run.print_progress(f"epoch {trainer.epoch} of {trainer.config.epochs}, loss {summary['last_loss']:.4f}")
     run.stoppable = False
     run.record["seconds"]["train"] = round(time.monotonic() - began, 3)
     if not trainer.epochs_run and not run.record.get("stopped"):
         _test(run, trainer, net, device, digits)
-    run.note(training=trainer.summary(), last_loss=trainer.summary()["last_loss"])
+    run.note(training=trainer.summarize(), last_loss=trainer.summarize()["last_loss"])
 
 
 def _go_on(run: RankRun, trainer: training.Trainer, device: Any) -> bool:
     """Begin a step, unless a rank was told to end: then all end before the same step."""
     if run.options.snapshot is not None:
-        asked = int(rendezvous.greatest([float(run.signal)], device)[0])
+        asked = int(rendezvous.reduce_max([float(run.signal)], device)[0])
         if asked:
             run.record["stopped"] = {"signal": asked}
             return False
@@ -87,10 +87,10 @@ def _go_on(run: RankRun, trainer: training.Trainer, device: Any) -> bool:
     return True
 
 
-def _say_stopped(run: RankRun, trainer: training.Trainer) -> None:
+def _note_stop(run: RankRun, trainer: training.Trainer) -> None:
     stopped = run.record["stopped"]
-    total = trainer.course.epochs * trainer.course.steps
-    text = f"ended by {signal_name(stopped['signal'])} after step {trainer.steps_done} of {total}"
+    total = trainer.config.epochs * trainer.config.steps
+    text = f"ended by {name_signal(stopped['signal'])} after step {trainer.steps_done} of {total}"
     stopped.update(step=trainer.steps_done, text=f'{text}, saved in the snapshot "{run.options.snapshot}"')
 
 
@@ -121,4 +121,4 @@ def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits
     if trainer.epochs_run:
         trainer.accuracies.append(round(right_all / count, 5))
     run.note(accuracy=right_all / count, test_loss=loss_all / count)
-    run.say(f"accuracy {run.record['accuracy']:.4f}")
+    run.print_progress(f"accuracy {run.record['accuracy']:.4f}")

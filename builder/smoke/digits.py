@@ -70,7 +70,7 @@ _NOISE = bytes(0 if level < 150 else (level - 150) // 2 for level in range(256))
 _Brush = Tuple[Tuple[int, int], ...]
 
 
-def _brushes(radius: float) -> List[_Brush]:
+def _make_brushes(radius: float) -> List[_Brush]:
     """Pixels (offset, ink) that a round pen of this radius darkens, for each sub-pixel position."""
     brushes = []
     reach = int(radius + 1.5)
@@ -87,7 +87,7 @@ def _brushes(radius: float) -> List[_Brush]:
     return brushes
 
 
-_PENS = tuple(_brushes(radius) for radius in (0.6, 0.9, 1.2, 1.6))
+_PENS = tuple(_make_brushes(radius) for radius in (0.6, 0.9, 1.2, 1.6))
 
 
 def draw(first: int, count: int, seed: int = 1) -> Tuple[bytes, bytes]:
@@ -98,11 +98,11 @@ def draw(first: int, count: int, seed: int = 1) -> Tuple[bytes, bytes]:
         rng = Random(seed * 1_000_003 + index)
         label = int(rng.random() * CLASSES)
         labels.append(label)
-        pixels.append(_noisy(_inked(label, rng), rng))
+        pixels.append(_add_noise(_ink_digit(label, rng), rng))
     return b"".join(pixels), bytes(labels)
 
 
-def _inked(label: int, rng: Random) -> bytearray:
+def _ink_digit(label: int, rng: Random) -> bytearray:
     """Ink one digit, moved, turned, slanted, stretched and with an unsteady hand."""
     ways = _GLYPHS[label]
     strokes = ways[int(rng.random() * len(ways))]
@@ -142,7 +142,7 @@ def _ink_stroke(canvas: bytearray, points: Sequence[Tuple[float, float]], pen: S
         x, y = next_x, next_y
 
 
-def _noisy(canvas: bytearray, rng: Random) -> bytes:
+def _add_noise(canvas: bytearray, rng: Random) -> bytes:
     """Add grain to every pixel: two 784-byte numbers are added at once, which no byte of them can overflow."""
     grain = rng.getrandbits(PIXELS * 8).to_bytes(PIXELS, "little").translate(_NOISE)
     return (int.from_bytes(canvas, "little") + int.from_bytes(grain, "little")).to_bytes(PIXELS, "little")

@@ -8,22 +8,24 @@ import threading
 
 from . import hardware, job_variables, ranks
 from .errors import UsageError
-from .options import Options
+from .options import WorkloadOptions
 from .ranks import RankRun
-from .run import ENDING, Run
+from .run import END_SIGNALS, WorkloadRun
 
 
-def main(options: Options) -> int:
+def main(options: WorkloadOptions) -> int:
     """Run as what the options and the environment make of this process; raises UsageError when that is unclear."""
     if options.rendezvous is None and options.ranks is not None:
         from . import supervise
 
-        ranks.check_own(os.environ)
-        return supervise.Supervised(options).supervise()
+        ranks.check_own_ranks(os.environ)
+        return supervise.Supervisor(options).supervise()
     alone = options.rendezvous is None and options.expect_ranks is None
     if options.workload == "startup" and alone:
-        return Run(options).perform(work)  # a start needs no others: those of its launcher may have nothing to do
-    placement = ranks.from_environment(os.environ)
+        return WorkloadRun(options).perform(
+            work
+        )  # a start needs no others: those of its launcher may have nothing to do
+    placement = ranks.read_placement(os.environ)
     if placement is None and options.workload == "probe":
         placement = ranks.Placement(0, 1, 0, "none")  # a look at this machine
     if placement is None:
@@ -32,12 +34,12 @@ def main(options: Options) -> int:
         )
     run = RankRun(options, placement)
     if options.rendezvous is not None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # before any thread: one that lets them in dies of them
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # before any thread: one that lets them in dies of them
         threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
     return run.perform(work)
 
 
-def work(run: Run) -> None:
+def work(run: WorkloadRun) -> None:
     """Do one rank's part; raises RunError."""
     if run.options.workload == "startup":
         from . import startup
@@ -47,7 +49,7 @@ def work(run: Run) -> None:
     assert isinstance(run, RankRun)
     run.note(state="starting", affinity=sorted(os.sched_getaffinity(0)))
     if run.options.workload == "probe":
-        run.note(variables=job_variables.kept(name for name, _ in run.options.expect_variable))
+        run.note(variables=job_variables.select_variables(name for name, _ in run.options.expect_variable))
         run.prepare_log()
     torch = hardware.load_torch()
     run.note(torch=hardware.describe_torch(torch))
@@ -57,7 +59,7 @@ def work(run: Run) -> None:
     run.note(device=hardware.describe_device(torch, kind, index))
     from . import collectives  # imports torch
 
-    collectives.take_part(run, hardware.prepare(torch, kind, index))
+    collectives.run_rank(run, hardware.select_device(torch, kind, index))
 
 
 def _follow_parent() -> None:

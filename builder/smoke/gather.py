@@ -11,7 +11,7 @@ import signal
 from typing import Any, Dict, Iterable, List, Optional
 
 from . import record
-from .checks import number
+from .checks import to_number
 from .errors import RunError
 
 _OF_A_RANK = (
@@ -36,13 +36,13 @@ def assemble(result: Dict[str, Any], records: List[Dict[str, Any]]) -> None:
     if ordered:
         result["seconds"].update({key: value for key, value in ordered[0]["seconds"].items() if key != "total"})
     if result.get("workload") == "startup":
-        _slowest(result, ordered)
+        _keep_slowest(result, ordered)
 
 
-def _slowest(result: Dict[str, Any], ordered: List[Dict[str, Any]]) -> None:
+def _keep_slowest(result: Dict[str, Any], ordered: List[Dict[str, Any]]) -> None:
     """Of a start the slowest rank counts: the others wait for it."""
     for key in {key for entry in ordered for key in entry["seconds"]} - {"total"}:
-        values = [number(entry["seconds"].get(key)) for entry in ordered]
+        values = [to_number(entry["seconds"].get(key)) for entry in ordered]
         result["seconds"][key] = max((value for value in values if value is not None), default=None)
 
 
@@ -53,7 +53,7 @@ def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[
     """
     records = []
     for rank in range(world):
-        path = record.rank_path(result_path, rank)
+        path = record.name_rank_file(result_path, rank)
         try:
             heard = os.stat(path).st_mtime
             if heard < not_before:
@@ -66,7 +66,7 @@ def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[
     return records
 
 
-def records_beside(result_path: str) -> List[str]:
+def find_records(result_path: str) -> List[str]:
     """The names of the rank records that lie beside a result."""
     folder, name = os.path.split(os.path.abspath(result_path))
     pattern = re.compile(re.escape(name) + r"\.rank[0-9]{1,7}\.json")
@@ -76,7 +76,7 @@ def records_beside(result_path: str) -> List[str]:
         return []
 
 
-def ended_as(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Say how a process ended, from the status that subprocess gives."""
     if status >= 0:
         return f"exit status {status}"
@@ -86,7 +86,7 @@ def ended_as(status: int) -> str:
         return f"killed by signal {-status}"
 
 
-STALE = 5.0  # seconds without a sign of life, of which there is one every 2 s
+STALE_SECONDS = 5.0  # seconds without a sign of life, of which there is one every 2 s
 _CLOSED = ("closed by peer", "reset by peer", "refused", "broken pipe", "connection closed", "remote process exited")
 
 
@@ -96,36 +96,36 @@ def diagnose(records: List[Dict[str, Any]], world: int) -> Optional[str]:
     failed = [entry for entry in ordered if entry.get("error") and not entry.get("ended_early")]
     own = [entry for entry in failed if not entry.get("lost")]
     if own:
-        return _said(own[0])
+        return _quote_error(own[0])
     absent = [entry for entry in failed if entry.get("absent")]
     if absent:
-        return _said(absent[0])
+        return _quote_error(absent[0])
     lost = [entry for entry in failed if entry.get("lost")]
-    seen = f" ({_said(lost[0])})" if lost else ""
+    seen = f" ({_quote_error(lost[0])})" if lost else ""
     known = {int(entry["rank"]) for entry in ordered}
     missing = [f"rank {rank} never reported" for rank in range(world) if rank not in known]
     if missing:
-        return ", ".join(missing[:4]) + _more(missing, 4) + seen
-    quiet = silent(ordered)
-    gone = stale(ordered, quiet) or quiet  # who lives says so within a moment
+        return ", ".join(missing[:4]) + _count_more(missing, 4) + seen
+    quiet = select_silent(ordered)
+    gone = select_stale(ordered, quiet) or quiet  # who lives says so within a moment
     if gone and len(gone) < len(ordered):
         closed = any(word in str(entry["error"]).lower() for entry in lost for word in _CLOSED)
-        names = [_last_seen(entry, ordered, "died" if closed else "died or hung") for entry in gone]
-        return ", ".join(names[:4]) + _more(names, 4) + seen
-    return _said(lost[0]) if lost else None
+        names = [_describe_last(entry, ordered, "died" if closed else "died or hung") for entry in gone]
+        return ", ".join(names[:4]) + _count_more(names, 4) + seen
+    return _quote_error(lost[0]) if lost else None
 
 
-def silent(records: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def select_silent(records: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The records that are neither finished nor say why not."""
     return [entry for entry in records if not entry.get("finished") and not entry.get("error")]
 
 
-def stale(records: List[Dict[str, Any]], among: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def select_stale(records: List[Dict[str, Any]], among: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Those of whom nothing was heard for a while before the last that was heard of any rank."""
-    return [entry for entry in among if _quiet_for(entry, records) > STALE]
+    return [entry for entry in among if _count_silent_seconds(entry, records) > STALE_SECONDS]
 
 
-def unfinished(records: List[Dict[str, Any]], ranks: Iterable[int]) -> str:
+def describe_unfinished(records: List[Dict[str, Any]], ranks: Iterable[int]) -> str:
     """Say what each of these ranks was doing when it was last heard of, leaving out those that had finished."""
     known = {entry["rank"]: entry for entry in records}
     waiting = []
@@ -134,27 +134,27 @@ def unfinished(records: List[Dict[str, Any]], ranks: Iterable[int]) -> str:
         if entry is None:
             waiting.append(f"rank {rank} never reported")
         elif not entry.get("finished"):
-            away = _quiet_for(entry, records)
-            quiet = f" (nothing heard of it for {away:.0f} s)" if away > STALE else ""
+            away = _count_silent_seconds(entry, records)
+            quiet = f" (nothing heard of it for {away:.0f} s)" if away > STALE_SECONDS else ""
             waiting.append(f"rank {rank} was {entry.get('state', 'starting')}{quiet}")
-    return ", ".join(waiting[:8]) + _more(waiting, 8)
+    return ", ".join(waiting[:8]) + _count_more(waiting, 8)
 
 
-def _last_seen(entry: Dict[str, Any], records: List[Dict[str, Any]], how: str) -> str:
-    away = _quiet_for(entry, records)
-    heard = f", {away:.0f} s before the others were last heard of" if away > STALE else ""
+def _describe_last(entry: Dict[str, Any], records: List[Dict[str, Any]], how: str) -> str:
+    away = _count_silent_seconds(entry, records)
+    heard = f", {away:.0f} s before the others were last heard of" if away > STALE_SECONDS else ""
     return f"rank {entry['rank']} on {entry.get('host', 'an unknown host')} {how} while {entry.get('state')}{heard}"
 
 
-def _quiet_for(entry: Dict[str, Any], records: List[Dict[str, Any]]) -> float:
+def _count_silent_seconds(entry: Dict[str, Any], records: List[Dict[str, Any]]) -> float:
     """Seconds between the last sign of this rank and of any; both are of files on one file system."""
     newest = max((float(other.get("heard", 0.0)) for other in records), default=0.0)
     return newest - float(entry.get("heard", newest))
 
 
-def _said(entry: Dict[str, Any]) -> str:
+def _quote_error(entry: Dict[str, Any]) -> str:
     return f"rank {entry['rank']}: {entry['error']}"
 
 
-def _more(parts: List[str], shown: int) -> str:
+def _count_more(parts: List[str], shown: int) -> str:
     return f" and {len(parts) - shown} more" if len(parts) > shown else ""

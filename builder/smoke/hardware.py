@@ -36,7 +36,7 @@ def describe_torch(torch: Any) -> Dict[str, Any]:
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "xpu": getattr(torch.version, "xpu", None),
-        "architectures": [str(name) for name in _quietly(listed) or []],
+        "architectures": [str(name) for name in _call_quietly(listed) or []],
     }
 
 
@@ -47,7 +47,7 @@ def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, in
     """
     for kind in ("cuda", "xpu"):
         if wanted in ("auto", kind):
-            count = visible(torch, kind)
+            count = count_devices(torch, kind)
             if count:
                 return kind, local_rank % count
     if wanted not in ("auto", "cpu"):
@@ -57,12 +57,12 @@ def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, in
     return "cpu", 0
 
 
-def visible(torch: Any, kind: str) -> int:
+def count_devices(torch: Any, kind: str) -> int:
     """How many devices of this kind torch sees."""
     module = _module(torch, kind)
-    if module is None or not _quietly(module.is_available):
+    if module is None or not _call_quietly(module.is_available):
         return 0
-    return int(_quietly(module.device_count) or 0)
+    return int(_call_quietly(module.device_count) or 0)
 
 
 def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
@@ -73,7 +73,7 @@ def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
     return {
         "type": kind,
         "index": index,
-        "count": visible(torch, kind),
+        "count": count_devices(torch, kind),
         "name": str(getattr(properties, "name", "unknown")),
         "architecture": _architecture(properties),
         "memory": getattr(properties, "total_memory", None),
@@ -82,7 +82,7 @@ def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
     }
 
 
-def prepare(torch: Any, kind: str, index: int) -> Any:
+def select_device(torch: Any, kind: str, index: int) -> Any:
     """Make this the process's current device and return it."""
     if kind == "cpu":
         return torch.device("cpu")
@@ -96,20 +96,20 @@ def synchronize(torch: Any, device: Any) -> None:
         _module(torch, device.type).synchronize(device)
 
 
-def free_memory(torch: Any, device: Any) -> float:
+def measure_free_memory(torch: Any, device: Any) -> float:
     """Bytes that are free for this process, on the device or, shared among the ranks' cores, of the host."""
     if device.type == "cpu":
-        return _free_of_host()
+        return _measure_host_memory()
     module = _module(torch, device.type)
     asked = getattr(module, "mem_get_info", None)  # of xpu since torch 2.6, and not on every driver
-    found = None if asked is None else _quietly(lambda: asked(device))
+    found = None if asked is None else _call_quietly(lambda: asked(device))
     if found is not None:
         return float(found[0])
     total = float(getattr(module.get_device_properties(device), "total_memory", 0))
-    return max(0.0, 0.8 * total - float(_quietly(lambda: module.memory_allocated(device)) or 0))
+    return max(0.0, 0.8 * total - float(_call_quietly(lambda: module.memory_allocated(device)) or 0))
 
 
-def _free_of_host() -> float:
+def _measure_host_memory() -> float:
     """What the kernel calls available, for each core this process may run on; a cgroup's limit where it is less."""
     free = 1e9
     try:
@@ -138,13 +138,13 @@ def _number(path: str) -> Optional[float]:
         return None
 
 
-def all_devices(torch: Any, kind: str) -> List[Dict[str, Any]]:
+def describe_devices(torch: Any, kind: str) -> List[Dict[str, Any]]:
     """Every device of the kind that this process sees."""
     if kind == "cpu":
         return []
     properties = _module(torch, kind).get_device_properties
     found = []
-    for index in range(visible(torch, kind)):
+    for index in range(count_devices(torch, kind)):
         one = properties(index)
         found.append(
             {
@@ -187,7 +187,7 @@ def _module(torch: Any, kind: str) -> Any:
     return getattr(torch, kind, None)
 
 
-def _quietly(call: Any) -> Any:
+def _call_quietly(call: Any) -> Any:
     """The call's answer; a driver that is missing or broken is an answer too: none."""
     if call is None:
         return None

@@ -8,29 +8,29 @@ import time
 from typing import Any, Dict
 
 from . import record
-from .run import Run, first_line
+from .run import WorkloadRun, find_first_line
 
 
-def work(run: Run) -> None:
+def work(run: WorkloadRun) -> None:
     """Fill the run's result; a module that kills the process leaves its name in the result's error."""
     found = run.result["imports"] = []
     for name in run.options.modules:
         if run.options.result is not None:
             run.result["error"] = f'the process ended while importing "{name}"'
             record.write(run.options.result, run.result)
-        entry = _imported(name)
+        entry = _import_module(name)
         found.append(entry)
-        run.say(f"{name} {entry['version'] or ''} {entry['error'] or 'imported'} ({entry['seconds']:.2f} s)")
+        run.print_progress(f"{name} {entry['version'] or ''} {entry['error'] or 'imported'} ({entry['seconds']:.2f} s)")
 
 
-def _imported(name: str) -> Dict[str, Any]:
+def _import_module(name: str) -> Dict[str, Any]:
     began = time.monotonic()
     error = version = None
     try:
         importlib.import_module(name)
         version = _version(name)
     except (Exception, SystemExit) as fault:
-        error = f"{type(fault).__name__}: {first_line(fault)}"
+        error = f"{type(fault).__name__}: {find_first_line(fault)}"
     return {"name": name, "error": error, "version": version, "seconds": round(time.monotonic() - began, 3)}
 
 

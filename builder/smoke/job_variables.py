@@ -17,7 +17,7 @@ _FAMILIES = ("NCCL_", "RCCL_", "CCL_", "FI_", "I_MPI_", "MIOPEN_", "OMP_", "KMP_
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
-def kept(wanted: Iterable[str] = ()) -> Dict[str, str]:
+def select_variables(wanted: Iterable[str] = ()) -> Dict[str, str]:
     """The variables that tell how the job is wired, and those that are asked for by name."""
     names = {name for name in os.environ if name in _KEPT or name.startswith(_FAMILIES)}
     safe = {name for name in names if not any(word in name for word in _SECRET)}

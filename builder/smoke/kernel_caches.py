@@ -16,7 +16,7 @@ _CACHES: Dict[str, Tuple[Tuple[str, str], ...]] = {
 _OPTIONAL = ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def caches(vendor: str) -> List[Dict[str, str]]:
+def find_caches(vendor: str) -> List[Dict[str, str]]:
     """The caches that are in use: the vendor's, and those that a variable names."""
     own = os.path.dirname(os.path.abspath(__file__))
     found = dict(_CACHES[vendor])
@@ -26,11 +26,11 @@ def caches(vendor: str) -> List[Dict[str, str]]:
     rows = []
     for name, default in found.items():
         path = os.path.realpath(os.path.expanduser(os.environ.get(name) or default))
-        rows.append({"name": name, "path": path, "filesystem": file_system(path)})
+        rows.append({"name": name, "path": path, "filesystem": find_file_system(path)})
     return rows
 
 
-def file_system(path: str) -> str:
+def find_file_system(path: str) -> str:
     """The type of the file system that holds the path, or its nearest folder that is there; "unknown" when untold."""
     best, kind = "", "unknown"
     try:

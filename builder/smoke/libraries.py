@@ -20,23 +20,23 @@ _LINES = 24
 _FABRIC = "import ctypes; version = ctypes.CDLL('{}').fi_version(); print(f'{{version >> 16}}.{{version & 65535}}')"
 
 
-def log_to(path: str) -> None:
+def redirect_log(path: str) -> None:
     """Let NCCL write what it does into the file; it reads these when the first communicator is made."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=path)
 
 
-def network(backend: str, log: Optional[str]) -> Dict[str, Any]:
+def describe_network(backend: str, log: Optional[str]) -> Dict[str, Any]:
     """By what the ranks talk: what NCCL wrote of it, libraries that are loaded, and for gloo the interface."""
-    lines = _telling(log) if backend == "nccl" else []
+    lines = _read_telling_lines(log) if backend == "nccl" else []
     used = next((found["name"] for found in map(_USED.search, lines) if found), None)
     if backend == "gloo":
-        used = interface()
+        used = find_interface()
     elif used is None and backend != "nccl":
         used = os.environ.get("FI_PROVIDER") or os.environ.get("CCL_ATL_TRANSPORT")
-    return {"backend": backend, "used": used or "unknown", "lines": lines, "libraries": sorted(loaded())}
+    return {"backend": backend, "used": used or "unknown", "lines": lines, "libraries": sorted(find_loaded())}
 
 
-def interface() -> str:
+def find_interface() -> str:
     """The interface that gloo was told, or the address that the host's name stands for, which it takes otherwise."""
     told = os.environ.get("GLOO_SOCKET_IFNAME")
     if told:
@@ -47,7 +47,7 @@ def interface() -> str:
         return "the host's name has no address"
 
 
-def loaded() -> Dict[str, str]:
+def find_loaded() -> Dict[str, str]:
     """Libraries of network, devices and kernels that this process has loaded: name to path."""
     found = {}
     try:
@@ -62,15 +62,15 @@ def loaded() -> Dict[str, str]:
     return found
 
 
-def versions(torch: Any) -> Dict[str, str]:
+def read_versions(torch: Any) -> Dict[str, str]:
     """NCCL's or RCCL's version, cuDNN's or MIOpen's, libfabric's, as far as they are there."""
     found = {}
     amd = bool(torch.version.hip)
     if torch.cuda.is_available():
-        collective = _told(torch.cuda.nccl.version)
+        collective = _call_quietly(torch.cuda.nccl.version)
         if isinstance(collective, tuple):
             found["rccl" if amd else "nccl"] = ".".join(map(str, collective))
-        kernels = _told(torch.backends.cudnn.version)
+        kernels = _call_quietly(torch.backends.cudnn.version)
         if kernels is not None:
             found["miopen" if amd else "cudnn"] = str(kernels)
     fabric = _fabric()
@@ -81,7 +81,7 @@ def versions(torch: Any) -> Dict[str, str]:
 
 def _fabric() -> Optional[str]:
     """The version that libfabric tells of itself, asked in a process of its own: loading it may change this one."""
-    path = next((path for name, path in loaded().items() if name.startswith("libfabric")), "libfabric.so.1")
+    path = next((path for name, path in find_loaded().items() if name.startswith("libfabric")), "libfabric.so.1")
     if "'" in path or "\\" in path:
         return None
     try:
@@ -99,7 +99,7 @@ def _fabric() -> Optional[str]:
     return text if done.returncode == 0 and re.fullmatch(r"[0-9]+\.[0-9]+", text) else None
 
 
-def _telling(log: Optional[str]) -> List[str]:
+def _read_telling_lines(log: Optional[str]) -> List[str]:
     found: List[str] = []
     try:
         with open(log or "", encoding="utf-8", errors="replace") as file:
@@ -112,7 +112,7 @@ def _telling(log: Optional[str]) -> List[str]:
     return found
 
 
-def _told(call: Any) -> Any:
+def _call_quietly(call: Any) -> Any:
     try:
         return call()
     except Exception:

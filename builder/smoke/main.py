@@ -7,7 +7,7 @@ from typing import Callable, Dict, List
 
 from . import record, run, verdict
 from .errors import RunError, UsageError
-from .options import DISTRIBUTED, Options, parse
+from .options import DISTRIBUTED, WorkloadOptions, parse
 
 
 def main(arguments: List[str]) -> int:
@@ -22,46 +22,46 @@ def main(arguments: List[str]) -> int:
         return 2
 
 
-def _distributed(options: Options) -> int:
+def _distributed(options: WorkloadOptions) -> int:
     from . import distributed
 
     return distributed.main(options)
 
 
-def _mnist(options: Options) -> int:
+def _mnist(options: WorkloadOptions) -> int:
     from . import mnist
 
-    return run.Run(options).perform(mnist.work)
+    return run.WorkloadRun(options).perform(mnist.work)
 
 
-def _imports(options: Options) -> int:
+def _imports(options: WorkloadOptions) -> int:
     from . import imports
 
-    return run.Run(options).perform(imports.work)
+    return run.WorkloadRun(options).perform(imports.work)
 
 
-def _devices(options: Options) -> int:
+def _devices(options: WorkloadOptions) -> int:
     from . import hardware
 
     del options
     torch = hardware.load_torch()
-    print(max(hardware.visible(torch, kind) for kind in ("cuda", "xpu")))
+    print(max(hardware.count_devices(torch, kind) for kind in ("cuda", "xpu")))
     return 0
 
 
-def _judge(options: Options) -> int:
+def _judge(options: WorkloadOptions) -> int:
     checks = verdict.judge(record.read(options.file))
     run.print_verdict(checks)
-    return 0 if verdict.passed(checks) else 1
+    return 0 if verdict.has_passed(checks) else 1
 
 
-def _conclude(options: Options) -> int:
+def _conclude(options: WorkloadOptions) -> int:
     from . import suite
 
-    return suite.conclude(options)
+    return suite.judge_suite(options)
 
 
-_COMMANDS: Dict[str, Callable[[Options], int]] = {
+_COMMANDS: Dict[str, Callable[[WorkloadOptions], int]] = {
     "devices": _devices,
     "mnist": _mnist,
     "imports": _imports,

@@ -14,7 +14,7 @@ DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # startup when it 
 
 
 @dataclass(frozen=True)
-class Options:
+class WorkloadOptions:
     """What one run was asked for; seconds for ``timeout``, None where the workload decides."""
 
     workload: str
@@ -52,12 +52,12 @@ class Options:
     words: Tuple[str, ...] = ()  # the command line itself: ranks of our own are started with it
 
 
-def parse(arguments: List[str]) -> Options:
+def parse(arguments: List[str]) -> WorkloadOptions:
     """Parse the command line; a misuse ends the program with status 2."""
     found = vars(_parser().parse_args(arguments))
     plain: Dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
     plain["words"] = tuple(arguments)
-    return Options(**plain)
+    return WorkloadOptions(**plain)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--result", metavar="FILE", help="write the result there, as JSON")
     parser.add_argument(
-        "--timeout", type=amounts.seconds, default=600.0, metavar="SECONDS", help="end the run there (default 600)"
+        "--timeout",
+        type=amounts.parse_seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="end the run there (default 600)",
     )
 
 
@@ -90,20 +94,26 @@ def _device(parser: argparse.ArgumentParser) -> None:
 def _training(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", help="a folder with MNIST's IDX files (default: drawn digits)")
     parser.add_argument(
-        "--samples", type=amounts.count, metavar="N", help="training images at most (default 8000 of files, 4000 drawn)"
+        "--samples",
+        type=amounts.parse_count,
+        metavar="N",
+        help="training images at most (default 8000 of files, 4000 drawn)",
     )
     parser.add_argument(
-        "--epochs", type=amounts.count, metavar="N", help="default: enough for 240 steps on files, 125 on drawn digits"
+        "--epochs",
+        type=amounts.parse_count,
+        metavar="N",
+        help="default: enough for 240 steps on files, 125 on drawn digits",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N")
 
 
 def _ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--ranks", type=amounts.count, metavar="N", help="start N ranks here instead of using a launcher's"
+        "--ranks", type=amounts.parse_count, metavar="N", help="start N ranks here instead of using a launcher's"
     )
     parser.add_argument(
-        "--expect-ranks", type=amounts.count, metavar="N", help="fail unless the launcher started N ranks"
+        "--expect-ranks", type=amounts.parse_count, metavar="N", help="fail unless the launcher started N ranks"
     )
     parser.add_argument("--rendezvous", help=argparse.SUPPRESS)  # how --ranks tells its ranks where to meet
 
@@ -116,13 +126,15 @@ def _snapshot(parser: argparse.ArgumentParser) -> None:
 
 def _probe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--expect-masks", type=amounts.masks, default=(), metavar="HEX,...", help="a mask of cores per local rank")
-    add("--expect-cores", type=amounts.count, metavar="N", help="every rank may run on N cores at least")
-    add("--expect-devices", type=amounts.count, metavar="N", help="the ranks of a host see N devices together")
+    add(
+        "--expect-masks", type=amounts.parse_masks, default=(), metavar="HEX,...", help="a mask of cores per local rank"
+    )
+    add("--expect-cores", type=amounts.parse_count, metavar="N", help="every rank may run on N cores at least")
+    add("--expect-devices", type=amounts.parse_count, metavar="N", help="the ranks of a host see N devices together")
     add("--expect-gfx", metavar="NAME", help="the devices' architecture (gfx90a, sm_90), and torch has kernels for it")
     add("--expect-network", metavar="TEXT|TEXT", help="one of the texts is in NCCL's log or a loaded library's name")
     add(
-        "--expect-variable", type=amounts.variable, action="append", default=[], metavar="NAME=VALUE",
+        "--expect-variable", type=amounts.parse_variable, action="append", default=[], metavar="NAME=VALUE",
         help="every rank has this variable; may be repeated",
     )  # fmt: skip
     add(
@@ -132,23 +144,32 @@ def _probe(parser: argparse.ArgumentParser) -> None:
 
 
 def _pi(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=amounts.count, metavar="N", help="trapezoids (default 20000000)")
+    parser.add_argument("--steps", type=amounts.parse_count, metavar="N", help="trapezoids (default 20000000)")
 
 
 def _allreduce(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--from", dest="smallest", type=amounts.size, default=32 * 1024, metavar="SIZE", help="default 32KiB")
-    add("--to", dest="largest", type=amounts.size, metavar="SIZE", help="default 4GiB on devices, 16MiB on the CPU")
-    add("--iterations", type=amounts.count, default=20, metavar="N", help="timed operations a size (default 20)")
+    add("--from", dest="smallest", type=amounts.parse_size, default=32 * 1024, metavar="SIZE", help="default 32KiB")
     add(
-        "--floor", type=amounts.floor, action="append", default=[], metavar="SIZE=GBPS",
+        "--to",
+        dest="largest",
+        type=amounts.parse_size,
+        metavar="SIZE",
+        help="default 4GiB on devices, 16MiB on the CPU",
+    )
+    add("--iterations", type=amounts.parse_count, default=20, metavar="N", help="timed operations a size (default 20)")
+    add(
+        "--floor", type=amounts.parse_floor, action="append", default=[], metavar="SIZE=GBPS",
         help="fail below this bus bandwidth in GB/s at this size; may be repeated",
     )  # fmt: skip
 
 
 def _startup(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--started", type=amounts.moment, metavar="EPOCH", help="when the launcher was called, as date +%%s.%%N says it"
+        "--started",
+        type=amounts.parse_time,
+        metavar="EPOCH",
+        help="when the launcher was called, as date +%%s.%%N says it",
     )
 
 
@@ -163,7 +184,7 @@ def _judge(parser: argparse.ArgumentParser) -> None:
 def _conclude(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="where the results of a job lie, as WORKLOAD.json")
     parser.add_argument(
-        "--expect", type=amounts.names, default=(), metavar="W,...", help="workloads whose result must be there"
+        "--expect", type=amounts.parse_names, default=(), metavar="W,...", help="workloads whose result must be there"
     )
     parser.add_argument("--reason", metavar="TEXT", help="why the job was ended: the verdict is FAIL then")
 

@@ -21,7 +21,7 @@ _TRIALS = 3
 _CHUNK = 1 << 18  # trapezoids at once: two megabytes, which a cache holds
 
 
-def take_part(run: RankRun, device: Any) -> None:
+def run_rank(run: RankRun, device: Any) -> None:
     """Integrate over 1, 2, 4, ... and all ranks; raises RunError."""
     del device  # the CPU, on every machine
     world, steps = run.placement.world, run.options.steps or STEPS
@@ -29,16 +29,16 @@ def take_part(run: RankRun, device: Any) -> None:
     rendezvous.connect(run, "cpu")
     run.note(state="integrating", world=world, steps=steps)
     rows = []
-    for count in counts(world):
-        value, seconds, own = _timed(run, count, steps)
+    for count in list_counts(world):
+        value, seconds, own = _time_ranks(run, count, steps)
         rows.append({"ranks": count, "seconds": seconds})
-        run.say(f"{count} ranks: pi {value!r} in {seconds:.4f} s")
-    first, last = share(steps, run.placement.rank, world)
+        run.print_progress(f"{count} ranks: pi {value!r} in {seconds:.4f} s")
+    first, last = assign_share(steps, run.placement.rank, world)
     run.record["seconds"].update(part=round(own, 6), all_ranks=rows[-1]["seconds"], one_rank=rows[0]["seconds"])
     run.note(pi=value, deviation=abs(value - math.pi), trapezoids=last - first, scaling=_scaling(rows))
 
 
-def counts(world: int) -> List[int]:
+def list_counts(world: int) -> List[int]:
     """1, 2, 4, ... and the world."""
     found = [1]
     while found[-1] * 2 < world:
@@ -46,14 +46,14 @@ def counts(world: int) -> List[int]:
     return [*found, world] if world > 1 else found
 
 
-def share(steps: int, rank: int, count: int) -> Tuple[int, int]:
+def assign_share(steps: int, rank: int, count: int) -> Tuple[int, int]:
     """The trapezoids from .. to (not included) of one rank among so many: the first ranks have one more."""
     base, extra = divmod(steps, count)
     first = rank * base + min(rank, extra)
     return first, first + base + (rank < extra)
 
 
-def trapezoids(first: int, last: int, steps: int) -> float:
+def sum_trapezoids(first: int, last: int, steps: int) -> float:
     """The area of the trapezoids from .. to (not included) of so many."""
     if first >= last:
         return 0.0
@@ -66,18 +66,18 @@ def trapezoids(first: int, last: int, steps: int) -> float:
     return total * width
 
 
-def _timed(run: RankRun, count: int, steps: int) -> Tuple[float, float, float]:
+def _time_ranks(run: RankRun, count: int, steps: int) -> Tuple[float, float, float]:
     """Pi over the first so many ranks; the mean time until all know it, on the slowest, and of this rank's part."""
-    first, last = share(steps, run.placement.rank, count) if run.placement.rank < count else (0, 0)
+    first, last = assign_share(steps, run.placement.rank, count) if run.placement.rank < count else (0, 0)
     taken, own = [], []
     total = torch.zeros(1, dtype=torch.float64)
     for trial in range(1 + _TRIALS):  # the first warms up
         rendezvous.wait_for_all("cpu")
         began = time.perf_counter()
-        total[0] = trapezoids(first, last, steps)
+        total[0] = sum_trapezoids(first, last, steps)
         mine = time.perf_counter() - began
         dist.all_reduce(total)
-        slowest = rendezvous.greatest([time.perf_counter() - began], "cpu")[0]
+        slowest = rendezvous.reduce_max([time.perf_counter() - began], "cpu")[0]
         if trial:
             taken.append(slowest)
             own.append(mine)

@@ -13,29 +13,29 @@ from . import dataloader, hardware, kernel_caches, libraries, rendezvous
 from .ranks import RankRun
 
 
-def take_part(run: RankRun, device: Any) -> None:
+def run_rank(run: RankRun, device: Any) -> None:
     """Look at everything, in the order in which a training would come to use it; raises RunError."""
     rendezvous.join(run)
     backend = rendezvous.connect(run, device.type)
     run.note(
         state="at its first collective",
-        devices=hardware.all_devices(torch, device.type),
-        caches=kernel_caches.caches(_vendor(device)),
+        devices=hardware.describe_devices(torch, device.type),
+        caches=kernel_caches.find_caches(_vendor(device)),
     )
     total = torch.tensor([float(run.placement.rank + 1)], device=device)
     dist.all_reduce(total)
     world = run.placement.world
     run.note(sum_right=float(total.cpu()[0]) == world * (world + 1) / 2)
-    run.note(network=libraries.network(backend, run.log), libraries=_versions())
+    run.note(network=libraries.describe_network(backend, run.log), libraries=_versions())
     tried: Dict[str, Any] = {}
-    for method in dataloader.methods(run.placement.local_rank):
+    for method in dataloader.list_methods(run.placement.local_rank):
         run.note(state=f"starting workers by {method}")
-        tried[method] = dataloader.tried(method, min(dataloader.PATIENCE, run.left() * 0.3))
+        tried[method] = dataloader.try_method(method, min(dataloader.PATIENCE, run.count_seconds_left() * 0.3))
         run.note(workers=tried)
     after = sorted(os.sched_getaffinity(0))
     run.note(affinity_after=after)
     rendezvous.wait_for_all(device)
-    run.say(f"{len(run.record['affinity'])} cores, network {run.record['network']['used']}")
+    run.print_progress(f"{len(run.record['affinity'])} cores, network {run.record['network']['used']}")
 
 
 def _vendor(device: Any) -> str:
@@ -54,5 +54,5 @@ def _versions() -> Dict[str, str]:
         version = getattr(torch.version, name, None)
         if version:
             found[name] = str(version)
-    found.update(libraries.versions(torch))
+    found.update(libraries.read_versions(torch))
     return found

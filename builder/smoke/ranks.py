@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from . import gather, libraries, record
 from . import gather as blame
 from .errors import UsageError
-from .options import Options
-from .run import Run
+from .options import WorkloadOptions
+from .run import WorkloadRun
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ _LAUNCHERS: Tuple[Tuple[str, str, str, Tuple[str, ...]], ...] = (
 )
 
 
-def from_environment(environment: Mapping[str, str]) -> Optional[Placement]:
+def read_placement(environment: Mapping[str, str]) -> Optional[Placement]:
     """Read the placement from the first launcher that named both rank and world; None when none did.
 
     Where no local rank is named the rank stands for it, which fits ranks that fill one host after the other.
@@ -57,12 +57,12 @@ def from_environment(environment: Mapping[str, str]) -> Optional[Placement]:
     return None
 
 
-def check_own(environment: Mapping[str, str]) -> None:
+def check_own_ranks(environment: Mapping[str, str]) -> None:
     """Raise UsageError when ranks of our own are asked for inside each of many ranks that torchrun or MPI started.
 
     A Slurm variable is no obstacle: an interactive shell of an allocation has them too.
     """
-    found = from_environment(environment)
+    found = read_placement(environment)
     if found is not None and found.launcher != "slurm" and found.world > 1:
         raise UsageError(
             f"--ranks starts its own ranks, but {found.launcher} already made this process rank {found.rank} "
@@ -82,10 +82,10 @@ _EARLIER = 60.0  # seconds by which an older rank record belongs to an earlier r
 _LAST_WORDS = 6.0  # seconds that rank 0 gives the others to say what they saw
 
 
-class RankRun(Run):
+class RankRun(WorkloadRun):
     """One rank's run: its record goes beside the result; a launcher's rank 0 writes the result of all."""
 
-    def __init__(self, options: Options, placement: Placement) -> None:
+    def __init__(self, options: WorkloadOptions, placement: Placement) -> None:
         super().__init__(options)
         self.placement = placement
         self.own = options.rendezvous is not None
@@ -114,48 +114,48 @@ class RankRun(Run):
         """Whether this rank speaks for all."""
         return self.placement.rank == 0
 
-    def say(self, text: str) -> None:
+    def print_progress(self, text: str) -> None:
         """Print one line of progress, on rank 0 only."""
         if self.leads:
-            super().say(text)
+            super().print_progress(text)
 
-    def claim(self) -> None:
+    def write_initial(self) -> None:
         """Begin the result (a launcher's rank 0) and this rank's record; raises UsageError."""
         if self.leads and not self.own:
-            super().claim()
+            super().write_initial()
         if self.options.result is not None:
-            record.claim(record.rank_path(self.options.result, self.placement.rank), self.record)
+            record.write_initial(record.name_rank_file(self.options.result, self.placement.rank), self.record)
 
     def prepare_log(self) -> None:
         """Let NCCL write what it does into a folder that is gone in the end."""
         self._scratch = tempfile.mkdtemp(prefix="smoke-nccl-")
         self.log = os.path.join(self._scratch, "log")
-        libraries.log_to(self.log)
+        libraries.redirect_log(self.log)
 
     def stop(self, number: int) -> bool:
         """Let a training that keeps a snapshot come to the end of its step."""
         self.signal = number
         return self.stoppable
 
-    def beat(self) -> None:
+    def signal_alive(self) -> None:
         """Give a sign of life: the time of this rank's record."""
         if self.options.result is not None:
             try:
-                os.utime(record.rank_path(self.options.result, self.placement.rank))
+                os.utime(record.name_rank_file(self.options.result, self.placement.rank))
             except OSError:
                 pass  # a record that cannot be touched is told as silent, which it is
 
     def note(self, **facts: Any) -> None:
         """Add facts to this rank's record and write it."""
         self.record.update(facts)
-        self.record["seconds"]["total"] = round(self.seconds(), 3)
+        self.record["seconds"]["total"] = round(self.count_seconds(), 3)
         if self.options.result is not None:
             try:
-                record.write(record.rank_path(self.options.result, self.placement.rank), self.record)
+                record.write(record.name_rank_file(self.options.result, self.placement.rank), self.record)
             except OSError as fault:
                 print(f"rank {self.placement.rank}: its record cannot be written: {fault}", file=sys.stderr)
 
-    def conclude(self) -> int:
+    def finish(self) -> int:
         """Write this rank's record; a launcher's rank 0 then judges all."""
         error = self.result["error"]
         if self._scratch is not None:
@@ -167,24 +167,24 @@ class RankRun(Run):
             return STATUS_LOST if self.record.get("lost") else int(error is not None)
         if not self.leads:
             return int(error is not None)
-        records = self.gathered if self.gathered is not None else self._last_words()
+        records = self.gathered if self.gathered is not None else self._wait_for_records()
         gather.assemble(self.result, records)
         if error is not None and self.gathered is None:
             found = blame.diagnose(records, self.placement.world)
-            waiting = blame.unfinished(records, range(self.placement.world))
+            waiting = blame.describe_unfinished(records, range(self.placement.world))
             self.result["error"] = f"{error}: {found or waiting}" if self.ended_early else found or error
-        return super().conclude()
+        return super().finish()
 
-    def _last_words(self) -> List[Dict[str, Any]]:
+    def _wait_for_records(self) -> List[Dict[str, Any]]:
         """The records that the ranks left beside the result, after a moment in which all that live can speak."""
         if self.options.result is None:
             return [self.record]
-        not_before = os.stat(record.rank_path(self.options.result, 0)).st_mtime - self.seconds() - _EARLIER
+        not_before = os.stat(record.name_rank_file(self.options.result, 0)).st_mtime - self.count_seconds() - _EARLIER
         until = time.monotonic() + _LAST_WORDS
         while True:
             records = gather.read_records(self.options.result, self.placement.world, not_before)
-            silent = blame.silent(records)
-            if len(silent) == len(blame.stale(records, silent)) or time.monotonic() > until:
+            silent = blame.select_silent(records)
+            if len(silent) == len(blame.select_stale(records, silent)) or time.monotonic() > until:
                 return records
             time.sleep(0.1)
-            self.beat()
+            self.signal_alive()

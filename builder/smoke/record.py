@@ -10,13 +10,13 @@ import socket
 from typing import Any, Dict, Optional
 
 from .errors import RunError, UsageError
-from .options import DISTRIBUTED, Options
+from .options import DISTRIBUTED, WorkloadOptions
 from .verdict import SCHEMA
 
 UNFINISHED = "the run ended before its verdict"
 
 
-def blank(options: Options) -> Dict[str, Any]:
+def make_result(options: WorkloadOptions) -> Dict[str, Any]:
     """Begin a result: what was asked, where, and the error that stands until a verdict replaces it."""
     expected: Dict[str, Any] = {"seconds": options.timeout}
     if options.workload == "imports":
@@ -43,7 +43,7 @@ def blank(options: Options) -> Dict[str, Any]:
     }
 
 
-def _probe(options: Options) -> Dict[str, Any]:
+def _probe(options: WorkloadOptions) -> Dict[str, Any]:
     """What was expected of every rank, as far as anything was; masks in hexadecimal."""
     found = {
         "masks": [hex(mask) for mask in options.expect_masks] or None,
@@ -57,7 +57,7 @@ def _probe(options: Options) -> Dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def claim(path: Optional[str], content: Dict[str, Any]) -> None:
+def write_initial(path: Optional[str], content: Dict[str, Any]) -> None:
     """Write a first result, so that a killed run leaves a failed one; raises UsageError where none can be written."""
     if path is None:
         return
@@ -85,7 +85,7 @@ def write(path: str, content: Dict[str, Any]) -> None:
         raise
 
 
-def write_over(path: str, content: Dict[str, Any]) -> bool:
+def overwrite(path: str, content: Dict[str, Any]) -> bool:
     """Write over a file where it is, within its size: a full disk takes that when it takes nothing new.
 
     Says whether that went well; the file is padded with spaces, so that no rest of the old one stays.
@@ -115,7 +115,7 @@ def read(path: str) -> Any:
         raise RunError(f'"{path}" is not JSON: {fault}') from None
 
 
-def rank_path(result: str, rank: int) -> str:
+def name_rank_file(result: str, rank: int) -> str:
     """Where a rank keeps its own record, beside the result."""
     return f"{result}.rank{rank}.json"
 

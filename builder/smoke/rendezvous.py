@@ -17,7 +17,7 @@ import torch.distributed as dist
 
 from .errors import RunError
 from .ranks import RankRun
-from .run import first_line
+from .run import find_first_line
 
 _PATIENCE = 30.0  # seconds beyond the limit after which torch gives up by itself: the limit says more
 
@@ -26,13 +26,13 @@ def join(run: RankRun) -> None:
     """Meet at the store and wait until every rank is there, leaving time to say who is not; raises RunError."""
     placement = run.placement
     run.note(state="joining")
-    store = run.store = _store(run)
+    store = run.store = _open_store(run)
     store.set(f"joined/{placement.rank}", socket.gethostname())
     if run.leads:
-        absent = _absent(run, store)
+        absent = _find_absent(run, store)
         store.set("absent", json.dumps(absent))
     else:
-        store.wait(["absent"], timedelta(seconds=_left(run)))
+        store.wait(["absent"], timedelta(seconds=_count_seconds_left(run)))
         absent = json.loads(store.get("absent"))
     if absent:
         run.record.update(lost=True, absent=absent)
@@ -43,12 +43,12 @@ def join(run: RankRun) -> None:
 
 def connect(run: RankRun, kind: str) -> str:
     """Begin to talk by the backend that belongs to this kind of device; returns its name, raises RunError."""
-    backend = backend_of(kind)
+    backend = choose_backend(kind)
     run.note(backend=backend)
-    limit = timedelta(seconds=_left(run) + _PATIENCE)
+    limit = timedelta(seconds=_count_seconds_left(run) + _PATIENCE)
     placement = run.placement
     dist.init_process_group(backend, store=run.store, rank=placement.rank, world_size=placement.world, timeout=limit)
-    run.say(f"{placement.world} ranks joined, {backend} on {run.record['device']['name']}")
+    run.print_progress(f"{placement.world} ranks joined, {backend} on {run.record['device']['name']}")
     return backend
 
 
@@ -63,11 +63,11 @@ def report(run: RankRun) -> None:
         store.set("gathered", "yes")
         run.gathered = gathered
     else:
-        store.wait(["gathered"], timedelta(seconds=_left(run)))
-    _leave(run, range(placement.world), _left(run))
+        store.wait(["gathered"], timedelta(seconds=_count_seconds_left(run)))
+    _leave(run, range(placement.world), _count_seconds_left(run))
 
 
-def greatest(values: List[float], device: Any) -> List[float]:
+def reduce_max(values: List[float], device: Any) -> List[float]:
     """The greatest of each value over all ranks."""
     total = torch.tensor(values, dtype=torch.float32, device=device)
     dist.all_reduce(total, op=dist.ReduceOp.MAX)
@@ -76,10 +76,10 @@ def greatest(values: List[float], device: Any) -> List[float]:
 
 def wait_for_all(device: Any) -> None:
     """Come back when every rank is here."""
-    greatest([0.0], device)
+    reduce_max([0.0], device)
 
 
-def backend_of(kind: str) -> str:
+def choose_backend(kind: str) -> str:
     """The backend that belongs to a kind of device; raises RunError when this torch has none."""
     if kind == "cpu":
         return "gloo"
@@ -92,22 +92,22 @@ def backend_of(kind: str) -> str:
         import_module("oneccl_bindings_for_pytorch")
     except Exception as fault:
         raise RunError(
-            f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {first_line(fault)}"
+            f"no backend for xpu: torch has no xccl and oneCCL's bindings fail: {find_first_line(fault)}"
         ) from None
     return "ccl"
 
 
-def _absent(run: RankRun, store: Any) -> List[int]:
+def _find_absent(run: RankRun, store: Any) -> List[int]:
     everyone = [f"joined/{rank}" for rank in range(run.placement.world)]
     try:
-        store.wait(everyone, timedelta(seconds=_left(run) * 0.9))
+        store.wait(everyone, timedelta(seconds=_count_seconds_left(run) * 0.9))
         return []
     except RuntimeError:
         pass
-    return [rank for rank, key in enumerate(everyone) if not _has(store, key)]
+    return [rank for rank, key in enumerate(everyone) if not _has_key(store, key)]
 
 
-def _has(store: Any, key: str) -> bool:
+def _has_key(store: Any, key: str) -> bool:
     try:
         store.wait([key], timedelta(milliseconds=50))
     except RuntimeError:
@@ -115,9 +115,9 @@ def _has(store: Any, key: str) -> bool:
     return True
 
 
-def _store(run: RankRun) -> Any:
+def _open_store(run: RankRun) -> Any:
     placement, environment = run.placement, os.environ
-    limit = timedelta(seconds=_left(run))
+    limit = timedelta(seconds=_count_seconds_left(run))
     if run.options.rendezvous is not None:
         store = dist.FileStore(run.options.rendezvous, placement.world)
     elif "MASTER_ADDR" in environment and environment.get("MASTER_PORT", "").isdecimal():
@@ -147,5 +147,5 @@ def _leave(run: RankRun, present: Iterable[int], seconds: float) -> None:
         pass  # all that mattered is gathered by now
 
 
-def _left(run: RankRun) -> float:
-    return max(1.0, run.left())
+def _count_seconds_left(run: RankRun) -> float:
+    return max(1.0, run.count_seconds_left())

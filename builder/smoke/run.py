@@ -13,40 +13,40 @@ from typing import Any, Callable, Dict, Optional
 
 from . import record, verdict
 from .errors import RunError, StoppedError, UsageError
-from .options import Options
+from .options import WorkloadOptions
 
-ENDING = {signal.SIGTERM, signal.SIGINT}
-BEAT = 2.0  # seconds between two signs of life
-STOPPING = 25.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
+END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+BEAT_SECONDS = 2.0  # seconds between two signs of life
+STOP_SECONDS = 25.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
 
 
-class Run:
+class WorkloadRun:
     """A run whose result is filled while it goes on; it is concluded once, by the work or by what ended it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: WorkloadOptions) -> None:
         self.options = options
         self.started = time.monotonic()
-        self.result: Dict[str, Any] = record.blank(options)
+        self.result: Dict[str, Any] = record.make_result(options)
         self.ended_early = False  # by the limit or a signal
         self._ended = threading.Lock()
 
-    def seconds(self) -> float:
+    def count_seconds(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
-    def left(self) -> float:
+    def count_seconds_left(self) -> float:
         """Seconds until the limit."""
-        return self.options.timeout - self.seconds()
+        return self.options.timeout - self.count_seconds()
 
-    def say(self, text: str) -> None:
+    def print_progress(self, text: str) -> None:
         """Print one line of progress."""
-        print(f"[{self.seconds():7.1f} s] {self.options.workload}: {text}", flush=True)
+        print(f"[{self.count_seconds():7.1f} s] {self.options.workload}: {text}", flush=True)
 
-    def perform(self, work: Callable[[Run], None]) -> int:
+    def perform(self, work: Callable[[WorkloadRun], None]) -> int:
         """Do the work within the limit and return the exit status; raises UsageError where it cannot be begun."""
-        self.claim()
+        self.write_initial()
         # torch's threads inherit the mask: the signals reach the watching thread even while torch computes or waits
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         threading.Thread(target=self._watch, name="limit", daemon=True).start()
         error: Optional[str] = None
         try:
@@ -59,26 +59,26 @@ class Run:
             raise
         except Exception as fault:
             traceback.print_exc()
-            error = f"{type(fault).__name__}: {first_line(fault)}"
+            error = f"{type(fault).__name__}: {find_first_line(fault)}"
         return self.end(error)
 
-    def claim(self) -> None:
+    def write_initial(self) -> None:
         """Write a first, failed result; raises UsageError where none can be written."""
-        record.claim(self.options.result, self.result)
+        record.write_initial(self.options.result, self.result)
 
     def end(self, error: Optional[str], status: Optional[int] = None) -> int:
         """Conclude with an error or none; whoever comes second waits for the first to leave."""
         self._ended.acquire()
         self.ended_early = status is not None
         self.result["error"] = error
-        self.result["seconds"]["total"] = round(self.seconds(), 3)
-        judged = self.conclude()
+        self.result["seconds"]["total"] = round(self.count_seconds(), 3)
+        judged = self.finish()
         return judged if status is None else status
 
-    def conclude(self) -> int:
+    def finish(self) -> int:
         """Judge, write and print the result; return the exit status."""
         checks = verdict.judge(self.result)
-        good = verdict.passed(checks)
+        good = verdict.has_passed(checks)
         self.result["checks"] = [asdict(check) for check in checks]
         self.result["verdict"] = "pass" if good else "FAIL"
         if self.options.result is not None:
@@ -97,7 +97,7 @@ class Run:
         print(f'error: "{self.options.result}": {text}', file=sys.stderr)
         kept = {name: self.result[name] for name in ("schema", "workload", "seconds")}
         was = self.result["error"]
-        record.write_over(self.options.result, {**kept, "verdict": "FAIL", "error": was or text})
+        record.overwrite(self.options.result, {**kept, "verdict": "FAIL", "error": was or text})
         return False
 
     def stop(self, number: int) -> bool:
@@ -105,22 +105,22 @@ class Run:
         del number
         return False
 
-    def beat(self) -> None:
+    def signal_alive(self) -> None:
         """Give a sign of life."""
 
     def _watch(self) -> None:
         until, stopping = self.started + self.options.timeout, 0
         while True:
             rest = max(0.0, until - time.monotonic())
-            caught = signal.sigtimedwait(ENDING, min(BEAT, rest))
-            told = caught.si_signo if caught is not None else told_to_stop()
+            caught = signal.sigtimedwait(END_SIGNALS, min(BEAT_SECONDS, rest))
+            told = caught.si_signo if caught is not None else read_stop_request()
             if not told and rest > 0:
-                self.beat()
+                self.signal_alive()
             elif told and stopping and (caught is not None or rest > 0):
                 continue  # told twice: by the parent and by Slurm, which tells every process
             elif told and not stopping and self.stop(told):
                 stopping = told
-                until = min(until, time.monotonic() + STOPPING)
+                until = min(until, time.monotonic() + STOP_SECONDS)
             else:
                 break
         number = told or stopping
@@ -131,7 +131,7 @@ class Run:
         os._exit(status)  # the main thread may be inside torch for good
 
 
-def told_to_stop() -> int:
+def read_stop_request() -> int:
     """SIGTERM where the job says by a file ($RECIPE_STOP) that its end is near, else 0.
 
     A signal of Slurm's may also reach the process that mounts the image for an unprivileged runtime: the image is gone
@@ -147,11 +147,11 @@ def print_verdict(checks: Any) -> None:
         mark = "ok  " if check.ok else "FAIL"
         print(f"  {mark} {check.name}: {check.measured} (expected {check.expected})")
     failed = [check.name for check in checks if not check.ok]
-    word = "pass" if verdict.passed(checks) else f"FAIL ({', '.join(failed) or 'nothing was checked'})"
+    word = "pass" if verdict.has_passed(checks) else f"FAIL ({', '.join(failed) or 'nothing was checked'})"
     print(f"verdict: {word}", flush=True)
 
 
-def first_line(fault: BaseException) -> str:
+def find_first_line(fault: BaseException) -> str:
     """The first line of an exception's text, or its name when it has none."""
     lines = str(fault).strip().splitlines()
     return lines[0].strip() if lines else type(fault).__name__

@@ -10,7 +10,7 @@ import torch
 
 from .errors import RunError
 from .ranks import RankRun
-from .run import first_line
+from .run import find_first_line
 from .training import Trainer
 
 
@@ -19,7 +19,7 @@ def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
     if path is None:
         return
     state = {
-        "course": _course(trainer, run),
+        "course": _describe_training(trainer, run),
         "epoch": trainer.epoch,
         "step": trainer.step,
         "net": net.state_dict(),
@@ -37,7 +37,7 @@ def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except (OSError, RuntimeError) as fault:
-        raise RunError(f'the snapshot "{path}" cannot be written: {first_line(fault)}') from None
+        raise RunError(f'the snapshot "{path}" cannot be written: {find_first_line(fault)}') from None
     finally:
         if os.path.exists(draft):
             os.remove(draft)
@@ -53,21 +53,23 @@ def resume(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> Non
         return
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        there, here = state["course"], _course(trainer, run)
+        there, here = state["course"], _describe_training(trainer, run)
         if there != here:
-            raise ValueError(f"it is of {_differing(there, here)}, this training of {_differing(here, there)}")
+            raise ValueError(
+                f"it is of {_describe_difference(there, here)}, this training of {_describe_difference(here, there)}"
+            )
         net.load_state_dict(state["net"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         trainer.resume(int(state["epoch"]), int(state["step"]), list(state["losses"]), list(state["accuracies"]))
     except Exception as fault:
-        raise RunError(f'the snapshot "{path}" cannot be resumed: {first_line(fault)}') from None
+        raise RunError(f'the snapshot "{path}" cannot be resumed: {find_first_line(fault)}') from None
 
 
-def _course(trainer: Trainer, run: RankRun) -> Dict[str, int]:
+def _describe_training(trainer: Trainer, run: RankRun) -> Dict[str, int]:
     """What must be the same for the training to be the same; epochs may be added."""
-    course = trainer.course
+    course = trainer.config
     return {"ranks": run.placement.world, "batch": course.batch, "share": course.share, "seed": run.options.seed}
 
 
-def _differing(one: Dict[str, int], other: Dict[str, int]) -> str:
+def _describe_difference(one: Dict[str, int], other: Dict[str, int]) -> str:
     return ", ".join(f"{name} {value}" for name, value in one.items() if other.get(name) != value)

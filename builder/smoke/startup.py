@@ -8,18 +8,18 @@ from typing import Any, Dict
 
 from . import hardware
 from .ranks import RankRun
-from .run import Run
+from .run import WorkloadRun
 
 _BATCH = 64
 
 
-def work(run: Run) -> None:
+def work(run: WorkloadRun) -> None:
     """Time the start in its phases, then tell rank 0 where there are several; raises RunError."""
     facts: Dict[str, Any] = run.record if isinstance(run, RankRun) else run.result
     seconds = facts["seconds"]
     # The clock of the day may be set while this runs: it is read once, and the rest is counted.
-    since = time.time() - run.options.started if run.options.started is not None else _age()
-    to_python = since - run.seconds()
+    since = time.time() - run.options.started if run.options.started is not None else _measure_age()
+    to_python = since - run.count_seconds()
     seconds["exec_to_python"] = round(to_python, 3)
     if isinstance(run, RankRun):
         run.note(state="importing torch")
@@ -30,7 +30,7 @@ def work(run: Run) -> None:
     before = time.monotonic()
     local = run.placement.local_rank if isinstance(run, RankRun) else 0
     kind, index = hardware.choose_device(torch, run.options.device, local)
-    device = hardware.prepare(torch, kind, index)
+    device = hardware.select_device(torch, kind, index)
     torch.ones(1, device=device).add_(1)
     hardware.synchronize(torch, device)
     seconds["first_device"] = round(time.monotonic() - before, 3)
@@ -38,19 +38,21 @@ def work(run: Run) -> None:
     before = time.monotonic()
     _step(torch, device)
     seconds["first_step"] = round(time.monotonic() - before, 3)
-    seconds["exec_to_first_step"] = round(to_python + run.seconds(), 3)
-    run.say("{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds))
+    seconds["exec_to_first_step"] = round(to_python + run.count_seconds(), 3)
+    run.print_progress(
+        "{exec_to_first_step:.2f} s to the first step, {import_torch:.2f} s of it for torch".format(**seconds)
+    )
     if isinstance(run, RankRun):
         from . import collectives  # imports torch
 
-        collectives.take_part(run, device)
+        collectives.run_rank(run, device)
 
 
 def _step(torch: Any, device: Any) -> None:
     """One step of the training: its kernels are loaded or compiled here."""
     from . import training  # imports torch
 
-    net = training.network().to(device)
+    net = training.make_network().to(device)
     optimizer = torch.optim.Adadelta(net.parameters())
     images = torch.zeros(_BATCH, 1, 28, 28, device=device)
     labels = torch.zeros(_BATCH, dtype=torch.long, device=device)
@@ -59,14 +61,14 @@ def _step(torch: Any, device: Any) -> None:
     hardware.synchronize(torch, device)
 
 
-def _age() -> float:
+def _measure_age() -> float:
     """Seconds since this process began, by the kernel (Linux counts from the boot in hundredths)."""
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         started = float(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
-def take_part(run: RankRun, device: Any) -> None:
+def run_rank(run: RankRun, device: Any) -> None:
     """Meet the others, to be told of together."""
     from . import rendezvous  # imports torch
 

@@ -11,20 +11,20 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import gather, record, verdict
 from . import gather as blame
-from .checks import inside, number, show, whole
+from .checks import look_up, show, to_integer, to_number
 from .errors import RunError
-from .options import Options
+from .options import WorkloadOptions
 
-NAME = "verdict.json"
+VERDICT_FILE = "verdict.json"
 _RESULT = re.compile(r"(?P<workload>[a-z][a-z0-9-]*)\.json")
 _RANK = re.compile(r"(?P<workload>[a-z][a-z0-9-]*)\.json\.rank[0-9]+\.json")
 
 
-def conclude(options: Options) -> int:
+def judge_suite(options: WorkloadOptions) -> int:
     """Judge the folder, write its verdict, print a table; 0 pass, 1 FAIL. Raises RunError without a folder."""
     if not os.path.isdir(options.folder):
         raise RunError(f'the folder "{options.folder}" does not exist')
-    found = {name: _judged(options.folder, name) for name in _workloads(options)}
+    found = {name: _judge_workload(options.folder, name) for name in _list_workloads(options)}
     good = bool(found) and all(entry["verdict"] == "pass" for entry in found.values()) and not options.reason
     content = {
         "schema": verdict.SCHEMA,
@@ -33,7 +33,7 @@ def conclude(options: Options) -> int:
         "host": socket.gethostname(),
         "workloads": found,
     }
-    path = os.path.join(options.folder, NAME)
+    path = os.path.join(options.folder, VERDICT_FILE)
     try:
         record.write(path, content)
     except OSError as fault:
@@ -44,33 +44,33 @@ def conclude(options: Options) -> int:
     return 0 if good else 1
 
 
-def _workloads(options: Options) -> List[str]:
+def _list_workloads(options: WorkloadOptions) -> List[str]:
     """What is expected, in that order, and what else left something."""
     names = dict.fromkeys(options.expect)
     for file in sorted(os.listdir(options.folder)):
         match = _RESULT.fullmatch(file) or _RANK.fullmatch(file)
-        if match is not None and file != NAME:
+        if match is not None and file != VERDICT_FILE:
             names.setdefault(match["workload"])
     return list(names)
 
 
-def _judged(folder: str, workload: str) -> Dict[str, Any]:
+def _judge_workload(folder: str, workload: str) -> Dict[str, Any]:
     path = os.path.join(folder, f"{workload}.json")
     result, error = _read(path)
     if isinstance(result, dict):
         if result.get("error") == record.UNFINISHED:
-            error = result["error"] = f"{record.UNFINISHED}{_blamed(path)}"
+            error = result["error"] = f"{record.UNFINISHED}{_blame_rank(path)}"
         elif result.get("workload") != workload:
             error = f'"{path}" is the result of {show(result.get("workload"))}'
         else:
             error = _text(result.get("error"))
     else:
-        error = f"{show(result)} is no result" if error is None else f"{error}{_blamed(path)}"
+        error = f"{show(result)} is no result" if error is None else f"{error}{_blame_rank(path)}"
     checks = verdict.judge(result) if isinstance(result, dict) else []
-    good = verdict.passed(checks) and error is None
+    good = verdict.has_passed(checks) and error is None
     return {
         "verdict": "pass" if good else "FAIL",
-        "seconds": number(inside(result, "seconds", "total")),
+        "seconds": to_number(look_up(result, "seconds", "total")),
         "error": error,
         "checks": [asdict(check) for check in checks],
     }
@@ -89,20 +89,20 @@ def _read(path: str) -> Tuple[Any, Optional[str]]:
         return None, str(fault)
 
 
-def _blamed(path: str) -> str:
+def _blame_rank(path: str) -> str:
     """What the rank records say, as ": rank 1 ...", or nothing when there are none."""
     records, world = _records(path)
     if not records:
         return ""
-    found = blame.diagnose(records, world) or blame.unfinished(records, range(world))
+    found = blame.diagnose(records, world) or blame.describe_unfinished(records, range(world))
     return f": {found}" if found else ""
 
 
 def _records(path: str) -> Tuple[List[Dict[str, Any]], int]:
     """The rank records beside a result, and how many ranks they speak of."""
-    ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in gather.records_beside(path)]
+    ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in gather.find_records(path)]
     records = gather.read_records(path, max(ranks, default=-1) + 1)
-    told = [whole(entry.get("world")) or 0 for entry in records]
+    told = [to_integer(entry.get("world")) or 0 for entry in records]
     return records, min(max([len(records), *told]), 10**6)
 
 

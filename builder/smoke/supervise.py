@@ -14,19 +14,19 @@ from typing import Any, Dict, List, Optional
 from . import gather
 from . import gather as blame
 from .errors import UsageError
-from .options import Options
+from .options import WorkloadOptions
 from .ranks import STATUS_LOST
-from .run import STOPPING, Run
+from .run import STOP_SECONDS, WorkloadRun
 
 _POLL = 0.05  # seconds
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _BLAME = 2.0  # seconds that a rank which lost the others gives the one at fault to show itself
 
 
-class Supervised(Run):
+class Supervisor(WorkloadRun):
     """The parent of ranks of our own; torch is imported in them only."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: WorkloadOptions) -> None:
         super().__init__(options)
         self.world = options.ranks or 1
         self.children: List[subprocess.Popen[bytes]] = []
@@ -34,7 +34,7 @@ class Supervised(Run):
 
     def supervise(self) -> int:
         """Run the ranks to their end and return the exit status; raises UsageError when no result can be written."""
-        self.claim()
+        self.write_initial()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._catch)
         # beside the result: a folder that is writable here, on the one host where all ranks are
@@ -45,7 +45,7 @@ class Supervised(Run):
             raise UsageError(f"the ranks have no folder to meet in: {fault.strerror or fault}; give --result") from None
         base = self.options.result or os.path.join(folder, "result")
         try:
-            self._forget(base)
+            self._remove_old_records(base)
             error = self._run(folder, base)
         finally:
             self._end_children()
@@ -55,10 +55,10 @@ class Supervised(Run):
         return self.end(error, None if self.caught is None else 128 + self.caught)
 
     def _run(self, folder: str, base: str) -> Optional[str]:
-        self.say(f"starting {self.world} ranks")
+        self.print_progress(f"starting {self.world} ranks")
         for rank in range(self.world):
             self.children.append(self._start(rank, folder, base))
-        while self.caught is None and self.left() > 0:
+        while self.caught is None and self.count_seconds_left() > 0:
             codes = [child.poll() for child in self.children]
             if any(codes):
                 self._wait_for_blame()
@@ -73,7 +73,7 @@ class Supervised(Run):
         if self.caught is not None and self.options.snapshot is not None:
             for child in self.children:
                 child.send_signal(self.caught)
-            until = time.monotonic() + STOPPING + _POLL
+            until = time.monotonic() + STOP_SECONDS + _POLL
             while time.monotonic() < until and any(child.poll() is None for child in self.children):
                 time.sleep(_POLL)
             for entry in gather.read_records(base, self.world):
@@ -83,7 +83,7 @@ class Supervised(Run):
         if self.caught is not None:
             ending = "by " + signal.Signals(self.caught).name
         running = [rank for rank, child in enumerate(self.children) if child.poll() is None]
-        waiting = blame.unfinished(gather.read_records(base, self.world), running)
+        waiting = blame.describe_unfinished(gather.read_records(base, self.world), running)
         return f"ended {ending}" + (f": {waiting}" if waiting else "")
 
     def _start(self, rank: int, folder: str, base: str) -> subprocess.Popen[bytes]:
@@ -91,7 +91,7 @@ class Supervised(Run):
         command += [
             f"--rendezvous={os.path.join(folder, 'store')}",  # with it --ranks is of no meaning
             f"--result={base}",
-            f"--timeout={max(1.0, self.left()) + _GRACE}",  # the parent's limit comes first, and it says more
+            f"--timeout={max(1.0, self.count_seconds_left()) + _GRACE}",  # the parent's limit comes first, and it says more
         ]
         # a session of its own: Ctrl-C reaches the parent alone, which ends its ranks in order
         return subprocess.Popen(command, env=self._environment(rank), stdin=subprocess.PIPE, start_new_session=True)
@@ -119,10 +119,10 @@ class Supervised(Run):
         records = {entry["rank"]: entry for entry in gather.read_records(base, self.world)}
         for rank, code in codes.items():
             if code is not None and code < 0:
-                return f"rank {rank} was {gather.ended_as(code)} while {records.get(rank, {}).get('state', 'starting')}"
+                return f"rank {rank} was {gather.describe_exit(code)} while {records.get(rank, {}).get('state', 'starting')}"
         failed = [rank for rank, code in codes.items() if code not in (None, 0, STATUS_LOST)]
         for rank in failed:
-            text = records.get(rank, {}).get("error") or f"it left no reason ({gather.ended_as(codes[rank] or 0)})"
+            text = records.get(rank, {}).get("error") or f"it left no reason ({gather.describe_exit(codes[rank] or 0)})"
             return f"rank {rank}: {text}"
         return blame.diagnose(list(records.values()), self.world) or "a rank failed and left no reason"
 
@@ -145,13 +145,13 @@ class Supervised(Run):
         records = []
         for rank, child in enumerate(self.children):
             entry = found.get(rank, {"rank": rank, "state": "starting", "finished": False, "seconds": {}})
-            entry["ended"] = gather.ended_as(child.returncode)
+            entry["ended"] = gather.describe_exit(child.returncode)
             records.append(entry)
         return records
 
-    def _forget(self, base: str) -> None:
+    def _remove_old_records(self, base: str) -> None:
         """Remove the rank records of an earlier run."""
-        for path in gather.records_beside(base):
+        for path in gather.find_records(base):
             os.remove(path)
 
     def _catch(self, number: int, _frame: Any) -> None:

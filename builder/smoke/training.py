@@ -27,7 +27,7 @@ _TEST_BATCH = 500
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingConfig:
     """How long and in what portions one rank trains; ``share`` is its images per epoch."""
 
     epochs: int
@@ -40,17 +40,17 @@ class Course:
         return math.ceil(self.share / self.batch)
 
 
-def plan_course(digits: Digits, world: int, epochs: Optional[int]) -> Course:
+def plan_training(digits: Digits, world: int, epochs: Optional[int]) -> TrainingConfig:
     """Share the images among the ranks and choose enough epochs; raises RunError where a rank has no share."""
     images = len(digits.train[1])
     share = images // world
     if share < 1:
         raise RunError(f"{images} training images are too few for {world} ranks")
     batch = max(1, _BATCH // world)
-    return Course(epochs or max(1, round(_STEPS[digits.source] / math.ceil(share / batch))), batch, share)
+    return TrainingConfig(epochs or max(1, round(_STEPS[digits.source] / math.ceil(share / batch))), batch, share)
 
 
-def network() -> Any:
+def make_network() -> Any:
     """Build the network with the weights of the current random state."""
     nn = torch.nn
     return nn.Sequential(
@@ -66,7 +66,7 @@ def load_pair(pair: Tuple[bytes, bytes], device: Any) -> Tuple[Any, Any]:
     return images.to(device), labels.to(device)
 
 
-def checksum(net: Any) -> str:
+def compute_checksum(net: Any) -> str:
     """SHA-256 over the bytes of every parameter, in order."""
     total = hashlib.sha256()
     for parameter in net.parameters():
@@ -78,9 +78,9 @@ def checksum(net: Any) -> str:
 class Trainer:
     """A network in training and the record of its losses; ``net`` may be wrapped for many ranks."""
 
-    def __init__(self, net: Any, course: Course) -> None:
+    def __init__(self, net: Any, course: TrainingConfig) -> None:
         self.net = net
-        self.course = course
+        self.config = course
         self.optimizer = torch.optim.Adadelta(net.parameters(), lr=_RATE)
         fall = _FALL ** min(1.0, 5 / course.epochs)
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=fall)
@@ -95,7 +95,7 @@ class Trainer:
     @property
     def steps_done(self) -> int:
         """Optimizer steps done in this run and before it."""
-        return self.epoch * self.course.steps + self.step
+        return self.epoch * self.config.steps + self.step
 
     def resume(self, epoch: int, step: int, losses: List[float], accuracies: List[float]) -> None:
         """Take up a training after so many epochs and steps of the next one."""
@@ -109,12 +109,12 @@ class Trainer:
         losses: List[Any] = []
         self.epochs_run += 1
         whole = True
-        for chosen in order.split(self.course.batch)[self.step :]:
+        for chosen in order.split(self.config.batch)[self.step :]:
             if not go_on():
                 whole = False
                 break
             self.optimizer.zero_grad()
-            loss = functional.nll_loss(self.net(_scaled(images[chosen])), labels[chosen])
+            loss = functional.nll_loss(self.net(_normalize_images(images[chosen])), labels[chosen])
             loss.backward()
             self.optimizer.step()
             losses.append(loss.detach())
@@ -134,20 +134,20 @@ class Trainer:
         with torch.no_grad():
             for start in range(0, len(labels), _TEST_BATCH):
                 some, truth = images[start : start + _TEST_BATCH], labels[start : start + _TEST_BATCH]
-                answers = net(_scaled(some))
+                answers = net(_normalize_images(some))
                 right += int((answers.argmax(dim=1) == truth).sum())
                 loss += float(functional.nll_loss(answers, truth, reduction="sum"))
         return right, loss
 
-    def summary(self) -> Dict[str, Any]:
+    def summarize(self) -> Dict[str, Any]:
         """The training in numbers: its length, its first and last losses (a tenth of the steps), a curve to plot."""
         finite = [loss for loss in self.losses if math.isfinite(loss)]
         tenth = max(1, len(self.losses) // 10)
         curve = self.losses[:: max(1, len(self.losses) // 100)]
         return {
-            "epochs": self.course.epochs,
+            "epochs": self.config.epochs,
             "epochs_run": self.epochs_run,
-            "batch": self.course.batch,
+            "batch": self.config.batch,
             "steps": len(self.losses),
             "first_loss": _mean(self.losses[:tenth]),
             "last_loss": _mean(self.losses[-tenth:]),
@@ -159,12 +159,12 @@ class Trainer:
         }
 
 
-def describe(digits: Digits) -> Dict[str, Any]:
+def describe_digits(digits: Digits) -> Dict[str, Any]:
     """Where the digits came from and how many there are."""
     return {"source": digits.source, "train": len(digits.train[1]), "test": len(digits.test[1])}
 
 
-def _scaled(images: Any) -> Any:
+def _normalize_images(images: Any) -> Any:
     return (images.float() / 255 - 0.1307) / 0.3081  # the mean and spread of MNIST's training images
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import check_figures, check_probe, check_run, check_training
-from .checks import Check, Facts, show, vendor_of
+from .checks import Check, ResultView, find_vendor, show
 
-__all__ = ["SCHEMA", "Check", "judge", "passed", "vendor_of"]
+__all__ = ["SCHEMA", "Check", "find_vendor", "has_passed", "judge"]
 
 SCHEMA = 1
 
@@ -19,7 +19,7 @@ def judge(result: object, expected: Optional[Mapping[str, Any]] = None) -> List[
     """
     if not isinstance(result, dict):
         return [Check("result", False, "nothing" if result is None else type(result).__name__, "an object")]
-    facts = Facts(result, expected)
+    facts = ResultView(result, expected)
     schema = result.get("schema")
     if schema is True or schema != SCHEMA:
         return [Check("schema", False, show(schema), SCHEMA)]
@@ -30,37 +30,37 @@ def judge(result: object, expected: Optional[Mapping[str, Any]] = None) -> List[
     return [check for rule in rules for check in rule(facts)]
 
 
-def passed(checks: Sequence[Check]) -> bool:
+def has_passed(checks: Sequence[Check]) -> bool:
     """Whether there are checks and every one is good."""
     return bool(checks) and all(check.ok for check in checks)
 
 
-def _ranks_of_start(facts: Facts) -> List[Check]:
+def _ranks_of_start(facts: ResultView) -> List[Check]:
     """A start without a launcher is one process, which is no rank."""
-    return check_run.every_rank(facts) if facts.expected.get("ranks") is not None else []
+    return check_run.check_ranks(facts) if facts.expected.get("ranks") is not None else []
 
 
-_Rule = Callable[[Facts], List[Check]]
-_DEVICE = (check_run.device, check_run.torch)
+_Rule = Callable[[ResultView], List[Check]]
+_DEVICE = (check_run.check_device, check_run.check_torch)
 _RULES: Dict[str, Tuple[_Rule, ...]] = {
     "probe": (
-        check_run.error, check_run.every_rank, check_probe.sums, check_probe.affinity, check_probe.devices,
-        check_probe.network, check_probe.variables, check_probe.caches, check_probe.workers, *_DEVICE,
-        check_run.backend, check_run.time,
+        check_run.check_error, check_run.check_ranks, check_probe.check_sums, check_probe.check_affinity, check_probe.check_devices,
+        check_probe.check_network, check_probe.check_variables, check_probe.check_caches, check_probe.check_workers, *_DEVICE,
+        check_run.check_backend, check_run.check_time,
     ),
-    "mnist": (check_run.error, check_training.accuracy, check_training.loss, *_DEVICE, check_run.time),
+    "mnist": (check_run.check_error, check_training.check_accuracy, check_training.check_loss, *_DEVICE, check_run.check_time),
     "ddp": (
-        check_run.error, check_run.every_rank, check_training.accuracy, check_training.loss,
-        check_training.rank_losses, check_training.checksums, check_training.shares, check_training.orders, *_DEVICE,
-        check_run.backend, check_run.time,
+        check_run.check_error, check_run.check_ranks, check_training.check_accuracy, check_training.check_loss,
+        check_training.check_rank_losses, check_training.check_checksums, check_training.check_shares, check_training.check_orders, *_DEVICE,
+        check_run.check_backend, check_run.check_time,
     ),
     "pi": (
-        check_run.error, check_run.every_rank, check_figures.integral, check_figures.times, check_run.torch,
-        check_run.time,
+        check_run.check_error, check_run.check_ranks, check_figures.check_integral, check_figures.check_times, check_run.check_torch,
+        check_run.check_time,
     ),
     "allreduce": (
-        check_run.error, check_run.every_rank, check_figures.bandwidth, *_DEVICE, check_run.backend, check_run.time,
+        check_run.check_error, check_run.check_ranks, check_figures.check_bandwidth, *_DEVICE, check_run.check_backend, check_run.check_time,
     ),
-    "startup": (check_run.error, _ranks_of_start, check_figures.start, *_DEVICE, check_run.time),
-    "imports": (check_run.error, check_run.modules, check_run.time),
+    "startup": (check_run.check_error, _ranks_of_start, check_figures.check_start, *_DEVICE, check_run.check_time),
+    "imports": (check_run.check_error, check_run.check_modules, check_run.check_time),
 }  # fmt: skip

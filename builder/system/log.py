@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote, quote_plus, unquote
 
-from builder.model.secrets import HIDDEN, QUERY, without_tokens
+from builder.model.secrets import MASK, QUERY, redact_tokens
 from builder.sif.tree import keep
 
 LINE_LIMIT = 4_000  # characters of one line that are kept
@@ -197,12 +197,12 @@ class Mask:
 
     def __call__(self, text: str) -> str:
         if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
+            text = self._known.sub(MASK, text)
         if "://" in text:
-            text = _URL_TOKEN.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(HIDDEN, text) if "@" in text else text)
+            text = _URL_TOKEN.sub(rf"\1{MASK}", _URL_PASSWORD.sub(MASK, text) if "@" in text else text)
         if "?" in text or "&" in text:
-            text = QUERY.sub(rf"\1={HIDDEN}", text)
-        return without_tokens(_LOGIN.sub(rf"\1{HIDDEN}", text) if "uthorization" in text else text)
+            text = QUERY.sub(rf"\1={MASK}", text)
+        return redact_tokens(_LOGIN.sub(rf"\1{MASK}", text) if "uthorization" in text else text)
 
 
 def _secrets(environment: Mapping[str, str]) -> Iterator[str]:

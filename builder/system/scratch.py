@@ -17,7 +17,7 @@ from pathlib import Path
 import builder
 from builder.layers.private import PrivateError, temporary_parent
 from builder.layers.uv import VARIABLE, own_uv
-from builder.model.finding import Finding, Place, ToolError
+from builder.model.finding import Finding, Location, ToolError
 from builder.sif.bounded import parse_json
 from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import STATE_FILE
@@ -107,7 +107,7 @@ def private_parent(path: Path, *, make: bool = False) -> Path:
             path.stat()
         return temporary_parent(path, instead=f"choose a folder of your own with --tmpdir ({TMPDIR})")
     except PrivateError as error:
-        finding = Finding(code="no-tmpdir", message=str(error), at=Place(file=str(error.path)), fix=error.fix)
+        finding = Finding(code="no-tmpdir", message=str(error), at=Location(file=str(error.path)), fix=error.fix)
         raise ToolError(finding) from None
     except OSError as error:
         if make:
@@ -134,7 +134,7 @@ def work_folder(prefix: str) -> Iterator[Path]:
 def _no_folder(parent: Path, error: OSError) -> Finding:
     message = f"no temporary folder can be made in '{parent}': {(error.strerror or str(error)).lower()}"
     fix = "choose another place with --tmpdir"
-    return Finding(code="no-tmpdir", message=message, at=Place(file=str(parent)), fix=fix)
+    return Finding(code="no-tmpdir", message=message, at=Location(file=str(parent)), fix=fix)
 
 
 def _is_ours(path: Path) -> bool:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Place
+from builder.model.finding import ConfigError, Finding, Location
 from builder.sif.bounded import BoundsError, in_units
 from builder.sif.tree import open_file, open_folder, parts_of
 
@@ -62,7 +62,7 @@ def _check_above(folder: Path) -> None:
         mode = folder.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not TRUST.trusted:
             message = f"every user of this machine may write '{folder}', and put another folder in the plan's place"
-            raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(folder)), fix=FIX))
+            raise ConfigError(Finding(code="folder-foreign", message=message, at=Location(file=str(folder)), fix=FIX))
 
 
 def _check_entry(path: Path, folder: Path) -> None:
@@ -126,7 +126,7 @@ def _check(found: os.stat_result, path: Path, *, what: str) -> None:
         whose = "may be written by every user of this machine"
     if whose and not TRUST.trusted:
         message = f"the {what} '{path}' {whose}: what is in it decides which files are written and what is run"
-        raise ConfigError(Finding(code="folder-foreign", message=message, at=Place(file=str(path)), fix=FIX))
+        raise ConfigError(Finding(code="folder-foreign", message=message, at=Location(file=str(path)), fix=FIX))
     # A group of the same number as its user is that user's own.
     group = found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid and what == "plan folder"
     if group and TRUST.say is not None and path not in TRUST.reported:
@@ -138,4 +138,4 @@ def link_error(path: Path) -> ConfigError:
     """Return the error for a foreign link in a plan folder."""
     message = f"'{path}' is a link that leads out of the plan folder"
     fix = "remove it, or add --trust after a look"
-    return ConfigError(Finding(code="folder-link", message=message, at=Place(file=str(path)), fix=fix))
+    return ConfigError(Finding(code="folder-link", message=message, at=Location(file=str(path)), fix=fix))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.arrays import PlannedFolder, array_plan
+from builder.compile.arrays import PlannedFolder, make_array_plan
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
 from builder.model.step_job import StepJob
@@ -56,17 +56,17 @@ def text_of(plan: Plan, name: str) -> str:
 
 
 def test_an_array_a_step_in_their_order() -> None:
-    plan = array_plan(LUMI, KITS)
+    plan = make_array_plan(LUMI, KITS)
     assert [step.script for step in plan.steps] == [
         "array-lumi-g-1-build-image.sbatch",
         "array-lumi-g-2-verify.sbatch",
         "array-lumi-g-3-smoke.sbatch",
     ]
-    assert array_plan(LUMI, KITS) == plan
+    assert make_array_plan(LUMI, KITS) == plan
 
 
 def test_it_requests_the_most_that_a_plan_needs() -> None:
-    text = text_of(array_plan(LUMI, KITS, most=3), "array-lumi-g-1-build-image.sbatch")
+    text = text_of(make_array_plan(LUMI, KITS, most=3), "array-lumi-g-1-build-image.sbatch")
     assert [line.removeprefix("#SBATCH --") for line in text.splitlines() if line.startswith("#SBATCH")] == [
         "job-name=lumi-g-build-image",
         "output=%x-%A_%a.log",
@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Path:
         for file in one.plan.files:
             (place / one.folder / file.path).write_text(file.text)
     names = [ListedPlan(name=one.plan.recipe, site="lumi-g", folder=one.folder) for one in KITS]
-    write_plan_list(place, kits=names, arrays=[array_plan(LUMI, KITS)])
+    write_plan_list(place, kits=names, arrays=[make_array_plan(LUMI, KITS)])
     return place
 
 
@@ -149,12 +149,12 @@ def test_by_hand_each_array_follows_the_build_before_it(folder: Path, tmp_path: 
 
 
 def test_what_has_to_be_done_before_is_said() -> None:
-    text = text_of(array_plan(LUMI, [kit("a", {"smoke": SHORT}, lead=True)]), "array-lumi-g.sh")
+    text = text_of(make_array_plan(LUMI, [kit("a", {"smoke": SHORT}, lead=True)]), "array-lumi-g.sh")
     assert "# Before it, in every kit, where its programs are: 'bash 0-save.sh'" in text
 
 
 def test_some_tasks_of_an_array() -> None:
-    plan = array_plan(LUMI, KITS)
+    plan = make_array_plan(LUMI, KITS)
     batch = of_tasks(SubmitOptions(kind="build", wishes=JobOverrides(account="p_1")), [0, 3], most=2)
     assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
@@ -173,7 +173,7 @@ def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:
     more = kit("c", {"build-image": SMALL})
     shutil.rmtree(folder / "a.plan")
     write_plan_list(
-        folder, kits=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[array_plan(LUMI, [more])]
+        folder, kits=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[make_array_plan(LUMI, [more])]
     )
     found = read_plan_list(folder)
     assert found is not None
@@ -202,4 +202,4 @@ def test_a_damaged_list_is_reported(folder: Path, change: dict[str, object]) -> 
 
 def test_plans_of_one_input_are_the_same_bytes() -> None:
     other = tuple(replace(one) for one in KITS)
-    assert array_plan(LUMI, other).files == array_plan(LUMI, KITS).files
+    assert make_array_plan(LUMI, other).files == make_array_plan(LUMI, KITS).files

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.layers.uv import SETTINGS, uv_settings
 
 CALL = "set -eu; . ./engine.sh; temporary_folder; inside_build; cat $inputs/settings"
@@ -23,7 +23,7 @@ def started(folder: Path, **variables: str) -> tuple[list[str], str]:
     for name in COUNTED:
         (programs / name).write_text(f'#!/bin/sh\necho {name} >>"{folder}/started"\nexec /usr/bin/{name} "$@"\n')
         (programs / name).chmod(0o755)
-    (folder / "engine.sh").write_text(verbatim("engine.sh"))
+    (folder / "engine.sh").write_text(read_template("engine.sh"))
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "RECIPE_CACHE_DIR": str(folder / "cache"), **variables}
     (folder / "tmp").mkdir()
     environment["TMPDIR"] = str(folder / "tmp")

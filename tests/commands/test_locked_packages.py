@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 
 CONTENT = b"a package"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -18,7 +18,7 @@ def copied(folder: Path, row: str, *, before: str = "") -> subprocess.CompletedP
     """Run locked_packages in a plan folder whose list holds this row."""
     (folder / "image").mkdir()
     (folder / "image" / "conda-local.txt").write_text(row)
-    (folder / "engine.sh").write_text(verbatim("engine.sh"))
+    (folder / "engine.sh").write_text(read_template("engine.sh"))
     (folder / "inputs" / "conda").mkdir(parents=True, exist_ok=True)
     script = f". ./engine.sh; inputs=$PWD/inputs; {before} locked_packages"
     return subprocess.run(["bash", "-euc", script], cwd=folder, capture_output=True, text=True, check=False)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from support.matrix import recipes, target_plan
 
-from builder.compile.render import verbatim
-from builder.compile.scripts import own_caches
+from builder.compile.render import read_template
+from builder.compile.scripts import isolate_caches
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -32,8 +32,8 @@ def test_security_04_a_login_is_in_sight_only_where_pip_needs_it(tmp_path: Path,
     env = tmp_path / "environment.yml"
     env.write_text(f"name: x\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n{pip}")
     target = resolve(load_recipe(env), load_site("lumi-g"), context=Context(backend="cotainr"))
-    (tmp_path / "engine.sh").write_text(verbatim("engine.sh"))
-    lines = ["set -euo pipefail", ". ./engine.sh", "flavour=SINGULARITY", "work=$PWD", *own_caches(target)]
+    (tmp_path / "engine.sh").write_text(read_template("engine.sh"))
+    lines = ["set -euo pipefail", ". ./engine.sh", "flavour=SINGULARITY", "work=$PWD", *isolate_caches(target)]
     script = "\n".join([*lines, "through_environment", "env"])
     own = {"PATH": os.environ["PATH"], **SETTINGS}
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=own, capture_output=True, text=True, check=True)
@@ -54,7 +54,7 @@ env
 
 
 def test_security_04_a_build_sees_no_login_and_writes_no_cache_of_others(tmp_path: Path) -> None:
-    (tmp_path / "engine.sh").write_text(verbatim("engine.sh"))
+    (tmp_path / "engine.sh").write_text(read_template("engine.sh"))
     own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RECIPE_CACHE_DIR": str(tmp_path / "cache"), **SETTINGS}
     own |= {"UV_FIND_LINKS": "https://me:S3CRET@files.example/", "UV_DEFAULT_INDEX": "https://S3CRET@index.example/x"}
     done = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 
 # What the user owns is another user's.
 FOREIGN = r'stat() { command stat "$@" | sed -E "s/^$UID( |$)/4711\1/"; }; '
@@ -16,7 +16,7 @@ MADE = "set -u; . ./engine.sh; {before}private_folder {words} && echo place=$pla
 
 
 def script(folder: Path, words: str, *, before: str = "") -> tuple[int, str]:
-    (folder / "engine.sh").write_text(verbatim("engine.sh"))
+    (folder / "engine.sh").write_text(read_template("engine.sh"))
     done = subprocess.run(
         ["bash", "-c", MADE.format(before=before, words=words)],
         cwd=folder, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 
 JOB = """. ./record.sh
 record_job "$(readlink -f "$0")" run '' x 120 ranks
@@ -42,7 +42,7 @@ def record_after(folder: Path, *, srun: str, squeue: str) -> tuple[int, dict[str
     programs.mkdir()
     stand_in(programs, "srun", srun)
     stand_in(programs, "squeue", f'cp jobs/7.json asked.json 2>/dev/null\necho "{squeue}"\n')
-    (folder / "record.sh").write_text(verbatim("record.sh"))
+    (folder / "record.sh").write_text(read_template("record.sh"))
     (folder / "job.sh").write_text(JOB)
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     call = ["bash", "job.sh"]
@@ -98,7 +98,7 @@ def test_why_a_job_was_told_to_end(tmp_path: Path, squeue: str, reason: str) -> 
     programs.mkdir()
     stand_in(programs, "srun", "touch begun; exec sleep 60\n")
     stand_in(programs, "squeue", f'echo "{squeue}"\n')
-    (tmp_path / "record.sh").write_text(verbatim("record.sh"))
+    (tmp_path / "record.sh").write_text(read_template("record.sh"))
     (tmp_path / "job.sh").write_text(JOB.replace(" ranks\n", " ''\n"))
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     child = subprocess.Popen(["bash", "job.sh"], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL)

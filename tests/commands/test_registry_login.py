@@ -15,7 +15,7 @@ import pytest
 from support.registry_stand_ins import DIGEST, Reply, StandIn, certificate, found, leads_to, serving, wants
 
 from builder.compile.compile import compile_plan
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.layers import registry as client
 from builder.layers.registry import Login, RegistryError, registry_digest
 from builder.layers.registry_login import login_of
@@ -378,7 +378,7 @@ def test_security_07_the_engines_variables_are_for_one_registry(engine: str, tmp
 def test_security_07_a_build_script_keeps_the_login_for_one_registry(
     names: str, host: str, who: str, kept: bool, engine: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "engine.sh").write_text(verbatim("engine.sh"), encoding="utf-8")
+    (tmp_path / "engine.sh").write_text(read_template("engine.sh"), encoding="utf-8")
     text = f'set -eu; . ./engine.sh; login_for {host} {who}; echo "now ${{{engine}_DOCKER_PASSWORD:-none}}"'
     environment = {
         "PATH": "/usr/bin:/bin",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.system.events import Event, events_of, make_events_file
 
 ODD = 'it\'s "a" \\\\ $(id) `id` ü\ttab\x01'
@@ -17,7 +17,7 @@ ODD = 'it\'s "a" \\\\ $(id) `id` ü\ttab\x01'
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the functions of the step scripts, and a file for events."""
-    (tmp_path / "engine.sh").write_text(verbatim("engine.sh"))
+    (tmp_path / "engine.sh").write_text(read_template("engine.sh"))
     make_events_file(tmp_path / "events")
     return tmp_path
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.compile import shell
-from builder.model.plan import Expanding
+from builder.model.plan import ShellExpr
 
 NASTY = (
     "", " ", "'", '"', "`", "$", "$(touch CANARY)", "`touch CANARY`", "${IFS}", "$HOME", "${HOME}", "\\", "\\\\", "\\'",
@@ -46,7 +46,7 @@ def random_words(count: int) -> list[str]:
 
 def test_a_word_is_that_word(tmp_path: Path) -> None:
     words = [*NASTY, *random_words(3000)]
-    assert printed([shell.word(word) for word in words], folder=tmp_path) == words
+    assert printed([shell.quote_word(word) for word in words], folder=tmp_path) == words
 
 
 def test_only_a_reference_is_expanded(tmp_path: Path) -> None:
@@ -63,7 +63,9 @@ def test_only_a_reference_is_expanded(tmp_path: Path) -> None:
     names = {match for text in texts for match in known.findall(text)}
     assert names == {"${CODE}", "${P}", "${EMPTY_ONE}", "${HOME}", "${IFS}"}
     found = printed(
-        [shell.word(Expanding(text)) for text in texts], folder=tmp_path, environment={**environment, "HOME": "/h"}
+        [shell.quote_word(ShellExpr(text)) for text in texts],
+        folder=tmp_path,
+        environment={**environment, "HOME": "/h"},
     )
     assert found == [meant(text) for text in texts]
 
@@ -74,7 +76,7 @@ def test_a_command_of_any_length_is_these_words(tmp_path: Path, width: int) -> N
     source = random.Random(width)
     for _ in range(20):
         words = ["--opt", *source.choices((*NASTY, *random_words(50), "--option", "-o", "x" * 40), k=width)]
-        text = shell.command(["printf", "%s\\0", *words])
+        text = shell.quote_command(["printf", "%s\\0", *words])
         script = tmp_path / "script.sh"
         script.write_text(text + "\n", encoding="utf-8", newline="")
         done = subprocess.run(["bash", script.name], cwd=tmp_path, capture_output=True, check=True)
@@ -83,8 +85,8 @@ def test_a_command_of_any_length_is_these_words(tmp_path: Path, width: int) -> N
 
 
 def test_a_command_reads_well() -> None:
-    assert shell.command(["srun", "--nodes=2", "bash", "run/rank.sh"]) == "srun --nodes=2 bash run/rank.sh"
-    assert shell.command(["echo", "it's", Expanding("${HOME}/x")]) == "echo 'it'\"'\"'s' \"${HOME}/x\""
+    assert shell.quote_command(["srun", "--nodes=2", "bash", "run/rank.sh"]) == "srun --nodes=2 bash run/rank.sh"
+    assert shell.quote_command(["echo", "it's", ShellExpr("${HOME}/x")]) == "echo 'it'\"'\"'s' \"${HOME}/x\""
     long = [
         "apptainer",
         "build",
@@ -96,7 +98,7 @@ def test_a_command_reads_well() -> None:
         "out.sif",
         "x.def",
     ]
-    assert shell.command(long).splitlines() == [
+    assert shell.quote_command(long).splitlines() == [
         "apptainer build \\",
         "  --bind /" + "a" * 60 + " \\",
         "  --mksquashfs-args gzip \\",

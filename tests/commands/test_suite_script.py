@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 
 # The stand-in for the image ends a workload with the code in a file of its name; `conclude` writes a verdict.
 SCRIPT = r"""set -eu
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "container.sh").write_text("")
     for name in ("engine.sh", "suite.sh"):
-        (tmp_path / name).write_text(verbatim(name))
+        (tmp_path / name).write_text(read_template(name))
     (tmp_path / "job.sh").write_text(SCRIPT)
     return tmp_path
 

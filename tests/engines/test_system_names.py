@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, run
 
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.model.finding import ConfigError
 from builder.parse.recipe import load_recipe
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engines
 
 def system(folder: Path, *names: str, checked: bool = True) -> Done:
     """The part of install.sh, with apt-get in its dry mode; `checked` False is without our look at the names."""
-    text = verbatim("install.sh").replace("here=/opt/recipe/build", f"here={folder}")
+    text = read_template("install.sh").replace("here=/opt/recipe/build", f"here={folder}")
     for old, new in (
         ("update -qq", "--version >/dev/null"),
         (" install -y", " install -s -y"),

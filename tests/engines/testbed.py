@@ -13,7 +13,7 @@ from typing import Any
 
 from recipe_program import Done, Room, run
 
-from builder.compile.image_plans import image_target, smoke_plan
+from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.plan_folder import write_plan
 from builder.model.target import Context
 from builder.parse.site import load_site
@@ -182,7 +182,7 @@ class Kit:
         if site in SITES:
             room.site(site, SITES[site])
         loaded = load_site(site, folder=room.sites)
-        plan = smoke_plan(image_target(loaded, image=str(image), context=Context(tool="recipe of the tests")))
+        plan = make_smoke_plan(make_image_target(loaded, image=str(image), context=Context(tool="recipe of the tests")))
         write_plan(plan, self.folder, recipe_folder=self.folder)
         shutil.copy(WITNESS, self.folder)
         self.environment = room.environment(RECIPE_IMAGE=str(image), MODULEPATH=str(MODULES))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.cli.output import finding_lines
 from builder.compile.compile import compile_plan
-from builder.compile.launch import shape_of, shape_script
+from builder.compile.launch import choose_job, make_shape_script
 from builder.model.finding import Finding, UnsupportedError
 from builder.model.plan import Plan, to_json
 from builder.model.recipe import Recipe
@@ -108,8 +108,8 @@ def bare_target(site: str, stem: str = "finetune") -> Target:
 def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
     """The job script of a shape."""
     target = bare_target(site)
-    purpose, job = shape_of(target, nodes=nodes, devices=devices)
-    return shape_script(target, job, purpose=purpose).file.text
+    purpose, job = choose_job(target, nodes=nodes, devices=devices)
+    return make_shape_script(target, job, purpose=purpose).file.text
 
 
 def shown(findings: tuple[Finding, ...]) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.model.bundled import data_folder
+from builder.model.bundled import find_data_folder
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("recipes", "sites")
 SHOW = """
-from builder.model.bundled import data_folder
-print(*sorted(path.name for name in ("recipes", "sites") for path in data_folder(name).iterdir()))
+from builder.model.bundled import find_data_folder
+print(*sorted(path.name for name in ("recipes", "sites") for path in find_data_folder(name).iterdir()))
 """
 
 
@@ -39,7 +39,7 @@ def names() -> list[str]:
 
 
 def test_a_checkout_has_them_beside_the_package() -> None:
-    assert [data_folder(name) for name in FOLDERS] == [ROOT / name for name in FOLDERS]
+    assert [find_data_folder(name) for name in FOLDERS] == [ROOT / name for name in FOLDERS]
     assert len(names()) > 10
 
 

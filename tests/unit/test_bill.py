@@ -18,7 +18,7 @@ from builder.cli.inputs import context_of, sites_folder
 from builder.execute.image_scan import SbomTask, _write
 from builder.inspect.attestations import provenance, write_attestations
 from builder.inspect.sbom import purl, sbom
-from builder.model.contents import Package
+from builder.model.contents import InstalledPackage
 from builder.model.recipe import Recipe
 from builder.model.report import Report
 from builder.model.site import Site
@@ -28,7 +28,7 @@ from builder.system.checksums import sha256_of
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_purls_are_those_of_their_standard(package: Package) -> None:
+def test_purls_are_those_of_their_standard(package: InstalledPackage) -> None:
     found = purl(package, distribution="debian 12")
     parsed = PackageURL.from_string(found)
     assert "x1b" in package.name or parsed.to_string() == found
@@ -144,7 +144,7 @@ def test_an_image_that_failed_has_no_papers(tmp_path: Path) -> None:
     ],
 )
 def test_security_21_the_epoch_of_an_rpm_is_a_qualifier(kind: str, version: str, expected: str) -> None:
-    package = Package(kind=kind, name="vim", version=version, arch="x86_64")  # type: ignore[arg-type]
+    package = InstalledPackage(kind=kind, name="vim", version=version, arch="x86_64")  # type: ignore[arg-type]
     assert purl(package, distribution="rocky 9") == expected
 
 

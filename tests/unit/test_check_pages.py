@@ -60,7 +60,10 @@ def codes() -> set[str]:
                 if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                     code = next(word.value for word in node.keywords if word.arg == "code")
                     found |= {code.value} if isinstance(code, ast.Constant) else set()
-                if isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("unserved"):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in (
+                    "check_unsupported_keys",
+                    "check_constraints",
+                ):
                     found |= set(_unserved(node))
     return found
 

@@ -11,18 +11,18 @@ import pytest
 
 from builder.cli.inputs import context_of
 from builder.cli.output import finding_lines
-from builder.compile.backends.apptainer import client_findings
+from builder.compile.backends.apptainer import check_conda_client
 from builder.compile.compile import compile_plan
-from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, errors
+from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.lock import BaseLock, Lock, PipFile
 from builder.model.recipe import Recipe
 from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site, site_files
-from builder.resolve.checks.builds import index_login
-from builder.resolve.driver import kernel_driver
-from builder.resolve.locked import asked_of
+from builder.resolve.checks.builds import check_index_login
+from builder.resolve.driver import find_kernel_driver
+from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
 GPU_SITES = {"lumi-g": "amd", "frontier": "amd", "dawn": "intel", "mn5": "nvidia"}
@@ -283,7 +283,7 @@ def test_what_is_left_out_or_replaced_may_have_a_cuda_build(bench: Bench) -> Non
     target = bench.target("lumi-g", "torch==2.6.0", conda=conda)
     assert target.environment.conda == ("python=3.12", "pip")
     assert family(target) == ("torch==2.6.0+rocm6.2.4", "torchvision==0.21.0+rocm6.2.4")
-    assert errors(target.findings) == ()
+    assert select_errors(target.findings) == ()
 
 
 # --- which torch ------------------------------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ DRIVERS = [
 
 @pytest.mark.parametrize(("driver", "kernel"), DRIVERS)
 def test_a_driver_of_amds_is_read_with_care(driver: str, kernel: str) -> None:
-    assert kernel_driver(driver) == kernel
+    assert find_kernel_driver(driver) == kernel
 
 
 BAD_DRIVERS = [
@@ -496,7 +496,7 @@ def test_any_recipe_has_an_answer_on_every_site(bench: Bench) -> None:
                 left = [line for line in answer.environment.pip_lines if re.match(r"torch(vision|audio)?\b(?!-)", line)]
                 assert answer.environment.torch is None or not left, (lines, conda, site.name)
             else:
-                assert errors(answer), (lines, conda, site.name)
+                assert select_errors(answer), (lines, conda, site.name)
     assert read > 40
 
 
@@ -575,10 +575,10 @@ def test_security_04_a_lock_says_whether_something_is_built(bench: Bench) -> Non
     )
     for kind, codes in (("wheel", []), ("sdist", ["index-login"]), ("vcs", ["index-login"])):
         lock = Lock(
-            site="mn5", recipe="0", tool="x", asked=asked_of(target), base=BaseLock(reference="x"),
+            site="mn5", recipe="0", tool="x", asked=make_lock_request(target), base=BaseLock(reference="x"),
             pip=(replace(six, kind=kind),),  # type: ignore[arg-type]
         )  # fmt: skip
-        assert [one.code for one in index_login(replace(target, lock=lock))] == codes
+        assert [one.code for one in check_index_login(replace(target, lock=lock))] == codes
 
 
 def test_security_04_only_the_names_of_variables_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,4 +656,4 @@ def test_security_23_no_client_is_taken_by_its_tag(tmp_path: Path, arch: str, ow
     site = load_site("local")
     target = resolve(load_recipe(tmp_path / "x.yml"), site, context=Context(backend="docker", micromamba=own))
     target = replace(target, site=replace(site, node=replace(site.node, arch=arch)))
-    assert len(client_findings(target)) == found
+    assert len(check_conda_client(target)) == found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.rows import rows
 
-from builder.model.finding import ConfigError, Place
+from builder.model.finding import ConfigError, Location
 from builder.model.recipe import CondaSpec
 from builder.parse.matchspec import check_channel, parse_conda_spec
 
-AT = Place(file="environment.yml", line=7, key="dependencies[0]")
+AT = Location(file="environment.yml", line=7, key="dependencies[0]")
 URL = "https://conda.anaconda.org/conda-forge/linux-64/numpy-1.26.4-py312heda63a1_0.conda"
 
 

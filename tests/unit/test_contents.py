@@ -16,7 +16,7 @@ from builder.inspect import package_databases as read
 from builder.inspect.image import read_contents
 from builder.inspect.package_databases import rpm_packages
 from builder.inspect.sif_objects import SBOM, added, arch_of, word_of
-from builder.model.contents import Contents, Package
+from builder.model.contents import Contents, InstalledPackage
 from builder.model.finding import ConfigError
 from builder.sif.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
 
@@ -40,7 +40,7 @@ Version: 1
 
 def test_a_record_of_conda() -> None:
     package = read.conda_package("opt/env/conda-meta/numpy-2.1.0-py312_0.json", json.dumps(CONDA).encode())
-    assert package == Package(
+    assert package == InstalledPackage(
         kind="conda", name="numpy", version="2.1.0", build="py312_0", channel="conda-forge", subdir="linux-64",
         license="BSD", sha256="a" * 64, place="/opt/env",
     )  # fmt: skip
@@ -86,7 +86,7 @@ def test_other_files_are_not_wanted(path: str) -> None:
 
 def test_what_dpkg_lists_as_installed() -> None:
     assert list(read.deb_packages(STATUS)) == [
-        Package(kind="deb", name="libc6", version="2.36-9+deb12u8", arch="amd64")
+        InstalledPackage(kind="deb", name="libc6", version="2.36-9+deb12u8", arch="amd64")
     ]
 
 
@@ -118,10 +118,12 @@ def test_control_characters_and_long_names_are_shown_safely() -> None:
 
 
 def test_what_conda_installed_is_listed_once() -> None:
-    conda = Package(kind="conda", name="ruamel.yaml", version="1", place="/opt/env")
-    inside = Package(kind="pip", name="ruamel-yaml", version="1", place="/opt/env/lib/python3.12/site-packages")
-    elsewhere = Package(kind="pip", name="ruamel-yaml", version="1", place="/usr/lib/python3/dist-packages")
-    other = Package(kind="pip", name="ruamel-yaml", version="2", place=inside.place)
+    conda = InstalledPackage(kind="conda", name="ruamel.yaml", version="1", place="/opt/env")
+    inside = InstalledPackage(
+        kind="pip", name="ruamel-yaml", version="1", place="/opt/env/lib/python3.12/site-packages"
+    )
+    elsewhere = InstalledPackage(kind="pip", name="ruamel-yaml", version="1", place="/usr/lib/python3/dist-packages")
+    other = InstalledPackage(kind="pip", name="ruamel-yaml", version="2", place=inside.place)
     assert set(read.remove_duplicates([conda, inside, inside, elsewhere, other])) == {conda, elsewhere, other}
 
 
@@ -151,7 +153,7 @@ def test_a_database_of_rpm(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO Packages (blob) VALUES (?)", [(blob,) for blob in blobs])
     connection.close()
     assert rpm_packages(path.read_bytes()) == (
-        Package(kind="rpm", name="glibc", version="1:2.34-60.el9", arch="x86_64"),
+        InstalledPackage(kind="rpm", name="glibc", version="1:2.34-60.el9", arch="x86_64"),
     )
     assert rpm_packages(b"no database" * 100) is None
 

@@ -11,7 +11,13 @@ import pytest
 
 from builder.cli.main import run
 from builder.layers.conda_solver import CondaPackage
-from builder.model.contents import Contents, Package, compare, locked, within
+from builder.model.contents import (
+    Contents,
+    InstalledPackage,
+    compare_packages,
+    list_locked_packages,
+    select_own_packages,
+)
 from builder.model.lock import BaseLock, Lock, LockRequest, PipFile
 
 OWN = "/opt/env/lib/python3.12/site-packages"
@@ -29,33 +35,37 @@ def lock(place: str = "conda") -> Lock:
     )  # fmt: skip
 
 
-def image() -> list[Package]:
+def image() -> list[InstalledPackage]:
     return [
-        Package(kind="conda", name="python", version="3.12.1", build="h_0", place="/opt/env"),
-        Package(kind="pip", name="typing_extensions", version="4.16", place=OWN),
-        Package(kind="pip", name="mine", version="0.3.dev0", place=OWN),
-        Package(kind="pip", name="pip", version="23", place="/usr/lib/python3/dist-packages"),
-        Package(kind="deb", name="libc6", version="2"),
+        InstalledPackage(kind="conda", name="python", version="3.12.1", build="h_0", place="/opt/env"),
+        InstalledPackage(kind="pip", name="typing_extensions", version="4.16", place=OWN),
+        InstalledPackage(kind="pip", name="mine", version="0.3.dev0", place=OWN),
+        InstalledPackage(kind="pip", name="pip", version="23", place="/usr/lib/python3/dist-packages"),
+        InstalledPackage(kind="deb", name="libc6", version="2"),
     ]
 
 
-def contents(packages: list[Package]) -> Contents:
+def contents(packages: list[InstalledPackage]) -> Contents:
     return Contents(image="x", kind="sif", size=1, packages=tuple(packages))
 
 
 def test_an_image_of_its_lock_is_the_same() -> None:
-    packages = [*image()[:1], Package(kind="pip", name="typing_extensions", version="4.16.0", place=OWN), *image()[2:]]
-    assert compare(locked(lock()), within(contents(packages), lock())) == ()
+    packages = [
+        *image()[:1],
+        InstalledPackage(kind="pip", name="typing_extensions", version="4.16.0", place=OWN),
+        *image()[2:],
+    ]
+    assert compare_packages(list_locked_packages(lock()), select_own_packages(contents(packages), lock())) == ()
 
 
 def test_an_image_that_is_not_of_its_lock() -> None:
     packages = [
-        Package(kind="conda", name="python", version="3.12.1", build="h_1", place="/opt/env"),
-        Package(kind="pip", name="mine", version="1", place=OWN),
-        Package(kind="pip", name="six", version="1.16.0", place=OWN),
+        InstalledPackage(kind="conda", name="python", version="3.12.1", build="h_1", place="/opt/env"),
+        InstalledPackage(kind="pip", name="mine", version="1", place=OWN),
+        InstalledPackage(kind="pip", name="six", version="1.16.0", place=OWN),
     ]
-    found = [(change.what, change.name, change.before, change.after) for change in compare(
-        locked(lock()), within(contents(packages), lock())
+    found = [(change.what, change.name, change.before, change.after) for change in compare_packages(
+        list_locked_packages(lock()), select_own_packages(contents(packages), lock())
     )]  # fmt: skip
     assert found == [
         ("changed", "python", ("3.12.1 h_0",), ("3.12.1 h_1",)),
@@ -65,9 +75,12 @@ def test_an_image_that_is_not_of_its_lock() -> None:
 
 
 def test_the_base_image_is_left_out_unless_the_lock_names_it() -> None:
-    packages = [Package(kind="pip", name="mine", version="1", place="/usr/lib/python3/dist-packages"), *image()[3:]]
-    assert [item.name for item in within(contents(packages), lock("base"))] == ["mine"]
-    assert within(contents(packages), lock("venv")) == ()
+    packages = [
+        InstalledPackage(kind="pip", name="mine", version="1", place="/usr/lib/python3/dist-packages"),
+        *image()[3:],
+    ]
+    assert [item.name for item in select_own_packages(contents(packages), lock("base"))] == ["mine"]
+    assert select_own_packages(contents(packages), lock("venv")) == ()
 
 
 def archive(path: Path, *names: str) -> Path:

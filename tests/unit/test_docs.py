@@ -20,7 +20,7 @@ from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.recipe import Container
-from builder.model.site import BaseImage, Build, Gpu, Job, Launch, Network, Node, Runtime, Scheduler, Site
+from builder.model.site import BaseImage, BuildSettings, Gpu, Job, Launch, Network, Node, Runtime, Scheduler, Site
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import BUNDLED, load_site
@@ -220,7 +220,7 @@ def test_every_key_of_a_site_is_explained() -> None:
     text = (ROOT / "docs" / "own-site.md").read_text(encoding="utf-8")
     table = text[text.index("## Keys") :]
     named = set(re.findall(r"\w+", " ".join(SPAN.findall(table)) + " " + " ".join(re.findall(r"\*\*(\w+)\*\*", table))))
-    for kind in (Site, Node, Gpu, Network, Scheduler, Job, Runtime, BaseImage, Build, Launch):
+    for kind in (Site, Node, Gpu, Network, Scheduler, Job, Runtime, BaseImage, BuildSettings, Launch):
         assert is_dataclass(kind)
         for field in fields(kind):
             assert field.name in named, f"{kind.__name__}.{field.name}"

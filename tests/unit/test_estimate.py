@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from support.matrix import recipes
 
-from builder.compile.backend_plan import size_gib
-from builder.compile.scripts import memory_gib, minutes, sized
+from builder.compile.backend_plan import estimate_size_gib
+from builder.compile.scripts import estimate_memory_gib, estimate_minutes, fit_job
 from builder.model.target import Context, Target
 from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
@@ -20,30 +20,32 @@ def target_of(site: str, *, base_gib: float = 0.0) -> Target:
 
 def test_a_disk_that_is_memory_holds_the_image_twice() -> None:
     target = target_of("lumi-g")
-    assert memory_gib(target) == 64  # 2 x 27 GiB and 8 of its own
+    assert estimate_memory_gib(target) == 64  # 2 x 27 GiB and 8 of its own
     disk = replace(target, site=replace(target.site, build=replace(target.site.build, tmpdir_is="disk")))
-    assert memory_gib(disk) == 8
+    assert estimate_memory_gib(disk) == 8
 
 
 def test_the_size_of_a_base_image_that_is_there_counts() -> None:
-    assert size_gib(target_of("lumi-g", base_gib=40.0)) - size_gib(target_of("lumi-g")) == pytest.approx(28.0)
+    assert estimate_size_gib(target_of("lumi-g", base_gib=40.0)) - estimate_size_gib(
+        target_of("lumi-g")
+    ) == pytest.approx(28.0)
 
 
 def test_a_large_image_gets_more_memory_up_to_that_of_a_node() -> None:
     target = target_of("lumi-g", base_gib=60.0)
     job = target.site.scheduler.jobs["build"]
-    assert sized(target, job).options["mem"] == "160G"
-    assert sized(target, job).minutes == minutes(target) == 165
+    assert fit_job(target, job).options["mem"] == "160G"
+    assert fit_job(target, job).minutes == estimate_minutes(target) == 165
     huge = target_of("lumi-g", base_gib=1000.0)
-    assert sized(huge, job).options["mem"] == "476G"
+    assert fit_job(huge, job).options["mem"] == "476G"
 
 
 def test_a_small_image_gets_what_the_site_says() -> None:
     target = target_of("lumi-c")
     job = target.site.scheduler.jobs["build"]
-    assert sized(target, job) == job
+    assert fit_job(target, job) == job
 
 
 def test_a_site_that_gives_whole_nodes_is_not_asked_for_memory() -> None:
     target = target_of("frontier", base_gib=100.0)
-    assert "mem" not in sized(target, target.site.scheduler.jobs["build"]).options
+    assert "mem" not in fit_job(target, target.site.scheduler.jobs["build"]).options

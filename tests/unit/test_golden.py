@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from support.matrix import Case, cases, outcome, plans, recipes, shown
 
-from builder.compile.render import verbatim
-from builder.model.finding import errors
+from builder.compile.render import read_template
+from builder.model.finding import select_errors
 from builder.model.plan import Plan, to_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -191,7 +191,7 @@ def test_files_that_are_not_stored_are_stored_elsewhere() -> None:
     for case, plan in plans():
         texts = {file.path: file.text for file in plan.files}
         for path in texts.keys() & VERBATIM.keys():
-            assert texts[path] == verbatim(VERBATIM[path]), (case.name, path)
+            assert texts[path] == read_template(VERBATIM[path]), (case.name, path)
         record = json.loads(texts["recipe.json"])
         assert texts.get("image/recipe.json") in (None, texts["recipe.json"])
         for name in ("recipe", "site", "backend", "base", "tool", "expect"):
@@ -213,4 +213,4 @@ def test_the_matrix_has_plans_and_refusals_of_every_backend() -> None:
     assert planned == {"apptainer", "cotainr", "docker", "layers", "tykky"}
     refused = [found for case in cases() if not isinstance(found := outcome(case), Plan)]
     assert len(refused) > 10
-    assert all(errors(findings) for findings in refused)
+    assert all(select_errors(findings) for findings in refused)

@@ -9,9 +9,9 @@ import pytest
 from support.matrix import TOOL, bare_target, script_of
 from support.rows import rows
 
-from builder.compile.image_plans import image_target, smoke_plan
-from builder.compile.launch import Shape, refuse_command, shape, shape_of, shape_script, suite_of
-from builder.compile.launch.scripts import job_script, rank_script
+from builder.compile.image_plans import make_image_target, make_smoke_plan
+from builder.compile.launch import Shape, check_command, choose_job, choose_suite, make_shape, make_shape_script
+from builder.compile.launch.scripts import make_job_environment, make_rank_script
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Purpose
 from builder.model.target import Context
@@ -52,10 +52,10 @@ def test_a_shape_takes_its_share(
     site: str, nodes: int | None, devices: int | None, purpose: Purpose, expected: tuple[int, int, int, int, str]
 ) -> None:
     target = bare_target(site)
-    found, job = shape_of(target, nodes=nodes, devices=devices)
+    found, job = choose_job(target, nodes=nodes, devices=devices)
     assert (found, facts(job), job.nodes) == (purpose, expected, nodes or 1)
     ranks = devices or expected[3] or expected[0]
-    assert shape(target, job) == Shape(nodes=nodes or 1, devices=expected[3], ranks_per_node=ranks)
+    assert make_shape(target, job) == Shape(nodes=nodes or 1, devices=expected[3], ranks_per_node=ranks)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,9 @@ def test_a_shape_that_a_site_does_not_have_is_refused(
     site: str, nodes: int | None, devices: int | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        shape_of(bare_target(site, stem="mnist-local" if site == "local" else "finetune"), nodes=nodes, devices=devices)
+        choose_job(
+            bare_target(site, stem="mnist-local" if site == "local" else "finetune"), nodes=nodes, devices=devices
+        )
     (finding,) = caught.value.findings
     assert (finding.code, finding.message) == ("launch-shape", message)
     assert finding.fix
@@ -84,7 +86,7 @@ def test_a_site_without_the_job_says_which_it_has() -> None:
     jobs = {name: job for name, job in target.site.scheduler.jobs.items() if name != "nodes"}
     poor = replace(target, site=replace(target.site, scheduler=replace(target.site.scheduler, jobs=jobs)))
     with pytest.raises(ConfigError) as caught:
-        shape_of(poor, nodes=2, devices=None)
+        choose_job(poor, nodes=2, devices=None)
     assert caught.value.findings[0].fix == "it describes: gpu, node; add the job to a site of your own"
 
 
@@ -113,9 +115,11 @@ def test_lines_of_the_launchers() -> None:
     assert 'mpiexec -n "${world}" -ppn "${tasks}" --hosts "${hosts}"' in script_of("dawn", nodes=2, devices=None)
     mn5 = script_of("mn5", nodes=2, devices=None)
     assert 'srun --ntasks-per-node=1 --wait=60 "--cpus-per-task=${SLURM_CPUS_PER_TASK}" bash run/rank.sh' in mn5
-    rank = rank_script(bare_target("mn5"))
+    rank = make_rank_script(bare_target("mn5"))
     assert '--node_rank "$SLURM_PROCID"' in rank
-    assert "SLURM_PROCID" not in mn5 + job_script(bare_target("mn5"))  # late: the job's own is 0 for all nodes
+    assert "SLURM_PROCID" not in mn5 + make_job_environment(
+        bare_target("mn5")
+    )  # late: the job's own is 0 for all nodes
 
 
 @pytest.mark.parametrize(
@@ -134,11 +138,11 @@ def test_lines_of_the_launchers() -> None:
 )
 def test_two_jobs_of_a_node_do_not_meet(site: str, nodes: int | None, devices: int | None, port: str) -> None:
     assert f"\nMASTER_PORT={port}\n" in script_of(site, nodes=nodes, devices=devices)
-    assert ("free_port() {" in job_script(bare_target(site))) == (port == FREE_PORT)
+    assert ("free_port() {" in make_job_environment(bare_target(site))) == (port == FREE_PORT)
 
 
 def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> None:
-    job, rank = script_of("mn5", nodes=2, devices=None), rank_script(bare_target("mn5"))
+    job, rank = script_of("mn5", nodes=2, devices=None), make_rank_script(bare_target("mn5"))
     assert "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')" in job
     assert "export PET_RDZV_ID PET_RDZV_ENDPOINT" in job
     assert job.index("MASTER_PORT=") < job.index("launch() {") < job.index("PET_RDZV_ENDPOINT=") < job.index("    srun")
@@ -151,7 +155,7 @@ def test_security_10_torchruns_rendezvous_is_random_and_on_no_command_line() -> 
 @pytest.mark.parametrize("name", SLURM)
 def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
     target = bare_target(name)
-    early, late = job_script(target), rank_script(target)
+    early, late = make_job_environment(target), make_rank_script(target)
     assert "MASTER_ADDR=" in early
     assert "MASTER_ADDR=" not in late
     for variable in ("SLURM_PROCID", "SLURM_LOCALID", "PMI_RANK", "MPI_LOCALRANKID"):
@@ -163,7 +167,7 @@ def test_what_is_early_is_early_and_what_is_late_is_late(name: str) -> None:
 @pytest.mark.parametrize("name", SLURM)
 def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     """A module may set what the site's own environment must win over; `set -u` stands after Lmod's code."""
-    text = job_script(bare_target(name))
+    text = make_job_environment(bare_target(name))
     modules = [match.start() for match in re.finditer("use_module", text)]
     assert all(place < text.index("set -u") < text.index("MASTER_ADDR=") for place in modules)
 
@@ -187,12 +191,12 @@ def test_modules_are_loaded_before_anything_is_set(name: str) -> None:
     ],
 )
 def test_torchrun_is_seen_where_it_is_the_command(command: str, found: str) -> None:
-    findings = refuse_command(bare_target("frontier"), command.split())
+    findings = check_command(bare_target("frontier"), command.split())
     assert [finding.level for finding in findings] == (["error"] if found else [])
     if found:
         assert findings[0].code == "launch-torchrun"
         assert findings[0].message.startswith(f"'{found}' must not be used on 'frontier': it binds all ranks")
-    findings = refuse_command(bare_target("lumi-g"), command.split())
+    findings = check_command(bare_target("lumi-g"), command.split())
     assert [(finding.code, finding.level) for finding in findings] == ([("launch-nested", "warning")] if found else [])
 
 
@@ -201,14 +205,16 @@ def test_torchrun_is_seen_where_it_is_the_command(command: str, found: str) -> N
 
 def test_the_suite_of_a_shape() -> None:
     target = bare_target("lumi-g")
-    assert suite_of(target, "gpu") == ("probe", "mnist", "startup")
-    assert suite_of(target, "node") == suite_of(target, "nodes") == ("probe", "ddp", "pi", "allreduce", "startup")
+    assert choose_suite(target, "gpu") == ("probe", "mnist", "startup")
+    assert (
+        choose_suite(target, "node") == choose_suite(target, "nodes") == ("probe", "ddp", "pi", "allreduce", "startup")
+    )
     named = bare_target("lumi-g", stem="mnist")
     smoke = replace(named.recipe.container.smoke, workloads=("ddp",))
     named = replace(named, recipe=replace(named.recipe, container=replace(named.recipe.container, smoke=smoke)))
-    assert (suite_of(named, "gpu"), suite_of(named, "nodes")) == (("probe",), ("probe", "ddp"))
+    assert (choose_suite(named, "gpu"), choose_suite(named, "nodes")) == (("probe",), ("probe", "ddp"))
     without = replace(target, environment=replace(target.environment, torch=None))
-    assert suite_of(without, "gpu") == (("imports",) if target.recipe.container.smoke.imports else ())
+    assert choose_suite(without, "gpu") == (("imports",) if target.recipe.container.smoke.imports else ())
 
 
 def words_of(script: str, workload: str) -> str:
@@ -245,14 +251,14 @@ def test_a_suite_fits_into_the_time_of_its_job() -> None:
         target = bare_target(site)
         for purpose in ("gpu", "node", "nodes"):
             job = target.site.scheduler.jobs[purpose]
-            script = shape_script(target, job, purpose=purpose).file.text  # type: ignore[arg-type]
+            script = make_shape_script(target, job, purpose=purpose).file.text  # type: ignore[arg-type]
             limits = [int(number) for number in re.findall(r"--timeout (\d+)", script)]
-            assert len(limits) == len(suite_of(target, purpose))  # type: ignore[arg-type]
+            assert len(limits) == len(choose_suite(target, purpose))  # type: ignore[arg-type]
             assert sum(limits) < job.minutes * 60
 
 
 def test_a_machine_without_a_scheduler_runs_the_suite_too() -> None:
-    plan = smoke_plan(image_target(load_site("local"), image="/x.sif", context=Context(tool=TOOL)))
+    plan = make_smoke_plan(make_image_target(load_site("local"), image="/x.sif", context=Context(tool=TOOL)))
     texts = {file.path: file.text for file in plan.files}
     assert "begin_suite one probe mnist startup" in texts["run/one.sh"]
     assert "begin_suite ranks probe ddp pi allreduce startup" in texts["run/ranks.sh"]

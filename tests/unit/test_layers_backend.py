@@ -17,7 +17,7 @@ from builder.model.site import Site
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.resolve.locked import asked_of
+from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
 
@@ -83,7 +83,7 @@ def test_the_packages_of_a_lock_are_in_the_description(tmp_path: Path) -> None:
         sha256="a" * 64, depends=("python",),
     )  # fmt: skip
     base = BaseLock(reference=target.base.reference)
-    lock = Lock(site="local", recipe="", tool="", asked=asked_of(target), base=base, conda=(package,))
+    lock = Lock(site="local", recipe="", tool="", asked=make_lock_request(target), base=base, conda=(package,))
     plan = compile_plan(resolve(recipe, site_with("yes"), context=Context(lock=lock)))
     document = json.loads(next(file.text for file in plan.files if file.path == "layers.json"))
     (row,) = document["conda"]["packages"]

@@ -12,20 +12,20 @@ import pytest
 from support.rows import rows
 
 from builder.compile.compile import compile_plan
-from builder.compile.image_files import image_files
+from builder.compile.image_files import make_image_files
 from builder.layers.reference import parts_of
 from builder.lock.conda import without_credentials
 from builder.lock.pip import choose_wheel
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
-from builder.model.lock import BaseLock, Lock, PipFile, differences
+from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
 from builder.model.plan import Plan
 from builder.model.target import Context
 from builder.parse.lock_files import index_path, read_conda, read_index, read_lock, site_folder
 from builder.parse.pylock import read_pylock, write_pylock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.resolve.locked import asked_of
+from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
 ENV = """\
@@ -92,7 +92,7 @@ class Folder:
         target = resolve(load_recipe(self.env), load_site(site), context=Context(tool="recipe 0"))
         text, pylock = conda.format(**HASH), write_pylock(pip, python="3.12")
         made = Lock(
-            site=site, recipe=target.recipe.digest, tool="recipe 0", asked=asked_of(target), base=base,
+            site=site, recipe=target.recipe.digest, tool="recipe 0", asked=make_lock_request(target), base=base,
             virtual=("__glibc=2.36=0",),
             conda=read_conda(text, file=Path("x")),
             pip=read_pylock(pylock, file=Path("x")),
@@ -246,7 +246,7 @@ def test_security_05_what_was_not_read_from_a_lock_is_not_written_either(folder:
     assert target.lock is not None
     package = replace(target.lock.conda[0], url="file:///x%0Ay/noarch/ffmpeg-7.1-h_1.conda")
     with pytest.raises(ConfigError, match="another path or line"):
-        image_files(replace(target, lock=replace(target.lock, conda=(package,))))
+        make_image_files(replace(target, lock=replace(target.lock, conda=(package,))))
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_changed_recipe_makes_a_lock_stale(folder: Folder, old: str, new: str,
 def test_changed_facts_of_a_site_make_a_lock_stale(folder: Folder) -> None:
     lock = folder.lock()
     other = replace(lock.asked, glibc="2.28", cuda="12.4", base="docker://other:1", arch="aarch64")
-    said = "; ".join(differences(lock, other))
+    said = "; ".join(describe_changes(lock, other))
     assert "the base image's glibc: '2.36' before, '2.28' now" in said
     assert "the CUDA of the site's driver: '' before, '12.4' now" in said
     assert (
@@ -384,7 +384,7 @@ def test_a_local_base_image_is_compared_before_the_build(folder: Folder, tmp_pat
     context = Context(base=str(base), tool="recipe 0", backend="apptainer")
     target = resolve(recipe, load_site("local"), context=context)
     lock = replace(
-        folder.lock(), asked=asked_of(target), base=BaseLock(reference=base.name, digest=BASE.digest, size=12)
+        folder.lock(), asked=make_lock_request(target), base=BaseLock(reference=base.name, digest=BASE.digest, size=12)
     )
     plan = compile_plan(resolve(recipe, load_site("local"), context=replace(context, lock=lock)))
     script = next(file.text for file in plan.files if file.path == "1-build-image.sh")

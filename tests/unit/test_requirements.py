@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.model.finding import ConfigError, Place
+from builder.model.finding import ConfigError, Location
 from builder.model.recipe import PipRequirement
 from builder.parse.recipe import load_recipe
 from builder.parse.requirements_txt import Option, RequirementsReader, logical_lines, parse_line
 
-AT = Place(file="requirements.txt", line=3)
+AT = Location(file="requirements.txt", line=3)
 
 
 def requirement(text: str) -> PipRequirement:
@@ -166,7 +166,7 @@ def test_files_are_found_beside_the_file_that_names_them(tmp_path: Path) -> None
     (tmp_path / "sub" / "b.txt").write_text("bee\n")
     (tmp_path / "c.txt").write_text("cee\n-r sub/b.txt\n")
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
-    reader.add_text("-r sub/a.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    reader.add_text("-r sub/a.txt", at=Location(file="recipe.txt", line=1), base=tmp_path)
     assert reader.findings == []
     assert [(item.name, item.file) for item in reader.requirements] == [
         ("bee", "sub/b.txt"),
@@ -179,7 +179,7 @@ def test_requirements_of_a_constraint_file_stay_constraints(tmp_path: Path) -> N
     (tmp_path / "c.txt").write_text("-r d.txt\nnumpy<2\n")
     (tmp_path / "d.txt").write_text("scipy<2\n")
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
-    reader.add_text("numpy\n-c c.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    reader.add_text("numpy\n-c c.txt", at=Location(file="recipe.txt", line=1), base=tmp_path)
     assert [item.name for item in reader.requirements] == ["numpy"]
     assert [item.name for item in reader.options().constraints] == ["scipy", "numpy"]
 
@@ -189,7 +189,7 @@ def test_find_links_stand_beside_the_file_or_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "sub" / "a.txt").write_text("-f wheels\n-f more\n-f https://example.org/x.html\n-f nowhere\n")
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
-    reader.add_text("-r sub/a.txt", at=Place(file="recipe.txt", line=1), base=tmp_path)
+    reader.add_text("-r sub/a.txt", at=Location(file="recipe.txt", line=1), base=tmp_path)
     assert reader.options().find_links == ("sub/wheels", "more", "https://example.org/x.html")
     assert [finding.message for finding in reader.findings] == ["there is no 'nowhere' on this machine"]
 
@@ -197,7 +197,7 @@ def test_find_links_stand_beside_the_file_or_the_recipe(tmp_path: Path) -> None:
 def test_the_last_index_url_holds(tmp_path: Path) -> None:
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
     lines = "-i https://a.example.org/s\n--extra-index-url https://b.example.org/s\n-i https://c.example.org/s"
-    reader.add_text(lines, at=Place(file="recipe.txt", line=1), base=tmp_path)
+    reader.add_text(lines, at=Location(file="recipe.txt", line=1), base=tmp_path)
     assert reader.options().index_url == "https://c.example.org/s"
     assert reader.options().extra_index_urls == ("https://b.example.org/s",)
 

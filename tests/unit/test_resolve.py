@@ -17,7 +17,7 @@ from support.matrix import ROOT, TOOL, cases, compiled, shown
 from support.rows import rows
 
 from builder.compile.compile import compile_plan
-from builder.model.finding import ConfigError, Finding, UnsupportedError, errors
+from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.site import Site
@@ -184,7 +184,7 @@ def test_the_image_that_brings_the_torch(stem: str, site: str, base: str, torch:
 )
 def test_what_cannot_run_is_refused(stem: str, site: str, code: str, words: str) -> None:
     found = refused(stem, site)
-    first = next(finding for finding in errors(found) if finding.code == code)
+    first = next(finding for finding in select_errors(found) if finding.code == code)
     assert words in first.message
     assert first.fix
     assert first.at is not None
@@ -251,21 +251,21 @@ def _site(name: str, **changes: object) -> Site:
 
 def test_a_wheel_without_kernels_for_the_gpu_is_refused() -> None:
     found = refused("torch-2.8", _site("lumi-g", gpu__target="gfx1010"))
-    assert [finding.code for finding in errors(found)] == ["gpu-target"]
+    assert [finding.code for finding in select_errors(found)] == ["gpu-target"]
     assert "hold no kernels for gfx1010" in found[0].message
 
 
 def test_a_wheel_that_is_too_new_for_the_c_library_is_refused() -> None:
     old = replace(site_of("local").base_images[0], glibc="2.17")
     found = refused("torch-2.8", _site("local", base_images=(old,)))
-    assert [finding.code for finding in errors(found)] == ["glibc"]
+    assert [finding.code for finding in select_errors(found)] == ["glibc"]
     assert "need glibc 2.28" in found[0].message
     assert found[0].message.endswith("has 2.17")
 
 
 def test_tykky_needs_to_know_its_own_path() -> None:
     found = refused("torch-2.8", _site("lumi-g", build__wrapper_path=""), backend="tykky")
-    assert "tykky-path" in {finding.code for finding in errors(found)}
+    assert "tykky-path" in {finding.code for finding in select_errors(found)}
 
 
 # --- nothing is passed over -------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from builder.execute.plan_folder import write_plan
 from builder.model import secrets
 from builder.model.finding import ConfigError, Finding
 from builder.model.plan import Copy, Plan
-from builder.model.secrets import in_command, in_value, stripped
-from builder.model.text import shown
+from builder.model.secrets import find_command_secret, find_value_secret, strip_credentials
+from builder.model.text import sanitize
 from builder.parse.lock_files import read_conda
 from builder.parse.own_files import IgnoreRules
 from builder.parse.pylock import read_pylock
@@ -109,7 +109,7 @@ def test_security_13_no_secret_in_an_address_passes_or_is_repeated(place: str, t
 @rows("around", ["{}", "--index-url {}", "x @ {}", "{} {}"])
 def test_security_20_no_message_repeats_a_secret(form: str, around: str) -> None:
     """Wherever a text of somebody is shown, whether its place was looked at for secrets or not."""
-    said = shown(around.format(form, form), limit=1000)
+    said = sanitize(around.format(form, form), limit=1000)
     assert "CRET" not in said
     assert "://" in said
 
@@ -118,7 +118,7 @@ def test_security_20_no_message_repeats_a_secret(form: str, around: str) -> None
     "text", ["https://h.example:8080/simple/x.whl", "a: b@c", "docker://h:5000/x/y:1@sha256:" + "0" * 64]
 )
 def test_a_message_shows_what_is_no_secret(text: str) -> None:
-    assert shown(text, limit=1000) == text
+    assert sanitize(text, limit=1000) == text
 
 
 def test_security_13_the_matrix_is_as_large_as_it_was() -> None:
@@ -226,7 +226,7 @@ def test_security_13_a_label_with_a_dot_that_is_a_secret(tmp_path: Path) -> None
     ],
 )
 def test_ordinary_values_pass(name: str, value: str) -> None:
-    assert in_value(name, value) == ""
+    assert find_value_secret(name, value) == ""
 
 
 @rows(
@@ -272,7 +272,7 @@ def test_security_13_a_command_with_a_secret(command: str, tmp_path: Path) -> No
     ],
 )
 def test_ordinary_commands_pass(command: str) -> None:
-    assert in_command(command) == ""
+    assert find_command_secret(command) == ""
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_security_13_a_lock_with_a_secret_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://h/a.whl?sig=S3CRET", "https://u:S3CRET@h/a.whl", "https://h/t/S3CRET/a.whl"])
 def test_security_13_a_lock_is_written_without_signatures(url: str) -> None:
-    assert stripped(url) == "https://h/a.whl"
+    assert strip_credentials(url) == "https://h/a.whl"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -449,6 +449,6 @@ def test_security_22_looking_for_secrets_takes_no_longer_for_long_values(piece: 
     """A value that is twice as long takes twice as long: one of megabytes was looked through for minutes."""
     text = piece * (100_000 // len(piece))
     started = time.process_time()
-    for look in (secrets.hidden, secrets.in_addresses, secrets.in_command):
+    for look in (secrets.redact, secrets.find_address_secret, secrets.find_command_secret):
         look(text)
     assert time.process_time() - started < 3

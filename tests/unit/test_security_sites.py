@@ -20,7 +20,7 @@ from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import BUNDLED, load_site
 from builder.parse.site_options import HYDRA, RUNTIME, SLURM, Options
-from builder.resolve.driver import with_driver
+from builder.resolve.driver import apply_driver
 from builder.resolve.resolve import resolve
 
 PARENTS = {"srun": "lumi-g", "torchrun": "mn5", "mpiexec": "dawn", "here": "local"}
@@ -207,7 +207,7 @@ def test_security_18_what_is_no_version_is_a_finding(text: str, tmp_path: Path) 
         content = {"gpu": {"driver": text, "driver_checked": "2026-01-01"}}
         assert refused(tmp_path, content, parent=parent), (vendor, text)
         with pytest.raises((ConfigError, UnsupportedError)):
-            with_driver(load_site(parent), text or "-")
+            apply_driver(load_site(parent), text or "-")
     for key in ("python", "rocm", "cuda", "glibc"):
         image = {"reference": "docker://a:1", "source": ["hands-on"], key: text}
         assert refused(tmp_path, {"base_images": [image]}, parent="mn5"), key

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.model.finding import ConfigError, UnsupportedError, errors
+from builder.model.finding import ConfigError, UnsupportedError, select_errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site, site_files
@@ -161,7 +161,7 @@ def outcome(seed: str, site: str, folder: Path) -> Target | UnsupportedError:
 
 def told(answer: Target | UnsupportedError) -> str:
     if isinstance(answer, UnsupportedError):
-        return " ".join(sorted({finding.code for finding in errors(answer.findings)}))
+        return " ".join(sorted({finding.code for finding in select_errors(answer.findings)}))
     torch = answer.environment.torch
     assert torch is not None
     return f"{torch.local} {answer.environment.place} {answer.base.reference.rpartition('/')[2]}"

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from packaging.version import Version
 
-from builder.model.finding import Finding, UnsupportedError, errors
+from builder.model.finding import Finding, UnsupportedError, select_errors
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import BackendName, Site
 from builder.model.target import Context, Target
@@ -144,7 +144,7 @@ def fault(cell: Cell, target: Target) -> str:
 
 def refusal_fault(cell: Cell, found: tuple[Finding, ...]) -> str:
     """Why a refusal is wrong, empty when it is right."""
-    stopping = errors(found)
+    stopping = select_errors(found)
     codes = {finding.code for finding in stopping}
     if not codes or codes - REFUSALS or not all(finding.message and finding.fix for finding in stopping):
         return f"it is refused with {codes}"

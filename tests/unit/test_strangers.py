@@ -17,10 +17,10 @@ from support.rows import rows
 from builder.cli.fixing import corrected
 from builder.cli.main import run
 from builder.cli.output import use_color
-from builder.compile.backends import all_findings
+from builder.compile.backends import check_backend
 from builder.execute.doctor_network import servers
 from builder.layers.cache_folders import limit_bytes
-from builder.model.finding import BuilderError, ConfigError, Finding, errors
+from builder.model.finding import BuilderError, ConfigError, Finding, select_errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -118,7 +118,7 @@ def test_a_python_is_what_was_asked_for(tmp_path: Path, spec: str, python: str, 
     ("yaml==6.0", "pyyaml"), ("opencv==4.10.0", "opencv-python"),
 ])  # fmt: skip
 def test_the_name_that_python_imports_is_corrected(tmp_path: Path, written: str, meant: str) -> None:
-    (finding,) = errors(faults(tmp_path, "python=3.12", pip=(written,)))
+    (finding,) = select_errors(faults(tmp_path, "python=3.12", pip=(written,)))
     assert (finding.code, finding.fix) == ("name-import", f"write {meant}")
     (tmp_path / "x.yml").write_text(fixed(tmp_path, finding))
     assert resolve(load_recipe(tmp_path / "x.yml"), load_site("local"), context=Context()) is not None
@@ -309,7 +309,7 @@ def test_a_fix_names_only_backends_that_the_site_has(tmp_path: Path, site: str) 
         for file in (path, tmp_path / "r.txt"):
             (tmp_path / "r.txt").write_text("./mine\n")
             with contextlib.suppress(BuilderError):
-                found += all_findings(resolve(load_recipe(file), loaded, context=Context(backend=backend)))
+                found += check_backend(resolve(load_recipe(file), loaded, context=Context(backend=backend)))
             try:
                 resolve(load_recipe(file), loaded, context=Context(backend=backend))
             except BuilderError as error:

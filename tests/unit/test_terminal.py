@@ -14,9 +14,9 @@ from builder.cli.main import run
 from builder.cli.output import columns, echo, finding_lines
 from builder.cli.terminal import summary, verdict
 from builder.execute.progress import PlainProgress
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.report import Report, SmokeCheck
-from builder.model.text import one_line, visible
+from builder.model.text import escape_control, escape_line
 from builder.system import log
 
 CLI = Path(__file__).parents[2] / "builder" / "cli"
@@ -31,12 +31,12 @@ def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: py
     out, err = capsys.readouterr()
     assert not OBEYED.search(out + err)
     assert out.endswith(" y\nnext\n")
-    assert json.loads(visible(json.dumps([text], ensure_ascii=False))) == [text]  # JSON stays JSON
+    assert json.loads(escape_control(json.dumps([text], ensure_ascii=False))) == [text]  # JSON stays JSON
 
 
 @rows("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
 def test_security_19_a_name_forges_no_line(text: str) -> None:
-    finding = Finding(code="x", message=f"'{text}' is odd", at=Place(file=text, key=text), fix=f"look at {text}")
+    finding = Finding(code="x", message=f"'{text}' is odd", at=Location(file=text, key=text), fix=f"look at {text}")
     assert [line[:6] for line in finding_lines(finding)] == ["error:", "  at: ", "  fix:"]
     assert not OBEYED.search("".join(finding_lines(finding)))
     assert len(columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
@@ -51,7 +51,7 @@ def test_security_19_a_name_forges_no_line(text: str) -> None:
     progress.begin(title=text, total=1)
     assert stream.getvalue().count("\n") == 1
     assert not OBEYED.search(stream.getvalue())
-    assert one_line("[red]a[/red]") == "[red]a[/red]"  # words of a markup are words
+    assert escape_line("[red]a[/red]") == "[red]a[/red]"  # words of a markup are words
 
 
 def test_security_19_there_is_one_place_that_prints() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from builder.compile.backend_plan import Build
+from builder.compile.backend_plan import BackendPlan
 from builder.compile.backends import apptainer, cotainr, docker, layers, tykky
-from builder.model.finding import Finding, UnsupportedError, errors
+from builder.model.finding import Finding, UnsupportedError, select_errors
 from builder.model.site import BackendName
 from builder.model.target import Target
 
@@ -15,10 +15,10 @@ from builder.model.target import Target
 class Backend(Protocol):
     """What a backend's module offers."""
 
-    def findings(self, target: Target) -> tuple[Finding, ...]:
+    def check(self, target: Target) -> tuple[Finding, ...]:
         """Say what this way of building cannot do for the target; errors stop the compilation."""
 
-    def plan(self, target: Target) -> Build:
+    def plan(self, target: Target) -> BackendPlan:
         """Write the files and steps that make the image."""
 
 
@@ -31,9 +31,9 @@ BACKENDS: Final[Mapping[BackendName, Backend]] = {
 }
 
 
-def all_findings(target: Target) -> tuple[Finding, ...]:
+def check_backend(target: Target) -> tuple[Finding, ...]:
     """Say what is known of a target and of its way of building; raises UnsupportedError when it cannot serve it."""
-    findings = (*target.findings, *BACKENDS[target.backend].findings(target))
-    if errors(findings):
+    findings = (*target.findings, *BACKENDS[target.backend].check(target))
+    if select_errors(findings):
         raise UnsupportedError(*findings)
     return findings

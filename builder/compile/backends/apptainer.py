@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from builder.compile.backend_plan import Build, size_gib
-from builder.compile.image_files import FOLDER, base_check, base_reference, image_copies, image_files, image_name
-from builder.compile.render import render, verbatim
+from builder.compile.backend_plan import BackendPlan, estimate_size_gib
+from builder.compile.image_files import (
+    IMAGE_FOLDER,
+    list_image_copies,
+    make_base_check,
+    make_image_files,
+    name_image,
+    pin_base_reference,
+)
+from builder.compile.render import read_template, render
 from builder.compile.scripts import (
-    build_job,
-    call,
     files_of,
-    login_lines,
-    proxy_lines,
-    runtime_command,
-    step_script,
+    list_runtime_commands,
+    make_build_job,
+    make_call,
+    make_login_lines,
+    make_proxy_lines,
+    make_step_script,
     with_job,
 )
-from builder.model.finding import Finding, Place
-from builder.model.plan import Copy, Expanding, File, Step
+from builder.model.finding import Finding, Location
+from builder.model.plan import Copy, File, ShellExpr, Step
 from builder.model.target import Target
 
-SETTLING = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
+NORMALISER = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
 # The conda client of the build, 2.3.2; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
 # The digest of its image for linux/amd64 as two projects hold it, read 2026-11-23: the conda solver of a CaImAn image
 # ("mambaorg/micromamba:2.3.2@sha256:9558...") and SPICE of the Diaz lab ("the Linux/amd64 ... manifest digest"). That
@@ -29,55 +36,55 @@ MICROMAMBA = {
 }
 
 
-def findings(target: Target) -> tuple[Finding, ...]:
+def check(target: Target) -> tuple[Finding, ...]:
     """A definition file can do all that a recipe can ask for."""
-    return client_findings(target)
+    return check_conda_client(target)
 
 
-def client_findings(target: Target) -> tuple[Finding, ...]:
+def check_conda_client(target: Target) -> tuple[Finding, ...]:
     """No program is taken from an image that is not named by its digest."""
     arch = target.site.node.arch
     if target.environment.place != "conda" or target.context.micromamba or arch in MICROMAMBA:
         return ()
     message = f"the digest of the image with conda's client is unknown for {arch}"
     fix = "look for one, and set RECIPE_MICROMAMBA=docker://docker.io/mambaorg/micromamba@sha256:DIGEST"
-    return (Finding(code="client-digest", message=message, at=Place(file=target.recipe.file), fix=fix),)
+    return (Finding(code="client-digest", message=message, at=Location(file=target.recipe.file), fix=fix),)
 
 
-def plan(target: Target) -> Build:
+def plan(target: Target) -> BackendPlan:
     """A definition file, the script that builds it and the job that runs the script."""
-    name = image_name(target)
+    name = name_image(target)
     image = f"{name}.sif"
     number = 1
     script = f"{number}-build-image.sh"
     files = [
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        File(path=f"{name}.def", text=definition(target)),
-        File(path=script, text=build_script(target, image=image), executable=True),
-        *image_files(target),
+        File(path="engine.sh", text=read_template("engine.sh")),
+        File(path=f"{name}.def", text=make_definition(target)),
+        File(path=script, text=make_build_script(target, image=image), executable=True),
+        *make_image_files(target),
     ]
-    job = build_job(target, script=script, name=name, title=f"Builds {image}")
+    job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
     step = Step(
         name="build-image",
         kind="build",
         why=f"build {image} from {target.base.reference}",
         script=script,
         produces=(image,),
-        programs=("|".join(runtime_command(target)),),
-        space_gib=size_gib(target) * 2,
+        programs=("|".join(list_runtime_commands(target)),),
+        space_gib=estimate_size_gib(target) * 2,
     )
-    copies = (*image_copies(target), SETTLING)
-    return Build(
+    copies = (*list_image_copies(target), NORMALISER)
+    return BackendPlan(
         image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
     )
 
 
-def compression(target: Target) -> str:
+def choose_compression(target: Target) -> str:
     """zstd where the site's runtime is known to mount it, else what the engine takes."""
     return "zstd" if target.site.runtime.zstd == "yes" else "default"
 
 
-def bootstrap(reference: str) -> tuple[str, str]:
+def split_reference(reference: str) -> tuple[str, str]:
     """Agent and location of a base image, as a definition file names them."""
     for prefix, agent in (("docker://", "docker"), ("oras://", "oras"), ("library://", "library")):
         if reference.startswith(prefix):
@@ -87,45 +94,45 @@ def bootstrap(reference: str) -> tuple[str, str]:
     return "localimage", reference
 
 
-def micromamba(target: Target) -> str:
+def choose_micromamba(target: Target) -> str:
     """The image that conda's client is taken from, "" where no conda environment is made."""
     ours = MICROMAMBA.get(target.site.node.arch, "")
     return (target.context.micromamba or ours) if target.environment.place == "conda" else ""
 
 
-def definition(target: Target) -> str:
+def make_definition(target: Target) -> str:
     """The definition file; nothing in it but the base image's name comes from a recipe or a site."""
-    agent, location = bootstrap(base_reference(target))
+    agent, location = split_reference(pin_base_reference(target))
     return render(
         "image.def.j2",
         agent=agent,
         location=location,
-        micromamba=micromamba(target),
-        folder=FOLDER,
+        micromamba=choose_micromamba(target),
+        folder=IMAGE_FOLDER,
         tool=target.context.tool,
     )
 
 
-def build_script(target: Target, *, image: str) -> str:
+def make_build_script(target: Target, *, image: str) -> str:
     """The script of the build step."""
     build = target.site.build
-    definition_file = f"{image_name(target)}.def"
+    definition_file = f"{name_image(target)}.def"
     lines = [
-        call("pick_runtime", *runtime_command(target)),
-        *proxy_lines(target),
-        *login_lines(target),
+        make_call("pick_runtime", *list_runtime_commands(target)),
+        *make_proxy_lines(target),
+        *make_login_lines(target),
         "clear_binds",
-        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        *base_check(target),
-        call("one_time", base_reference(target)),
-        call("packing", compression(target)),
-        call("dated", definition_file),
+        make_call("temporary_folder", ShellExpr(build.tmpdir), ShellExpr(build.cachedir)),
+        *make_base_check(target),
+        make_call("one_time", pin_base_reference(target)),
+        make_call("packing", choose_compression(target)),
+        make_call("dated", definition_file),
         "inside_build",
         "offer_wheels",
         f'"$runtime" build --force "${{pack_options[@]}}" "${{build_binds[@]}}" {image}.part "$definition"',
-        call("settle", f"{image}.part"),
-        call("put_in_place", f"{image}.part", image),
+        make_call("settle", f"{image}.part"),
+        make_call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} with {target.site.runtime.command}."
     modules = (*target.site.runtime.modules, *build.modules, *build.backend_modules.get("apptainer", ()))
-    return step_script(target, title=title, modules=modules, lines=lines)
+    return make_step_script(target, title=title, modules=modules, lines=lines)

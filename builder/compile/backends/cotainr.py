@@ -3,59 +3,59 @@
 from __future__ import annotations
 
 from builder.compile import shell
-from builder.compile.backend_plan import Build, constraints_unserved, size_gib, unserved
-from builder.compile.image_files import base_check, base_reference, environment_file, image_name
-from builder.compile.render import verbatim
+from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
+from builder.compile.image_files import make_base_check, make_environment_file, name_image, pin_base_reference
+from builder.compile.render import read_template
 from builder.compile.scripts import (
-    build_job,
-    call,
-    conda_cuda,
     files_of,
-    login_lines,
-    own_caches,
-    proxy_lines,
-    step_script,
+    isolate_caches,
+    make_build_job,
+    make_call,
+    make_conda_override,
+    make_login_lines,
+    make_proxy_lines,
+    make_step_script,
     with_job,
 )
-from builder.compile.smoke_step import verify_step
-from builder.model.finding import Finding, Place
-from builder.model.plan import Expanding, File, Step
+from builder.compile.smoke_step import make_torch_check_step
+from builder.model.finding import Finding, Location
+from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target
 
 FIX = "use another site for it, or leave it out"
 
 
-def findings(target: Target) -> tuple[Finding, ...]:
+def check(target: Target) -> tuple[Finding, ...]:
     """cotainr makes one conda environment: no distribution packages, files or commands."""
-    found = list(unserved(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
-    found += constraints_unserved(target, backend="cotainr")
+    found = list(check_unsupported_keys(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
+    found += check_constraints(target, backend="cotainr")
     recipe = target.recipe
     own = {**recipe.variables, **recipe.container.env}
     if own:
         line = recipe.lines.get("container.env") or recipe.lines.get("variables")
         message = "a cotainr image carries no variables of its own: the run scripts give them to it"
-        at = Place(file=recipe.file, line=line)
+        at = Location(file=recipe.file, line=line)
         fix = (
             f"with other ways to start the image, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
         )
         found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
     if any(line.editable for line in recipe.pip):
         message = "an editable install has no place in an image"
-        at = Place(file=recipe.file, line=next(line.line for line in recipe.pip if line.editable))
+        at = Location(file=recipe.file, line=next(line.line for line in recipe.pip if line.editable))
         found.append(Finding(code="cotainr-editable", message=message, at=at, fix="install it without -e"))
     return tuple(found)
 
 
-def plan(target: Target) -> Build:
+def plan(target: Target) -> BackendPlan:
     """The environment file, the call and the job that runs it."""
-    name = image_name(target)
+    name = name_image(target)
     image, script = f"{name}.sif", "1-build-image.sh"
     files = [
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        File(path="environment.yml", text=environment_file(target, with_pip=True)),
-        File(path=script, text=build_script(target, image=image), executable=True),
+        File(path="engine.sh", text=read_template("engine.sh")),
+        File(path="environment.yml", text=make_environment_file(target, with_pip=True)),
+        File(path=script, text=make_build_script(target, image=image), executable=True),
     ]
-    job = build_job(target, script=script, name=name, title=f"Builds {image}")
+    job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
     step = Step(
         name="build-image",
         kind="build",
@@ -63,16 +63,16 @@ def plan(target: Target) -> Build:
         script=script,
         produces=(image,),
         # What a module brings is not there before the script has loaded it.
-        programs=() if modules_of(target) else ("cotainr", "singularity"),
-        space_gib=size_gib(target) * 2,
+        programs=() if list_modules(target) else ("cotainr", "singularity"),
+        space_gib=estimate_size_gib(target) * 2,
     )
-    verify, proof_files = verify_step(target, script="2-verify.sh", name=name)
-    return Build(
+    verify, proof_files = make_torch_check_step(target, script="2-verify.sh", name=name)
+    return BackendPlan(
         image=image, image_kind="sif", files=(*files, *files_of(job), *proof_files), steps=(with_job(step, job), verify)
     )
 
 
-def build_script(target: Target, *, image: str) -> str:
+def make_build_script(target: Target, *, image: str) -> str:
     """The call.
 
     The base image is named: --system means another one with every release of the module. --accept-licenses is given
@@ -88,27 +88,27 @@ def build_script(target: Target, *, image: str) -> str:
         'if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then',
         '    fail "licence of Miniforge is not accepted: give --accept-licenses, or set RECIPE_ACCEPT_LICENSES=yes"',
         "fi",
-        *proxy_lines(target),
-        *login_lines(target),
-        call("pick_runtime", "singularity", "apptainer"),
+        *make_proxy_lines(target),
+        *make_login_lines(target),
+        make_call("pick_runtime", "singularity", "apptainer"),
         "clear_binds",
-        conda_cuda(target),
-        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        *base_check(target),
+        make_conda_override(target),
+        make_call("temporary_folder", ShellExpr(build.tmpdir), ShellExpr(build.cachedir)),
+        *make_base_check(target),
         f"rm -f {part}",
-        *own_caches(target),
+        *isolate_caches(target),
         "through_environment",
         "export PYTHONNOUSERSITE=1",
         f'"$cotainr" build {part} \\',
-        f"  --base-image={shell.word(base_reference(target))} \\",
+        f"  --base-image={shell.quote_word(pin_base_reference(target))} \\",
         "  --conda-env=environment.yml --accept-licenses </dev/null",
-        call("put_in_place", part, image),
+        make_call("put_in_place", part, image),
     ]
     title = f"Builds {image} with cotainr."
-    return step_script(target, title=title, modules=modules_of(target), lines=lines)
+    return make_step_script(target, title=title, modules=list_modules(target), lines=lines)
 
 
-def modules_of(target: Target) -> tuple[str, ...]:
+def list_modules(target: Target) -> tuple[str, ...]:
     """Modules of the build; never those that are for running."""
     build = target.site.build
     return (*target.site.runtime.modules, *build.modules, *build.backend_modules.get(target.backend, ()))

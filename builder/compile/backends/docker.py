@@ -7,13 +7,29 @@ import json
 import re
 
 from builder.compile import shell
-from builder.compile.backend_plan import Build, size_gib
-from builder.compile.backends.apptainer import SETTLING, client_findings, compression, micromamba
-from builder.compile.image_files import FOLDER, base_reference, image_copies, image_files, image_name, labels, variables
-from builder.compile.render import render, verbatim
-from builder.compile.scripts import JobScript, batch_script, call, files_of, runtime_command, step_script, with_job
-from builder.model.finding import Finding, Place
-from builder.model.plan import Expanding, File, Step
+from builder.compile.backend_plan import BackendPlan, estimate_size_gib
+from builder.compile.backends.apptainer import NORMALISER, check_conda_client, choose_compression, choose_micromamba
+from builder.compile.image_files import (
+    IMAGE_FOLDER,
+    collect_variables,
+    list_image_copies,
+    make_image_files,
+    make_labels,
+    name_image,
+    pin_base_reference,
+)
+from builder.compile.render import read_template, render
+from builder.compile.scripts import (
+    JobScript,
+    files_of,
+    list_runtime_commands,
+    make_batch_script,
+    make_call,
+    make_step_script,
+    with_job,
+)
+from builder.model.finding import Finding, Location
+from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target
 
 PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
@@ -21,50 +37,50 @@ PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.tx
 SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 
 
-def findings(target: Target) -> tuple[Finding, ...]:
+def check(target: Target) -> tuple[Finding, ...]:
     """Docker builds from registries only; some variables are set by Apptainer and Singularity alone."""
-    found = [*client_findings(target)]
+    found = [*check_conda_client(target)]
     reference = target.base.reference
     if not reference.startswith("docker://"):
-        at = Place(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
+        at = Location(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
         message = f"the docker backend cannot start from '{reference}'"
         found.append(Finding(code="docker-base", message=message, at=at, fix="name an image as docker://NAME:TAG"))
-    for name, value in variables(target).items():
+    for name, value in collect_variables(target).items():
         if not SAFE_ENV.fullmatch(value):
             line = target.recipe.lines.get(f"container.env.{name}") or target.recipe.lines.get(f"variables.{name}")
             message = f"the variable '{name}' is set under Apptainer and Singularity, not under docker run"
             fix = "nothing, if you run the SIF; else use letters, digits and _./:,@%+=- only"
-            at = Place(file=target.recipe.file, line=line)
+            at = Location(file=target.recipe.file, line=line)
             found.append(Finding(code="docker-env", message=message, at=at, fix=fix, level="note"))
     return tuple(found)
 
 
-def plan(target: Target) -> Build:
+def plan(target: Target) -> BackendPlan:
     """Dockerfile and .dockerignore; build and save are one step, the conversion another (here, or as a job there)."""
-    name = image_name(target)
+    name = name_image(target)
     image, archive = f"{name}.sif", f"{name}.tar"
     files = [
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        File(path="Dockerfile", text=dockerfile(target)),
-        File(path=".dockerignore", text=f"*\n!{FOLDER}\n!inputs.recipe\n"),
-        File(path="1-build-image.sh", text=build_script(target, archive=archive), executable=True),
+        File(path="engine.sh", text=read_template("engine.sh")),
+        File(path="Dockerfile", text=make_dockerfile(target)),
+        File(path=".dockerignore", text=f"*\n!{IMAGE_FOLDER}\n!inputs.recipe\n"),
+        File(path="1-build-image.sh", text=make_build_script(target, archive=archive), executable=True),
         File(
             path="2-convert.sh",
-            text=convert_script(target, archive=archive, image=image, modules=False),
+            text=make_convert_script(target, archive=archive, image=image, modules=False),
             executable=True,
         ),
-        *image_files(target),
+        *make_image_files(target),
     ]
-    as_job = convert_job(target, archive=archive, image=image, name=f"{name}-convert", script="2-convert.sbatch")
+    as_job = make_convert_job(target, archive=archive, image=image, name=f"{name}-convert", script="2-convert.sbatch")
     files += files_of(as_job)
     build = Step(
         name="build-image",
         kind="build",
-        why=f"build and save {tag(target)} from {target.base.reference}",
+        why=f"build and save {make_tag(target)} from {target.base.reference}",
         script="1-build-image.sh",
         produces=(archive,),
         programs=("docker",),
-        space_gib=size_gib(target),
+        space_gib=estimate_size_gib(target),
         where="workstation",
     )
     convert = Step(
@@ -73,23 +89,23 @@ def plan(target: Target) -> Build:
         why=f"convert {archive} to {image}",
         script="2-convert.sh",
         produces=(image,),
-        programs=("|".join(runtime_command(target)),),
-        space_gib=size_gib(target) * 2,
+        programs=("|".join(list_runtime_commands(target)),),
+        space_gib=estimate_size_gib(target) * 2,
     )
-    copies = (*image_copies(target), SETTLING)
-    return Build(
+    copies = (*list_image_copies(target), NORMALISER)
+    return BackendPlan(
         image=image, image_kind="sif", files=tuple(files), steps=(build, with_job(convert, as_job)), copies=copies
     )
 
 
-def tag(target: Target) -> str:
+def make_tag(target: Target) -> str:
     """Name and tag of the Docker image; saved by it, since an image saved by its id has lost its name."""
-    return f"recipe/{image_name(target)}:{target.recipe.digest[:12]}"
+    return f"recipe/{name_image(target)}:{target.recipe.digest[:12]}"
 
 
-def dockerfile(target: Target) -> str:
+def make_dockerfile(target: Target) -> str:
     """The Dockerfile: each layer copies only what it reads, those that change often come last."""
-    names = {file.path.removeprefix(f"{FOLDER}/") for file in image_files(target)}
+    names = {file.path.removeprefix(f"{IMAGE_FOLDER}/") for file in make_image_files(target)}
     always = ("install.sh", "protect.py", "place", "lock", "protected.txt", "python-version", "cuda-version")
     parts = [
         ("system", ("system.txt",)),
@@ -103,13 +119,13 @@ def dockerfile(target: Target) -> str:
     layers = [
         (part, files)
         for part, files in parts
-        if part in ("python", "finish") or (files and _wanted(part, files, names))
+        if part in ("python", "finish") or (files and _is_used(part, files, names))
     ]
     if target.environment.place == "base" and not any(part == "packages" for part, _ in layers):
         layers.insert(-1, ("packages", ()))
-    texts = {file.path.removeprefix(f"{FOLDER}/"): file.text for file in image_files(target)}
+    texts = {file.path.removeprefix(f"{IMAGE_FOLDER}/"): file.text for file in make_image_files(target)}
     # What code of a part can write is named by all that decides which code it is: another recipe has another one.
-    decided, caches = [base_reference(target), *(texts[name] for name in always if name in texts)], {}
+    decided, caches = [pin_base_reference(target), *(texts[name] for name in always if name in texts)], {}
     for part, files in layers:
         decided += [part, *(texts.get(name, "") for name in files)]
         caches[part] = hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:32]
@@ -117,24 +133,26 @@ def dockerfile(target: Target) -> str:
         "Dockerfile.j2",
         caches=caches,
         tools=any(name.startswith("requirements") for name in names),
-        base=base_reference(target).removeprefix("docker://"),
-        micromamba=micromamba(target),
-        folder=FOLDER,
+        base=pin_base_reference(target).removeprefix("docker://"),
+        micromamba=choose_micromamba(target),
+        folder=IMAGE_FOLDER,
         always=[name for name in always if name in names],
         layers=layers,
         own_prefix=target.environment.place != "base",
-        variables={name: value for name, value in variables(target).items() if SAFE_ENV.fullmatch(value)},
+        variables={name: value for name, value in collect_variables(target).items() if SAFE_ENV.fullmatch(value)},
     )
 
 
-def _wanted(part: str, files: tuple[str, ...], names: set[str]) -> bool:
+def _is_used(part: str, files: tuple[str, ...], names: set[str]) -> bool:
     return part == "files" or any(name in names for name in files)
 
 
-def build_script(target: Target, *, archive: str) -> str:
+def make_build_script(target: Target, *, archive: str) -> str:
     """Build with BuildKit and save; indexes, certificates and wheel folders are mounted, never copied into a layer."""
-    label_words = [word for name, value in sorted(labels(target).items()) for word in ("--label", f"{name}={value}")]
-    build = shell.command(["docker", "build", "--tag", tag(target), *label_words])
+    label_words = [
+        word for name, value in sorted(make_labels(target).items()) for word in ("--label", f"{name}={value}")
+    ]
+    build = shell.quote_command(["docker", "build", "--tag", make_tag(target), *label_words])
     build += ' ${RECIPE_FRESH:+--no-cache} \\\n  --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .'
     lines = [
         "export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain",
@@ -145,52 +163,52 @@ def build_script(target: Target, *, archive: str) -> str:
         "copy_inputs=yes",
         "package_settings",
         build,
-        call("docker_answer", tag(target)),
-        call("docker", "save", tag(target), "--output", f"{archive}.part"),
-        call("put_in_place", f"{archive}.part", archive),
+        make_call("docker_answer", make_tag(target)),
+        make_call("docker", "save", make_tag(target), "--output", f"{archive}.part"),
+        make_call("put_in_place", f"{archive}.part", archive),
     ]
-    title = f"Builds the Docker image {tag(target)} and saves it as {archive}."
-    return step_script(target, title=title, modules=(), lines=lines)
+    title = f"Builds the Docker image {make_tag(target)} and saves it as {archive}."
+    return make_step_script(target, title=title, modules=(), lines=lines)
 
 
-def convert_lines(target: Target, *, archive: str, image: str, modules: bool) -> list[str]:
+def make_convert_lines(target: Target, *, archive: str, image: str, modules: bool) -> list[str]:
     """The conversion, here or in a job."""
     build = target.site.build
     first = target.site.runtime.command if modules else "apptainer"
     second = "singularity" if first == "apptainer" else "apptainer"
     lines = [". ./engine.sh"] if modules else []
     if modules:
-        lines += [call("use_module", *module.split()) for module in target.site.runtime.modules] + ["set -u"]
+        lines += [make_call("use_module", *module.split()) for module in target.site.runtime.modules] + ["set -u"]
     lines += [
-        call("pick_runtime", first, second),
+        make_call("pick_runtime", first, second),
         "clear_binds",
-        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
-        call("one_time", archive),
-        call("packing", compression(target), archive),
-        f'"$runtime" build --force "${{pack_options[@]}}" {image}.part {shell.word(f"docker-archive://{archive}")}',
-        call("settle", f"{image}.part"),
-        call("put_in_place", f"{image}.part", image),
+        make_call("temporary_folder", ShellExpr(build.tmpdir), ShellExpr(build.cachedir)),
+        make_call("one_time", archive),
+        make_call("packing", choose_compression(target), archive),
+        f'"$runtime" build --force "${{pack_options[@]}}" {image}.part {shell.quote_word(f"docker-archive://{archive}")}',
+        make_call("settle", f"{image}.part"),
+        make_call("put_in_place", f"{image}.part", image),
     ]
     return lines
 
 
-def convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> JobScript | None:
+def make_convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> JobScript | None:
     """The conversion as a job, None where the site has no job for it: a build's will do."""
     job = target.site.scheduler.jobs.get("convert") or target.site.scheduler.jobs.get("build")
     if job is None:
         return None
-    return batch_script(
+    return make_batch_script(
         target,
         job,
         name=name,
         title=f"Converts {archive} to {image} on a compute node.",
-        lines=convert_lines(target, archive=archive, image=image, modules=True),
+        lines=make_convert_lines(target, archive=archive, image=image, modules=True),
         purpose="convert",
         script=script,
     )
 
 
-def convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:
+def make_convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:
     """The conversion step on the machine that built the archive."""
-    lines = convert_lines(target, archive=archive, image=image, modules=modules)
-    return step_script(target, title=f"Converts {archive} to {image}.", modules=(), lines=lines)
+    lines = make_convert_lines(target, archive=archive, image=image, modules=modules)
+    return make_step_script(target, title=f"Converts {archive} to {image}.", modules=(), lines=lines)

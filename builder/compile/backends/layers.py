@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import json
 
-from builder.compile.backend_plan import Build, other_ways, size_gib
+from builder.compile.backend_plan import BackendPlan, estimate_size_gib, list_other_backends
 from builder.compile.image_files import (
-    FOLDER,
-    base_check,
-    base_reference,
-    expected,
-    image_copies,
-    image_files,
-    image_name,
+    IMAGE_FOLDER,
+    list_image_copies,
+    make_base_check,
+    make_expectations,
+    make_image_files,
+    name_image,
+    pin_base_reference,
 )
-from builder.compile.render import verbatim
+from builder.compile.render import read_template
 from builder.compile.scripts import (
-    build_job,
-    call,
     files_of,
-    login_lines,
-    proxy_lines,
-    runtime_command,
-    step_script,
+    list_runtime_commands,
+    make_build_job,
+    make_call,
+    make_login_lines,
+    make_proxy_lines,
+    make_step_script,
     with_job,
 )
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.lock import SUBDIRS
-from builder.model.plan import Copy, Expanding, File, Step
+from builder.model.plan import Copy, File, ShellExpr, Step
 from builder.model.target import Target
 
 SCRIPT = "1-build-image.sh"
 # For a conda client inside an image; here layers.json says what goes into the environment.
 CONDA_FILES = tuple(
-    f"{FOLDER}/{name}" for name in ("environment.yml", "conda-explicit.txt", "conda-local.txt", "cuda-version")
+    f"{IMAGE_FOLDER}/{name}" for name in ("environment.yml", "conda-explicit.txt", "conda-local.txt", "cuda-version")
 )
 
 
-def findings(target: Target) -> tuple[Finding, ...]:
+def check(target: Target) -> tuple[Finding, ...]:
     """What is not known of the site's runtime, or known against it.
 
     It matters for a base image that is a file and may be packed in another way than the layers. One of a registry is
@@ -45,65 +45,65 @@ def findings(target: Target) -> tuple[Finding, ...]:
     """
     found: list[Finding] = []
     site = target.site
-    ways = other_ways(target, "apptainer", "docker", "cotainr", "tykky")
+    ways = list_other_backends(target, "apptainer", "docker", "cotainr", "tykky")
     instead = f"use {ways}" if ways else "use a base image of a registry"
     if "://" in target.base.reference and site.runtime.zstd != "yes":
         return ()
     if site.runtime.layers == "no":
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
-        found.append(Finding(code="layers-runtime", message=message, at=Place(key="runtime.layers"), fix=instead))
+        found.append(Finding(code="layers-runtime", message=message, at=Location(key="runtime.layers"), fix=instead))
     elif site.runtime.layers == "unknown":
         message = f"nobody has seen {site.runtime.command} on '{site.name}' mount the layers of an image"
         fix = "if the smoke test there does not find the packages, " + instead
-        at = Place(key="runtime.layers")
+        at = Location(key="runtime.layers")
         found.append(Finding(code="layers-unproven", message=message, at=at, fix=fix, level="warning"))
     return tuple(found)
 
 
-def plan(target: Target) -> Build:
+def plan(target: Target) -> BackendPlan:
     """The description of the layers, the program that makes them and the script that calls it."""
-    name = image_name(target)
+    name = name_image(target)
     image = f"{name}.sif"
     files = [
-        File(path="engine.sh", text=verbatim("engine.sh")),
-        File(path="layers.json", text=description(target, image=image)),
-        File(path=SCRIPT, text=build_script(target, image=image), executable=True),
-        *(file for file in image_files(target) if file.path not in CONDA_FILES),
+        File(path="engine.sh", text=read_template("engine.sh")),
+        File(path="layers.json", text=make_layers_json(target, image=image)),
+        File(path=SCRIPT, text=make_build_script(target, image=image), executable=True),
+        *(file for file in make_image_files(target) if file.path not in CONDA_FILES),
     ]
-    job = build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
+    job = make_build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
     step = Step(
         name="build-image",
         kind="build",
         why=f"build {image} from {target.base.reference} and layers",
         script=SCRIPT,
         produces=(image,),
-        programs=("|".join(runtime_command(target)), "mksquashfs", "unsquashfs"),
-        space_gib=size_gib(target),
+        programs=("|".join(list_runtime_commands(target)), "mksquashfs", "unsquashfs"),
+        space_gib=estimate_size_gib(target),
     )
-    copies = (*image_copies(target), Copy(source="layering", path="layering", bundled=True))
-    return Build(
+    copies = (*list_image_copies(target), Copy(source="layering", path="layering", bundled=True))
+    return BackendPlan(
         image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
     )
 
 
-def description(target: Target, *, image: str) -> str:
+def make_layers_json(target: Target, *, image: str) -> str:
     """`layers.json`: what the stand-alone program has to know besides the files of `image/`."""
     environment = target.environment
     document = {
         "image": image,
-        "base": base_reference(target),
+        "base": pin_base_reference(target),
         "place": environment.place,
         "machine": target.site.node.arch,
         "zstd": target.site.runtime.zstd == "yes",
         "python": environment.python or "" if environment.place == "venv" and target.base.python is None else "",
-        "conda": conda(target) if environment.place == "conda" else {},
-        "expect": expected(target),
+        "conda": describe_conda(target) if environment.place == "conda" else {},
+        "expect": make_expectations(target),
         "tool": target.context.tool,
     }
     return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
-def conda(target: Target) -> dict[str, object]:
+def describe_conda(target: Target) -> dict[str, object]:
     """What goes into a conda environment: the exact packages of a lock, else what its solver is to be asked."""
     environment, lock = target.environment, target.lock
     names = ("name", "version", "build", "subdir", "url", "sha256", "md5", "size", "depends")
@@ -116,17 +116,17 @@ def conda(target: Target) -> dict[str, object]:
     }
 
 
-def build_script(target: Target, *, image: str) -> str:
+def make_build_script(target: Target, *, image: str) -> str:
     """The script of the build step."""
     build = target.site.build
     lines = [
-        call("pick_runtime", *runtime_command(target)),
+        make_call("pick_runtime", *list_runtime_commands(target)),
         "pick_python",
-        *proxy_lines(target),
-        *login_lines(target),
+        *make_proxy_lines(target),
+        *make_login_lines(target),
         "clear_binds",
-        *base_check(target),
-        call("temporary_folder", Expanding(build.tmpdir), Expanding(build.cachedir)),
+        *make_base_check(target),
+        make_call("temporary_folder", ShellExpr(build.tmpdir), ShellExpr(build.cachedir)),
         "inside_build",
         'if [ "${RECIPE_FETCH:-}" = yes ]; then',
         '    "$python" "${layering[@]}" fetch layers.json --runtime "$runtime" --given "$work/given" '
@@ -135,8 +135,8 @@ def build_script(target: Target, *, image: str) -> str:
         "fi",
         f'"$python" "${{layering[@]}}" build layers.json --runtime "$runtime" --output {image}.part '
         '--given "$work/given" -- "${build_binds[@]}"',
-        call("put_in_place", f"{image}.part", image),
+        make_call("put_in_place", f"{image}.part", image),
     ]
     title = f"Builds {image} from layers: the base image as it is, and what the recipe adds."
     modules = (*target.site.runtime.modules, *build.modules, *build.backend_modules.get("layers", ()))
-    return step_script(target, title=title, modules=modules, lines=lines)
+    return make_step_script(target, title=title, modules=modules, lines=lines)

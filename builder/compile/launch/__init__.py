@@ -6,36 +6,45 @@ a rank knows, such as its device) and `container.sh` (the runtime with its flags
 
 from __future__ import annotations
 
-from builder.compile.launch.jobs import here_script, shape_script, suite_of
-from builder.compile.launch.launchers import refuse_command
-from builder.compile.launch.scripts import container_script, job_script, rank_script
-from builder.compile.launch.shape import Shape, ranks_per_node, shape, shape_of
-from builder.compile.render import verbatim
+from builder.compile.launch.jobs import choose_suite, make_local_script, make_shape_script
+from builder.compile.launch.launchers import check_command
+from builder.compile.launch.scripts import make_container_script, make_job_environment, make_rank_script
+from builder.compile.launch.shape import Shape, choose_job, count_ranks_per_node, make_shape
+from builder.compile.render import read_template
 from builder.model.plan import File
 from builder.model.target import Target
 
-__all__ = ["Shape", "ranks_per_node", "refuse_command", "run_files", "shape", "shape_of", "shape_script", "suite_of"]
+__all__ = [
+    "Shape",
+    "check_command",
+    "choose_job",
+    "choose_suite",
+    "count_ranks_per_node",
+    "make_run_files",
+    "make_shape",
+    "make_shape_script",
+]
 
 
-def run_files(target: Target) -> tuple[File, ...]:
+def make_run_files(target: Target) -> tuple[File, ...]:
     """Every script of `run/`."""
     files = [
-        File(path="run/container.sh", text=container_script(target)),
-        File(path="run/suite.sh", text=verbatim("suite.sh")),
+        File(path="run/container.sh", text=make_container_script(target)),
+        File(path="run/suite.sh", text=read_template("suite.sh")),
     ]
     if target.site.scheduler.kind == "none":
         return (
             *files,
-            File(path="run/one.sh", text=here_script(target, ranks=False)),
-            File(path="run/ranks.sh", text=here_script(target, ranks=True)),
+            File(path="run/one.sh", text=make_local_script(target, ranks=False)),
+            File(path="run/ranks.sh", text=make_local_script(target, ranks=True)),
         )
     files += [
-        File(path="run/job.sh", text=job_script(target)),
-        File(path="run/rank.sh", text=rank_script(target)),
-        File(path="run/watch.sh", text=verbatim("watch.sh")),
+        File(path="run/job.sh", text=make_job_environment(target)),
+        File(path="run/rank.sh", text=make_rank_script(target)),
+        File(path="run/watch.sh", text=read_template("watch.sh")),
     ]
     for purpose in ("gpu", "node", "nodes"):
         job = target.site.scheduler.jobs.get(purpose)
         if job is not None:
-            files.append(shape_script(target, job, purpose=purpose).file)
+            files.append(make_shape_script(target, job, purpose=purpose).file)
     return tuple(files)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from builder.compile import shell
-from builder.compile.launch.shape import is_whole, ranks_per_node
+from builder.compile.launch.shape import count_ranks_per_node, uses_whole_nodes
 from builder.model.finding import Finding
-from builder.model.plan import Expanding, Word
+from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Launcher, Purpose
 from builder.model.target import Target
 
@@ -21,9 +21,9 @@ _MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _VALUES = ("-W", "-X", "--check-hash-based-pycs")  # options of python that take the next word
 
 
-def refuse_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
+def check_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
     """What speaks against a user's command: torchrun where the site forbids it, or inside ranks that are started."""
-    program = torchrun_in(words)
+    program = find_torchrun(words)
     if not program:
         return ()
     launch = target.site.launch
@@ -35,7 +35,7 @@ def refuse_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
     return (Finding(code="launch-nested", message=message, fix=fix, level="warning"),)
 
 
-def torchrun_in(words: Sequence[str]) -> str:
+def find_torchrun(words: Sequence[str]) -> str:
     """Give the name by which a command starts torchrun, "" when it does not."""
     rest = list(words)
     while rest and (rest[0] in ("env", "exec", "command", "nice", "time") or _is_assignment(rest[0])):
@@ -67,7 +67,7 @@ def _is_assignment(word: str) -> bool:
 
 
 Lines = list[str]
-RANK = ["bash", "run/rank.sh"]
+RANK_COMMAND = ["bash", "run/rank.sh"]
 # torchrun takes its options from PET_* too (torch/distributed/argparse_util.py, torch 1.9 to 2.14), which no other user
 # of the machine can see.
 _RENDEZVOUS = [
@@ -79,12 +79,12 @@ _RENDEZVOUS = [
 
 
 def _call(words: list[Word]) -> Lines:
-    return f'{shell.command([*words, *RANK])} "$@"'.splitlines()
+    return f'{shell.quote_command([*words, *RANK_COMMAND])} "$@"'.splitlines()
 
 
 def _cores(job: Job) -> list[Word]:
     """srun does not take --cpus-per-task over from the job since Slurm 22.05."""
-    return [Expanding("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
+    return [ShellExpr("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
 
 
 def _srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
@@ -99,7 +99,7 @@ def _srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
 def _srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     del purpose
     words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options, *_cores(job)]
-    return [f"export RECIPE_RANKS={ranks_per_node(target, job)}"], [*_RENDEZVOUS, *_call(words)]
+    return [f"export RECIPE_RANKS={count_ranks_per_node(target, job)}"], [*_RENDEZVOUS, *_call(words)]
 
 
 def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
@@ -114,8 +114,8 @@ def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
         *_devices(target, job),
     ]
     before.append("world=$((tasks * SLURM_JOB_NUM_NODES))")
-    words: list[Word] = ["mpiexec", "-n", Expanding("${world}"), "-ppn", Expanding("${tasks}")]
-    return before, _call([*words, "--hosts", Expanding("${hosts}"), *target.site.launch.options])
+    words: list[Word] = ["mpiexec", "-n", ShellExpr("${world}"), "-ppn", ShellExpr("${tasks}")]
+    return before, _call([*words, "--hosts", ShellExpr("${hosts}"), *target.site.launch.options])
 
 
 def _devices(target: Target, job: Job) -> Lines:
@@ -146,7 +146,7 @@ def _plain(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
 
 def is_bound(target: Target, job: Job) -> bool:
     """Whether the site's CPU masks hold for a job: on whole nodes only, where the job owns every core."""
-    return job.bind and bool(target.site.launch.cpu_masks) and is_whole(target, job)
+    return job.bind and bool(target.site.launch.cpu_masks) and uses_whole_nodes(target, job)
 
 
 LAUNCHERS: Mapping[Launcher, Callable[[Target, Job, Purpose], tuple[Lines, Lines]]] = {

@@ -10,29 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from builder.compile import shell
-from builder.compile.image_files import carried, image_name
-from builder.compile.launch.shape import is_whole
-from builder.compile.scripts import module_lines, proxy_lines, runtime_command
-from builder.model.plan import Expanding, Word
+from builder.compile.image_files import collect_run_variables, name_image
+from builder.compile.launch.shape import uses_whole_nodes
+from builder.compile.scripts import list_runtime_commands, make_module_lines, make_proxy_lines
+from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Launcher
 from builder.model.target import Target
 
 # Packages of the user's home are no part of an image; nor is the Python that a module of the host has set up.
-ALONE = {"PYTHONNOUSERSITE": "1"}
+ISOLATION = {"PYTHONNOUSERSITE": "1"}
 _CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
 # The wrappers of tykky make PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
 _WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.argv[2], sys.argv[2:])'
 
 
-def container_script(target: Target) -> str:
+def make_container_script(target: Target) -> str:
     """Define in_image, which runs a command in the image, and exec_image, which becomes that command."""
     if target.backend == "tykky":
         return _tykky(target)
-    first, second = runtime_command(target)
+    first, second = list_runtime_commands(target)
     lines = [
         "# How this site enters the image; sourced by the scripts beside it.",
         "# shellcheck shell=bash",
-        f'image=${{RECIPE_IMAGE:-"$PWD/{image_name(target)}.sif"}}',
+        f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}.sif"}}',
         f"runtime=$(command -v {first} || command -v {second}) || {{",
         f"    echo 'recipe: error: neither {first} nor {second} is installed' >&2",
         "    exit 1",
@@ -44,12 +44,12 @@ def container_script(target: Target) -> str:
         "",
         "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
         "in_image() {",
-        f"    {_CALL}" if not carried(target) else f"    (image_variables && exec {_CALL})",
+        f"    {_CALL}" if not collect_run_variables(target) else f"    (image_variables && exec {_CALL})",
         "}",
         "",
         "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
         "exec_image() {",
-        *(["    image_variables"] if carried(target) else []),
+        *(["    image_variables"] if collect_run_variables(target) else []),
         f"    exec {_CALL}",
         "}",
     ]
@@ -60,14 +60,14 @@ def _options(target: Target) -> list[str]:
     """Flags and binds; what a site binds from its own disks is bound where it exists (its file names drift)."""
     runtime = target.site.runtime
     flags: list[Word] = [*([runtime.gpu_flag] if runtime.gpu_flag else []), *runtime.options]
-    flags += [word for bind in runtime.binds for word in ("--bind", Expanding(bind))]
-    lines = ["options=(" + " ".join(shell.word(flag) for flag in flags) + ")"]
+    flags += [word for bind in runtime.binds for word in ("--bind", ShellExpr(bind))]
+    lines = ["options=(" + " ".join(shell.quote_word(flag) for flag in flags) + ")"]
     if runtime.optional_binds:
         lines.append("for path in \\")
-        lines += [f"    {shell.word(Expanding(bind))} \\" for bind in runtime.optional_binds]
+        lines += [f"    {shell.quote_word(ShellExpr(bind))} \\" for bind in runtime.optional_binds]
         lines[-1] = lines[-1].removesuffix(" \\")
         lines += ["do", '    if [ -e "${path%%:*}" ]; then options+=(--bind "$path"); fi', "done"]
-    return lines + shell.export(ALONE)
+    return lines + shell.export(ISOLATION)
 
 
 def _variables(target: Target) -> list[str]:
@@ -76,7 +76,7 @@ def _variables(target: Target) -> list[str]:
     The names that the runtime takes for those of the image are set around one call and obeyed by nothing on the way;
     `--env` would split values at commas, and it and `--env-file` evaluate them (seen with Apptainer 1.4.5).
     """
-    names = carried(target)
+    names = collect_run_variables(target)
     if not names:
         return []
     return [
@@ -91,12 +91,16 @@ def _variables(target: Target) -> list[str]:
         "# shellcheck disable=SC2016",
         "image_variables() {",
         "    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
-        *(f"    image_variable {name} {shell.word(value)}" for name, value in names.items() if name != _late(target)),
+        *(
+            f"    image_variable {name} {shell.quote_word(value)}"
+            for name, value in names.items()
+            if name != _find_late_variable(target)
+        ),
         "}",
     ]
 
 
-def _late(target: Target) -> str:
+def _find_late_variable(target: Target) -> str:
     """The one variable that tykky's wrappers set themselves: it is set behind them."""
     return "PATH" if target.backend == "tykky" else ""
 
@@ -105,39 +109,39 @@ def _tykky(target: Target) -> str:
     lines = [
         "# How this site enters the installation; sourced by the scripts beside it.",
         "# shellcheck shell=bash",
-        f'image=${{RECIPE_IMAGE:-"$PWD/{image_name(target)}"}}',
+        f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
-        *shell.export(ALONE),
+        *shell.export(ISOLATION),
         *_variables(target),
         "",
         "# in_image COMMAND...: the wrappers of the installation enter its container by themselves",
         "in_image() {",
-        '    (exec_image "$@")' if carried(target) else '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
+        '    (exec_image "$@")' if collect_run_variables(target) else '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
         "}",
         "",
         "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
         "exec_image() {",
         '    cd -- "${RECIPE_WORKDIR:-.}" || exit',
-        *(["    image_variables"] if carried(target) else []),
-        f'    exec {_behind_the_wrapper(target)}"$@"',
+        *(["    image_variables"] if collect_run_variables(target) else []),
+        f'    exec {_make_path_prefix(target)}"$@"',
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _behind_the_wrapper(target: Target) -> str:
+def _make_path_prefix(target: Target) -> str:
     """Words before a command that set the recipe's PATH in the container, where it has one."""
-    path = carried(target).get(_late(target))
+    path = collect_run_variables(target).get(_find_late_variable(target))
     if path is None:
         return ""
-    return f'"$image/bin/python3" -IS -c {shell.word(_WITH_PATH)} {shell.word(path)} '
+    return f'"$image/bin/python3" -IS -c {shell.quote_word(_WITH_PATH)} {shell.quote_word(path)} '
 
 
-FROM_JOB = "+job"
-FREE = "free"
+JOB_PORT_SUFFIX = "+job"
+FREE_PORT = "free"
 # Below the ports that the kernel gives away by itself (32768 and up), above those of services.
 PORT_BASE = 10000
-_FREE_PORT = [
+_FREE_PORT_FUNCTION = [
     "",
     "# free_port: a port of the first node on which nothing listens, drawn by chance; ranks meet there",
     "free_port() {",
@@ -156,7 +160,7 @@ _FREE_PORT = [
 ]
 
 
-def job_script(target: Target) -> str:
+def make_job_environment(target: Target) -> str:
     """`job.sh`: modules, addresses and the site's environment, for every shape of job."""
     site, launch = target.site, target.site.launch
     lines = ["# What holds for a whole job; sourced by the job scripts beside it.", "# shellcheck shell=bash"]
@@ -164,7 +168,7 @@ def job_script(target: Target) -> str:
         ". ./engine.sh",
         "# What modules of the host set up is for the Python of the host; what the user set is for the image too.",
         "python_path=${PYTHONPATH-}",
-        *module_lines((*site.runtime.modules, *site.runtime.run_modules)),
+        *make_module_lines((*site.runtime.modules, *site.runtime.run_modules)),
         "unset PYTHONHOME PYTHONPATH",
         'if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi',
         "set -u",
@@ -176,8 +180,8 @@ def job_script(target: Target) -> str:
         if launch.master_addr == "first-host"
         else "MASTER_ADDR=$(hostname -i | cut -d ' ' -f 1)",
         "export MASTER_ADDR",
-        *(_FREE_PORT if launch.master_port == FREE else []),
-        *proxy_lines(target),
+        *(_FREE_PORT_FUNCTION if launch.master_port == FREE_PORT else []),
+        *make_proxy_lines(target),
         *shell.export(launch.environment, expand=True),
     ]
     one = shell.export(launch.one_node_environment, expand=True)
@@ -190,15 +194,15 @@ def job_script(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
-def port_lines(target: Target, job: Job) -> list[str]:
+def make_port_lines(target: Target, job: Job) -> list[str]:
     """The port where ranks meet: found free, unless the site has one.
 
     Its own comes from the job's number where it says so, or where two jobs may share a node.
     """
-    if target.site.launch.master_port == FREE:
+    if target.site.launch.master_port == FREE_PORT:
         return ["MASTER_PORT=${RECIPE_MASTER_PORT:-$(free_port)}", "export MASTER_PORT"]
-    fixed, plus, _ = target.site.launch.master_port.partition(FROM_JOB)
-    if plus or not is_whole(target, job):
+    fixed, plus, _ = target.site.launch.master_port.partition(JOB_PORT_SUFFIX)
+    if plus or not uses_whole_nodes(target, job):
         base = int(fixed) if plus else PORT_BASE
         value = f"$(({base} + SLURM_JOB_ID % 10000))"
     else:
@@ -210,10 +214,10 @@ RANK_VARIABLES: Mapping[Launcher, tuple[str, str, str]] = {
     "srun": ("${SLURM_PROCID}", "${SLURM_NTASKS}", "${SLURM_LOCALID}"),
     "mpiexec": ("${PMI_RANK}", "${PMI_SIZE}", "${MPI_LOCALRANKID}"),
 }
-TASK = {"mpiexec": "PMI_RANK"}
+TASK_VARIABLES = {"mpiexec": "PMI_RANK"}
 
 
-def rank_script(target: Target) -> str:
+def make_rank_script(target: Target) -> str:
     """Run by the launcher once a task; it becomes the command, so that signals of the launcher reach that."""
     launch = target.site.launch
     lines = [
@@ -232,7 +236,7 @@ def rank_script(target: Target) -> str:
         # All ranks of a node do this at once.
         lines.append(". ./engine.sh")
         for folder in launch.node_local_dirs:
-            words = f"{shell.word(Expanding(folder))} 'node-local folder' 'submit the job again'"
+            words = f"{shell.quote_word(ShellExpr(folder))} 'node-local folder' 'submit the job again'"
             lines.append(f"private_folder {words} || fail 'a node-local folder cannot be made'")
     lines += [*_one_process(target), "watch_stop"]
     if launch.launcher == "srun-torchrun":
@@ -243,7 +247,7 @@ def rank_script(target: Target) -> str:
 
 
 def _one_process(target: Target) -> list[str]:
-    task = TASK.get(target.site.launch.launcher, "SLURM_PROCID")
+    task = TASK_VARIABLES.get(target.site.launch.launcher, "SLURM_PROCID")
     return [
         "# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do",
         'if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then',

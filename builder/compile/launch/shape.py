@@ -23,17 +23,17 @@ class Shape:
     ranks_per_node: int
 
 
-def shape(target: Target, job: Job) -> Shape:
+def make_shape(target: Target, job: Job) -> Shape:
     """The shape of a job of a target's site."""
-    return Shape(nodes=job.nodes, devices=job.devices, ranks_per_node=ranks_per_node(target, job))
+    return Shape(nodes=job.nodes, devices=job.devices, ranks_per_node=count_ranks_per_node(target, job))
 
 
-def ranks_per_node(target: Target, job: Job) -> int:
+def count_ranks_per_node(target: Target, job: Job) -> int:
     """How many ranks a job starts on each node; torchrun starts one a device, the others one a task."""
     return max(1, job.devices) if target.site.launch.launcher == "srun-torchrun" else job.tasks_per_node
 
 
-def is_whole(target: Target, job: Job) -> bool:
+def uses_whole_nodes(target: Target, job: Job) -> bool:
     """Whether a job has its nodes to itself: it takes all that a node has, or the site gives nothing less."""
     site = target.site
     if site.scheduler.whole_nodes or "exclusive" in job.options:
@@ -45,58 +45,58 @@ def is_whole(target: Target, job: Job) -> bool:
     )
 
 
-def shape_of(target: Target, *, nodes: int | None, devices: int | None) -> tuple[Purpose, Job]:
+def choose_job(target: Target, *, nodes: int | None, devices: int | None) -> tuple[Purpose, Job]:
     """Pick and adapt the site's job for so many nodes and devices of each; neither given: one device of one node.
 
     `devices` counts as ranks do (a GCD, a stack). Raises ConfigError where the site has no such shape.
     """
     site, jobs = target.site, target.site.scheduler.jobs
     if site.scheduler.kind == "none":
-        raise _refused(f"'{site.name}' has no scheduler: it has no jobs", "run the command on this machine")
+        raise _make_error(f"'{site.name}' has no scheduler: it has no jobs", "run the command on this machine")
     for what, count in (("nodes", nodes), ("devices", devices)):
         if count is not None and count < 1:
-            raise _refused(f"a job of {count} {what}", "give at least 1")
+            raise _make_error(f"a job of {count} {what}", "give at least 1")
     most = site.gpu.devices if site.gpu else 0
     if devices is not None and devices > most:
         here = f"a node of '{site.name}' has {most} devices, not {devices}" if most else f"'{site.name}' has no GPUs"
-        raise _refused(here, f"ask for 1 to {most}, on more nodes" if most else "leave the number of GPUs out")
+        raise _make_error(here, f"ask for 1 to {most}, on more nodes" if most else "leave the number of GPUs out")
     if nodes is not None and nodes > 1:
-        return "nodes", _of_several(target, nodes=nodes, devices=devices)
+        return "nodes", _adapt_to_nodes(target, nodes=nodes, devices=devices)
     if nodes is None and devices in (None, 1):
-        return "gpu", _named(target, "gpu")
+        return "gpu", _find_job(target, "gpu")
     if devices is None or devices == most:
-        return "node", _named(target, "node")
+        return "node", _find_job(target, "node")
     if devices == 1 and "gpu" in jobs:
         return "gpu", jobs["gpu"]
-    return "node", part_of_node(target, devices=devices)
+    return "node", make_partial_job(target, devices=devices)
 
 
-def _of_several(target: Target, *, nodes: int, devices: int | None) -> Job:
+def _adapt_to_nodes(target: Target, *, nodes: int, devices: int | None) -> Job:
     """Several nodes; fewer devices than they have leave the rest idle, and the CPU masks do not hold."""
     site = target.site
-    job = replace(_named(target, "nodes"), nodes=nodes)
+    job = replace(_find_job(target, "nodes"), nodes=nodes)
     if devices is None or site.gpu is None or devices == site.gpu.devices:
         return job
     if site.scheduler.several_whole:
         message = f"a job of {nodes} nodes of '{site.name}' takes all {site.gpu.devices} devices of each"
-        raise _refused(message, "leave the number of GPUs out, or ask for one node")
-    return _scaled(target, job, devices=devices, one=job, share=devices / site.gpu.devices)
+        raise _make_error(message, "leave the number of GPUs out, or ask for one node")
+    return _scale(target, job, devices=devices, one=job, share=devices / site.gpu.devices)
 
 
-def part_of_node(target: Target, *, devices: int) -> Job:
+def make_partial_job(target: Target, *, devices: int) -> Job:
     """A part of one node: as many shares of cores and memory as devices, without CPU masks."""
     jobs = target.site.scheduler.jobs
     if "gpu" in jobs:
         # Parts come from the partition that gives one device.
         whole = jobs.get("node", jobs["gpu"])
         one = replace(jobs["gpu"], minutes=max(whole.minutes, jobs["gpu"].minutes))
-        return _scaled(target, one, devices=devices, one=whole, share=float(devices))
-    node = _named(target, "node")
+        return _scale(target, one, devices=devices, one=whole, share=float(devices))
+    node = _find_job(target, "node")
     assert target.site.gpu is not None, "devices were asked for"
-    return _scaled(target, node, devices=devices, one=node, share=devices / target.site.gpu.devices)
+    return _scale(target, node, devices=devices, one=node, share=devices / target.site.gpu.devices)
 
 
-def _scaled(target: Target, job: Job, *, devices: int, one: Job, share: float) -> Job:
+def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) -> Job:
     """A job with other devices: tasks, cores and cards follow; memory is multiplied by `share`.
 
     `one` is the job whose cores for a rank are taken.
@@ -130,14 +130,14 @@ def _memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
     return scaled
 
 
-def _named(target: Target, purpose: Purpose) -> Job:
+def _find_job(target: Target, purpose: Purpose) -> Job:
     jobs = target.site.scheduler.jobs
     if purpose not in jobs:
         has = ", ".join(name for name in ("gpu", "node", "nodes") if name in jobs) or "none"
         message = f"the file of '{target.site.name}' describes no job '{purpose}'"
-        raise _refused(message, f"it describes: {has}; add the job to a site of your own")
+        raise _make_error(message, f"it describes: {has}; add the job to a site of your own")
     return jobs[purpose]
 
 
-def _refused(message: str, fix: str) -> ConfigError:
+def _make_error(message: str, fix: str) -> ConfigError:
     return ConfigError(Finding(code="launch-shape", message=message, fix=fix))

@@ -11,49 +11,49 @@ from builder.resolve.checks import builds, conda, packages, site, spelling
 Check = Callable[[Target], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    site.gpu_vendor,
-    site.gpu_target,
-    site.wheel_glibc,
-    site.rocm_trouble,
-    site.cuda_minor,
-    site.unsure_row,
-    site.unsure_driver,
-    site.floating_base,
-    site.unknown_driver,
-    site.unsure_site,
-    packages.wrong_vendor,
-    packages.counterparts,
-    packages.default_wheel,
-    packages.many_builds,
-    packages.torch_pin,
-    builds.build_needs,
-    builds.index_login,
-    builds.package_glibc,
-    builds.retired,
-    builds.one_module,
-    packages.hashes,
-    packages.package_cuda,
-    conda.conda_builds,
-    conda.conda_default,
-    conda.conda_cuda,
-    packages.torch_index,
-    packages.local_requirements,
-    spelling.conda_torch,
-    spelling.import_name,
-    spelling.near_miss,
-    spelling.system_name,
-    spelling.other_system,
-    packages.unpinned,
+    site.check_gpu_vendor,
+    site.check_gpu_target,
+    site.check_wheel_glibc,
+    site.check_rocm,
+    site.check_cuda_minor,
+    site.check_torch_facts,
+    site.check_driver_facts,
+    site.check_base_pinned,
+    site.check_driver_known,
+    site.check_site_facts,
+    packages.check_vendor,
+    packages.check_counterparts,
+    packages.check_default_wheel,
+    packages.check_many_builds,
+    packages.check_torch_pin,
+    builds.check_build_needs,
+    builds.check_index_login,
+    builds.check_package_glibc,
+    builds.check_retired,
+    builds.check_one_module,
+    packages.check_hashes,
+    packages.check_package_cuda,
+    conda.check_conda_builds,
+    conda.check_conda_default,
+    conda.check_conda_cuda,
+    packages.check_torch_index,
+    packages.check_local_requirements,
+    spelling.check_conda_torch,
+    spelling.check_import_name,
+    spelling.check_near_miss,
+    spelling.check_system_name,
+    spelling.check_other_system,
+    packages.check_pins,
 )
 
 
-def findings_of(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def run_checks(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Run every check over a target."""
     found = [finding for check in CHECKS for finding in check(target)]
-    return (*target.recipe.warnings, *found, *_why_fresh(target, obstacles=obstacles))
+    return (*target.recipe.warnings, *found, *_explain_fresh(target, obstacles=obstacles))
 
 
-def _why_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Finding]:
+def _explain_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Finding]:
     """Under `auto`, say why the base image's own torch is not used where the site has images with one."""
     has_torch = any("torch" in image.provides for image in target.site.base_images)
     if target.environment.place == "base" or target.recipe.container.python != "auto" or not has_torch or not obstacles:

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from builder.model.finding import Finding, Level, Place
+from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorPackage, package_table
-from builder.resolve.checks.packages import place_of
+from builder.resolve.checks.packages import locate
 
 
-def build_needs(target: Target) -> Iterator[Finding]:
+def check_build_needs(target: Target) -> Iterator[Finding]:
     """Packages that are compiled when they are installed, against a torch that must be there already."""
-    for line, row in _installed(target):
+    for line, row in _find_installed(target):
         if not row.needs or line.url.endswith(".whl"):
             continue
         message = f"'{line.text}' is built from source and needs {row.needs}"
@@ -28,10 +28,10 @@ def build_needs(target: Target) -> Iterator[Finding]:
             )
         elif line.name in target.environment.compiled and target.context.lock is None:
             fix = "nothing, where the base image has the compiler: it comes after the others, against its torch"
-        yield Finding(code="build-needs", message=message, at=place_of(target.recipe, line), fix=fix, level="warning")
+        yield Finding(code="build-needs", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 
-def index_login(target: Target) -> Iterator[Finding]:
+def check_index_login(target: Target) -> Iterator[Finding]:
     """Code that runs beside the login of an index or a proxy, where the backend cannot keep it apart.
 
     layers/index_proxy.py keeps that of an index apart; that of a proxy is seen by all that runs in a build.
@@ -45,7 +45,7 @@ def index_login(target: Target) -> Iterator[Finding]:
         for what, names in (("an index", logins), ("a proxy", context.proxies))
         if names
     ]
-    seen = _who_sees(target, installs=installs) if parts else None
+    seen = _find_login_reader(target, installs=installs) if parts else None
     if seen is None:
         return
     who, at, level = seen
@@ -58,15 +58,15 @@ def index_login(target: Target) -> Iterator[Finding]:
     yield Finding(code="index-login", message=f"{who} {' and '.join(parts)}", at=at, fix=fix, level=level)
 
 
-def _who_sees(target: Target, *, installs: bool) -> tuple[str, Place, Level] | None:
+def _find_login_reader(target: Target, *, installs: bool) -> tuple[str, Location, Level] | None:
     """What runs in the build, as the beginning of a sentence, where it comes from, and how sure it is."""
-    built, at = _built(target), Place(file=target.recipe.file)
+    built, at = _find_built(target), Location(file=target.recipe.file)
     if target.backend in ("cotainr", "tykky"):
         return f"all that runs while {target.backend} installs sees", at, "warning"
     if built:
         return (
             f"'{built[0].text}' is built from source, and its build sees",
-            place_of(target.recipe, built[0]),
+            locate(target.recipe, built[0]),
             "warning",
         )
     if target.context.proxies and target.recipe.container.run:
@@ -80,7 +80,7 @@ def _who_sees(target: Target, *, installs: bool) -> tuple[str, Place, Level] | N
     return None
 
 
-def _built(target: Target) -> list[PipRequirement]:
+def _find_built(target: Target) -> list[PipRequirement]:
     """The requirements that are known to be built, where no lock says it."""
     if target.lock is not None:
         return []
@@ -92,30 +92,30 @@ def _built(target: Target) -> list[PipRequirement]:
     ]
 
 
-def package_glibc(target: Target) -> Iterator[Finding]:
+def check_package_glibc(target: Target) -> Iterator[Finding]:
     """A wheel that needs a newer C library than the base image has."""
     has = target.base.glibc
-    for line, row in _installed(target):
+    for line, row in _find_installed(target):
         needed = row.glibc.get(target.site.vendor)
         if needed and has and Version(has) < Version(needed):
             message = (
                 f"the wheels of '{line.text}' need glibc {needed}, the base image '{target.base.reference}' has {has}"
             )
-            at = place_of(target.recipe, line)
+            at = locate(target.recipe, line)
             yield Finding(code="glibc", message=message, at=at, fix="choose a newer base image")
 
 
-def retired(target: Target) -> Iterator[Finding]:
+def check_retired(target: Target) -> Iterator[Finding]:
     """A package that its maintainers have given up."""
-    for line, row in _installed(target):
+    for line, row in _find_installed(target):
         if row.retired:
             message = f"'{line.text}' is given up by its maintainers: {row.retired}"
             fix = f"leave it out: {row.instead} takes its place"
-            at = place_of(target.recipe, line)
+            at = locate(target.recipe, line)
             yield Finding(code="package-retired", message=message, at=at, fix=fix, level="warning")
 
 
-def one_module(target: Target) -> Iterator[Finding]:
+def check_one_module(target: Target) -> Iterator[Finding]:
     """Packages that bring one and the same module: the last one installed is what a program gets."""
     installed = [re.split(r"[\[ =<>!~;@]", text)[0] for text in target.environment.pip_lines]
     for row in package_table().packages:
@@ -123,11 +123,11 @@ def one_module(target: Target) -> Iterator[Finding]:
         if len(found) > 1:
             message = f"{' and '.join(found)} bring the same module: one takes the other's place in part"
             line = next((line for line in target.recipe.pip if line.name in found), None)
-            at = place_of(target.recipe, line) if line else None
+            at = locate(target.recipe, line) if line else None
             yield Finding(code="one-module", message=message, at=at, fix="keep one of them", level="warning")
 
 
-def _installed(target: Target) -> Iterator[tuple[PipRequirement, VendorPackage]]:
+def _find_installed(target: Target) -> Iterator[tuple[PipRequirement, VendorPackage]]:
     """The requirements that are installed as they stand, with their rows."""
     rows = {row.name: row for row in package_table().packages}
     for line in target.recipe.pip:

@@ -5,52 +5,52 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.recipe import CondaSpec
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, package_table
-from builder.resolve.checks.packages import NAMES, counterpart, devices
-from builder.resolve.conda_names import fits
+from builder.resolve.checks.packages import VENDOR_NAMES, name_devices, suggest_counterpart
+from builder.resolve.conda_names import matches
 
 # What conda-forge has of them is for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
 NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")
 NVIDIA_OR_CPU = ("bitsandbytes", "jax", "jaxlib", "onnxruntime", "tensorflow")
 
 
-def conda_builds(target: Target) -> Iterator[Finding]:
+def check_conda_builds(target: Target) -> Iterator[Finding]:
     """Build strings and metapackages of conda that choose a vendor's build, or the CPU's."""
     site = target.site
     for spec in target.recipe.conda:
-        marker = next((row for row in package_table().markers if _conda_marks(row, spec)), None)
+        marker = next((row for row in package_table().markers if _is_marked(row, spec)), None)
         if marker is None or marker.vendor == site.vendor:
             continue
-        at = Place(file=target.recipe.file, line=spec.line)
-        has = f"'{site.name}' has {devices(site.vendor)}"
-        message = f"'{spec.text}' chooses a build for {NAMES[marker.vendor]}, {has}: it is not used"
+        at = Location(file=target.recipe.file, line=spec.line)
+        has = f"'{site.name}' has {name_devices(site.vendor)}"
+        message = f"'{spec.text}' chooses a build for {VENDOR_NAMES[marker.vendor]}, {has}: it is not used"
         fix = "leave it out: the build of torch is chosen for the site"
         yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
     if site.vendor in ("amd", "intel"):
-        yield from _other_cuda_builds(target)
+        yield from _check_other_cuda_builds(target)
 
 
-def _conda_marks(marker: VendorMarker, spec: CondaSpec) -> bool:
-    if marker.kind != "conda" or not fits(spec.name, marker.pattern):
+def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
+    if marker.kind != "conda" or not matches(spec.name, marker.pattern):
         return False
-    return not marker.build or fits(spec.build, marker.build)
+    return not marker.build or matches(spec.build, marker.build)
 
 
-def _other_cuda_builds(target: Target) -> Iterator[Finding]:
+def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
     """A CUDA build of anything else would be installed as it stands."""
     for spec in target.recipe.conda:
-        marked = any(_conda_marks(row, spec) for row in package_table().markers)
+        marked = any(_is_marked(row, spec) for row in package_table().markers)
         installed = target.environment.place == "conda" and spec.text in target.environment.conda
         if "cuda" in spec.build and not marked and installed:
-            at = Place(file=target.recipe.file, line=spec.line)
-            message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {devices(target.site.vendor)}"
+            at = Location(file=target.recipe.file, line=spec.line)
+            message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {name_devices(target.site.vendor)}"
             yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")
 
 
-def conda_default(target: Target) -> Iterator[Finding]:
+def check_conda_default(target: Target) -> Iterator[Finding]:
     """conda-forge has no builds for AMD and Intel GPUs: a CPU build would be installed without a word."""
     site, recipe = target.site, target.recipe
     if site.vendor not in ("amd", "intel"):
@@ -59,18 +59,18 @@ def conda_default(target: Target) -> Iterator[Finding]:
         cpu = spec.name in NVIDIA_OR_CPU
         if spec.text not in target.environment.conda or not (cpu or spec.name in NVIDIA_ONLY):
             continue
-        if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has(target, "jax"))):
+        if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has_package(target, "jax"))):
             continue
-        at = Place(file=recipe.file, line=spec.line)
+        at = Location(file=recipe.file, line=spec.line)
         ends = "would run without the GPU" if cpu else "would not work"
         built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
-        fix = counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
+        fix = suggest_counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
         fix += ", or add 'cpu' to container.gpu if that is meant" if cpu else ""
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
 
 
-def conda_cuda(target: Target) -> Iterator[Finding]:
+def check_conda_cuda(target: Target) -> Iterator[Finding]:
     """conda takes the CPU's builds where it sees no NVIDIA GPU; an image is mostly built where there is none."""
     site, environment = target.site, target.environment
     asked = [name for text in environment.conda if (name := re.split(r"[ =<>!~]", text)[0]) not in ("python", "pip")]
@@ -89,5 +89,5 @@ def conda_cuda(target: Target) -> Iterator[Finding]:
     yield Finding(code="conda-cuda", message=message, fix=fix, level="warning")
 
 
-def _has(target: Target, name: str) -> bool:
+def _has_package(target: Target, name: str) -> bool:
     return any(spec.name == name for spec in target.recipe.conda)

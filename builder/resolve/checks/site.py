@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from builder.model.finding import Finding, Place
+from builder.model.finding import Finding, Location
 from builder.model.site import Site
 from builder.model.target import Target
 from builder.parse.gpu_tables import torch_table
-from builder.resolve.driver import doubts
-from builder.resolve.torch import cuda_of, has_trouble, release
+from builder.resolve.driver import list_doubts
+from builder.resolve.torch import find_release, has_trouble, parse_cuda
 
 
-def gpu_vendor(target: Target) -> Iterator[Finding]:
+def check_gpu_vendor(target: Target) -> Iterator[Finding]:
     """container.gpu names the vendors a recipe is meant for."""
     recipe, site = target.recipe, target.site
     if recipe.wants(site.vendor):
         return
-    at = Place(file=recipe.file, line=recipe.lines.get("container.gpu"), key="container.gpu")
+    at = Location(file=recipe.file, line=recipe.lines.get("container.gpu"), key="container.gpu")
     meant = ", ".join(recipe.container.gpu)
     if site.vendor == "cpu":
         message = f"the recipe is meant for {meant} GPUs, the site '{site.name}' has none: it runs on CPUs there"
@@ -31,7 +31,7 @@ def gpu_vendor(target: Target) -> Iterator[Finding]:
         yield Finding(code="gpu-vendor", message=message, at=at, fix=fix)
 
 
-def gpu_target(target: Target) -> Iterator[Finding]:
+def check_gpu_target(target: Target) -> Iterator[Finding]:
     """A ROCm wheel holds kernels for a list of GPUs; on another one it imports and fails at the first kernel."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is None or gpu is None or gpu.vendor != "amd" or not torch.token.startswith("rocm"):
@@ -44,7 +44,7 @@ def gpu_target(target: Target) -> Iterator[Finding]:
         yield Finding(code="gpu-target", message=message, fix=f"they are built for {', '.join(row.gfx)}")
 
 
-def rocm_trouble(target: Target) -> Iterator[Finding]:
+def check_rocm(target: Target) -> Iterator[Finding]:
     """A ROCm build that the driver serves, with trouble known at the site."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is not None and gpu is not None and has_trouble(torch.token, site=target.site):
@@ -55,12 +55,12 @@ def rocm_trouble(target: Target) -> Iterator[Finding]:
         yield Finding(code="rocm-unsafe", message=message, fix=fix, level="warning")
 
 
-def cuda_minor(target: Target) -> Iterator[Finding]:
+def check_cuda_minor(target: Target) -> Iterator[Finding]:
     """A CUDA newer than the driver's own runs by minor-version compatibility: without PTX compilation."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is None or gpu is None or gpu.cuda_native is None:
         return
-    cuda = target.base.cuda if torch.provided else cuda_of(torch.token) if torch.token.startswith("cu") else None
+    cuda = target.base.cuda if torch.provided else parse_cuda(torch.token) if torch.token.startswith("cu") else None
     if cuda and Version(cuda) >= Version(gpu.cuda_native + ".999"):
         message = (
             f"CUDA {cuda} is newer than the driver of '{target.site.name}' ({gpu.driver}, CUDA {gpu.cuda_native}): "
@@ -70,7 +70,7 @@ def cuda_minor(target: Target) -> Iterator[Finding]:
         yield Finding(code="cuda-minor", message=message, fix=fix, level="warning")
 
 
-def unknown_driver(target: Target) -> Iterator[Finding]:
+def check_driver_known(target: Target) -> Iterator[Finding]:
     """A GPU stack can only be checked against a driver that is known."""
     gpu = target.site.gpu
     if gpu is not None and gpu.driver is None and target.environment.torch is not None:
@@ -81,7 +81,7 @@ def unknown_driver(target: Target) -> Iterator[Finding]:
         yield Finding(code="site-driver-unknown", message=message, fix=fix, level="note")
 
 
-def unsure_site(target: Target) -> Iterator[Finding]:
+def check_site_facts(target: Target) -> Iterator[Finding]:
     """What a site's file holds second-hand is used, and said."""
     gpu = target.site.gpu
     if gpu is not None and gpu.unsure and target.environment.torch is not None:
@@ -90,38 +90,38 @@ def unsure_site(target: Target) -> Iterator[Finding]:
         yield Finding(code="site-unsure", message=message, fix=fix, level="warning")
 
 
-def unsure_driver(target: Target) -> Iterator[Finding]:
+def check_driver_facts(target: Target) -> Iterator[Finding]:
     """What the tables say of a driver second-hand decides which build of torch is chosen."""
     if target.environment.torch is not None:
-        yield from driver_doubts(target.site)
+        yield from check_driver_rows(target.site)
 
 
-def driver_doubts(site: Site) -> Iterator[Finding]:
+def check_driver_rows(site: Site) -> Iterator[Finding]:
     """The same where no build was found: the row may be what is in the way."""
-    found = doubts(site.gpu) if site.gpu else ()
+    found = list_doubts(site.gpu) if site.gpu else ()
     if found and site.gpu:
         message = f"what is known of the driver {site.gpu.driver} is not certain: {'; '.join(found)}"
         yield Finding(code="table-unsure", message=message, fix="run the smoke test on a GPU node", level="warning")
 
 
-def wheel_glibc(target: Target) -> Iterator[Finding]:
+def check_wheel_glibc(target: Target) -> Iterator[Finding]:
     """A wheel needs the C library it was built for, and an image has its own, whatever the site has."""
     torch, has = target.environment.torch, target.base.glibc
-    row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
+    row = find_release(torch.version) if torch is not None and not torch.provided and torch.version else None
     if row is not None and has is not None and Version(has) < Version(row.glibc):
         needed = f"the wheels of torch {row.torch} need glibc {row.glibc}"
         message = f"{needed}, the base image '{target.base.reference}' has {has}"
         yield Finding(code="glibc", message=message, fix="choose a newer base image, or an older torch")
 
 
-def unsure_row(target: Target) -> Iterator[Finding]:
+def check_torch_facts(target: Target) -> Iterator[Finding]:
     """What the tables hold second-hand is used, and said; what is doubtful of another vendor's builds is not."""
     torch = target.environment.torch
     if torch is not None and torch.provided and target.base.unsure:
         message = f"what is known of '{target.base.reference}' is not certain: {', '.join(target.base.unsure)}"
         fix = "the image is asked for its torch when it is built; choose another base image to be certain before"
         yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
-    row = release(torch.version) if torch is not None and not torch.provided and torch.version else None
+    row = find_release(torch.version) if torch is not None and not torch.provided and torch.version else None
     if torch is None or row is None:
         return
     kind = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "cpu": "cpu"}[target.site.vendor]
@@ -132,13 +132,13 @@ def unsure_row(target: Target) -> Iterator[Finding]:
         yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
 
 
-def floating_base(target: Target) -> Iterator[Finding]:
+def check_base_pinned(target: Target) -> Iterator[Finding]:
     """A base image without a tag, or with `latest`, is another image tomorrow."""
     reference = target.base.reference
     if not reference.startswith("docker://") or "@sha256:" in reference:
         return
     tag = reference.rpartition("/")[2].partition(":")[2]
     if tag in ("", "latest"):
-        at = Place(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
+        at = Location(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
         message = f"the base image '{reference}' has no fixed tag: it is another image tomorrow"
         yield Finding(code="base-floating", message=message, at=at, fix="name a version, or a digest", level="warning")

@@ -11,14 +11,14 @@ from functools import cache
 
 from packaging.utils import canonicalize_name
 
-from builder.model.finding import Finding, Place, edit_at
+from builder.model.finding import Finding, Location, make_edit
 from builder.model.target import Target
 from builder.parse.gpu_tables import package_table
-from builder.resolve.checks.packages import place_of
-from builder.resolve.conda_names import fits, name_table, python_name
+from builder.resolve.checks.packages import locate
+from builder.resolve.conda_names import find_python_name, load_name_table, matches
 from builder.resolve.requested import FAMILY
 
-SHORTEST = 5  # characters of a name that is compared: shorter ones are near too many others
+MIN_LENGTH = 5  # characters of a name that is compared: shorter ones are near too many others
 # How Debian and Ubuntu name what no Python or conda package is called: what people met who moved to containers.
 _SYSTEM = re.compile(
     r"lib[a-z0-9.+-]+-dev|python3-[a-z0-9-]+|build-essential|lib(?:gl1|gl1-mesa-glx|glib2\.0-0|sm6|xext6|xrender1|x11-6"
@@ -30,11 +30,11 @@ WINDOWS = ("vs2015_runtime", "vc", "vc14_runtime", "ucrt", "pywin32", "pywinpty"
 MACOS = ("appnope", "python.app", "pyobjc-*", "libcxx", "libcxxabi", "clang_osx-*", "ld64", "cctools_osx-*")
 
 
-def conda_torch(target: Target) -> Iterator[Finding]:
+def check_conda_torch(target: Target) -> Iterator[Finding]:
     """conda-forge calls torch pytorch; whoever writes torch means that."""
     for spec in target.recipe.conda:
         if spec.name == "torch":
-            at = Place(file=target.recipe.file, line=spec.line)
+            at = Location(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
             yield Finding(
                 code="conda-torch",
@@ -42,23 +42,23 @@ def conda_torch(target: Target) -> Iterator[Finding]:
                 at=at,
                 fix="write pytorch there",
                 level="note",
-                edit=edit_at(at, "torch", "pytorch"),
+                edit=make_edit(at, "torch", "pytorch"),
             )
 
 
-def import_name(target: Target) -> Iterator[Finding]:
+def check_import_name(target: Target) -> Iterator[Finding]:
     """A requirement by the name that Python imports, or by conda's name: the index has another package there, or none.
 
     An index of the user's own may have it.
     """
-    recipe, table = target.recipe, name_table()
+    recipe, table = target.recipe, load_name_table()
     options = recipe.pip_options
     own = bool(options.index_url or options.extra_index_urls or options.find_links or options.no_index)
     for line in recipe.pip:
         meant = table.not_on_index.get(line.name) or table.other_on_index.get(line.name)
         if meant is None or line.url:
             continue
-        at, written = place_of(recipe, line), re.match(r"[\w.-]*", line.text)
+        at, written = locate(recipe, line), re.match(r"[\w.-]*", line.text)
         message = f"'{line.text}' is not what the package index calls it: the package is '{meant}'"
         yield Finding(
             code="name-import",
@@ -66,17 +66,17 @@ def import_name(target: Target) -> Iterator[Finding]:
             at=at,
             fix=f"write {meant}",
             level="error" if line.name in table.not_on_index and not own else "warning",
-            edit=edit_at(at, written[0] if written else line.name, meant),
+            edit=make_edit(at, written[0] if written else line.name, meant),
         )
 
 
-def near_miss(target: Target) -> Iterator[Finding]:
+def check_near_miss(target: Target) -> Iterator[Finding]:
     """A name that is one slip away from a well-known one, and is not known itself."""
     recipe = target.recipe
-    asked = [(spec.name, Place(file=recipe.file, line=spec.line)) for spec in recipe.conda if not spec.url]
-    asked += [(line.name, place_of(recipe, line)) for line in recipe.pip if line.name and not line.url]
+    asked = [(spec.name, Location(file=recipe.file, line=spec.line)) for spec in recipe.conda if not spec.url]
+    asked += [(line.name, locate(recipe, line)) for line in recipe.pip if line.name and not line.url]
     for name, at in asked:
-        near = "" if _is_known(name) else _meant(str(canonicalize_name(name)))
+        near = "" if _is_known(name) else _find_meant(str(canonicalize_name(name)))
         if near:
             message = f"'{name}' is no package that we know, and one letter away from '{near}'"
             yield Finding(
@@ -84,12 +84,12 @@ def near_miss(target: Target) -> Iterator[Finding]:
             )
 
 
-def system_name(target: Target) -> Iterator[Finding]:
+def check_system_name(target: Target) -> Iterator[Finding]:
     """A distribution's package among those of conda or pip."""
     recipe = target.recipe
-    system = {other for other in name_table().other.values() if other}
-    asked = [(spec.name, Place(file=recipe.file, line=spec.line)) for spec in recipe.conda]
-    asked += [(line.name, place_of(recipe, line)) for line in recipe.pip if line.name]
+    system = {other for other in load_name_table().other.values() if other}
+    asked = [(spec.name, Location(file=recipe.file, line=spec.line)) for spec in recipe.conda]
+    asked += [(line.name, locate(recipe, line)) for line in recipe.pip if line.name]
     for name, at in asked:
         if _is_known(name) or not (name in system or _SYSTEM.fullmatch(name)):
             continue
@@ -100,13 +100,13 @@ def system_name(target: Target) -> Iterator[Finding]:
         yield Finding(code="name-system", message=message, at=at, fix=fix, level="warning")
 
 
-def other_system(target: Target) -> Iterator[Finding]:
+def check_other_system(target: Target) -> Iterator[Finding]:
     """An export of an environment of Windows or macOS: it names packages and builds that Linux does not have."""
     for system, patterns in (("Windows", WINDOWS), ("macOS", MACOS)):
-        found = [spec for spec in target.recipe.conda if any(fits(spec.name, form) for form in patterns)]
+        found = [spec for spec in target.recipe.conda if any(matches(spec.name, form) for form in patterns)]
         found = [spec for spec in found if spec.text in target.environment.conda]
         if found:
-            at = Place(file=target.recipe.file, line=found[0].line)
+            at = Location(file=target.recipe.file, line=found[0].line)
             named = ", ".join(spec.name for spec in found[:4])
             message = f"this is the export of an environment of {system}: Linux has no {named}"
             fix = "write it there with `conda env export --from-history > environment.yml`, which names no builds"
@@ -114,8 +114,8 @@ def other_system(target: Target) -> Iterator[Finding]:
 
 
 @cache
-def _known() -> frozenset[str]:
-    table = name_table()
+def _collect_known() -> frozenset[str]:
+    table = load_name_table()
     names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
     names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch}
     names |= {row.name for row in package_table().packages}
@@ -123,17 +123,19 @@ def _known() -> frozenset[str]:
 
 
 def _is_known(name: str) -> bool:
-    return canonicalize_name(name) in _known() or python_name(name) is not None
+    return canonicalize_name(name) in _collect_known() or find_python_name(name) is not None
 
 
-def _meant(name: str) -> str:
+def _find_meant(name: str) -> str:
     """The known name that is one slip away, "" for none."""
-    if len(name) < SHORTEST:
+    if len(name) < MIN_LENGTH:
         return ""
-    return next((other for other in sorted(_known()) if len(other) >= SHORTEST and _one_slip(name, other)), "")
+    return next(
+        (other for other in sorted(_collect_known()) if len(other) >= MIN_LENGTH and _is_one_slip(name, other)), ""
+    )
 
 
-def _one_slip(one: str, other: str) -> bool:
+def _is_one_slip(one: str, other: str) -> bool:
     """Whether two letters are swapped, one is another, or one inside is missing or too many."""
     start = next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), -1)
     if start < 1:

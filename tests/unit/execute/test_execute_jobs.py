@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.rows import rows
 
-from builder.compile.scripts import minutes_of
+from builder.compile.scripts import parse_minutes
 from builder.execute.judgement import judge_suite, suite_shapes
 from builder.execute.runner import OutputStat
 from builder.model.finding import ConfigError
@@ -111,13 +111,13 @@ def test_what_is_no_value_is_refused(given: Mapping[str, list[str]], dependency:
     [("90", 90), ("90:30", 91), ("01:30:00", 90), ("1-0", 1440), ("1-02:03", 1563), ("2-00:00:01", 2881)],
 )
 def test_slurms_forms_of_a_time(text: str, minutes: int) -> None:
-    assert minutes_of(text) == minutes
+    assert parse_minutes(text) == minutes
 
 
 @pytest.mark.parametrize("text", ["UNLIMITED", "infinite", ""])
 def test_no_limit_is_no_number(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        minutes_of(text)
+        parse_minutes(text)
 
 
 @pytest.mark.parametrize(

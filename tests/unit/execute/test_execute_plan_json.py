@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from builder.model.finding import ConfigError, Finding, Place
-from builder.model.plan import Copy, File, Package, Plan, Step, from_json, to_json
+from builder.model.finding import ConfigError, Finding, Location
+from builder.model.plan import Copy, File, PackageDecision, Plan, Step, from_json, to_json
 
 FULL: dict[str, Any] = {
     "copies": (Copy(source="smoke", path="smoke", bundled=True), Copy(source="/data/ä b", path="data")),
-    "packages": (Package(asked="torch==2.6.0", became="torch==2.6.0+rocm6.2.4", why="amd"),),
+    "packages": (PackageDecision(asked="torch==2.6.0", became="torch==2.6.0+rocm6.2.4", why="amd"),),
     "findings": (
-        Finding(code="a", message="b", fix="c", at=Place(file="env.yml", line=3, key="x.y"), level="warning"),
+        Finding(code="a", message="b", fix="c", at=Location(file="env.yml", line=3, key="x.y"), level="warning"),
         Finding(code="d", message="e", fix="f"),
     ),
     "expect": {"vendor": "amd", "torch": "2.6.0"},
@@ -93,7 +93,7 @@ def test_faults_name_their_key(
     with pytest.raises(ConfigError) as caught:
         from_json(change(full(plan_of), path, value), file="kit/plan.json")
     (finding,) = caught.value.findings
-    assert finding.at == Place(file="kit/plan.json", key=key)
+    assert finding.at == Location(file="kit/plan.json", key=key)
     assert message in finding.message
     assert finding.fix
 

@@ -15,7 +15,7 @@ import pytest
 from builder.execute.executor import kept_image
 from builder.execute.machine import check_machine
 from builder.execute.preflight import check_output, check_space, find_programs
-from builder.model.finding import BuilderError, ConfigError, Place, ToolError
+from builder.model.finding import BuilderError, ConfigError, Location, ToolError
 from builder.model.plan import Plan
 from builder.parse.site import load_site
 
@@ -37,7 +37,7 @@ def test_here_overrules_what_a_host_name_says(plan_of: PlanOf, monkeypatch: pyte
     def check(plan: Plan, *, sure: bool) -> None:
         check_machine(
             site, plan, steps=plan.steps, here=plan.steps, environment={}, recipe="x.yml",
-            base_at=Place(key="--base"), sure=sure,
+            base_at=Location(key="--base"), sure=sure,
         )  # fmt: skip
 
     with pytest.raises(ToolError) as caught:

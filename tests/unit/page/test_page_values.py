@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from support.rows import rows
 
-from builder.model.results import cores_text, workload_result
-from builder.model.text import number, numbers, text, whole
+from builder.model.results import format_cores, read_workload_result
+from builder.model.text import to_integer, to_number, to_numbers, to_text
 from builder.report import svg
 from builder.report.plots import smooth
 from builder.report.svg import make_element, make_label, make_path
@@ -85,16 +85,16 @@ def test_markup_is_escaped() -> None:
 
 @pytest.mark.parametrize("value", [None, True, "1", [], {}, math.nan, math.inf, 10**400])
 def test_what_is_no_number_is_none(value: Any) -> None:
-    assert number(value) is None
+    assert to_number(value) is None
 
 
 def test_plain_values() -> None:
-    assert (number(3), whole(3), whole(3.0), whole(10**16)) == (3.0, 3, None, None)
-    assert text(10**5000) == "a huge number"
-    assert text("a\x00b\nc\ud800") == "a\\x00b\\nc\\ud800"
-    assert len(text("x" * 1000)) == 400
-    assert numbers([1, "2", None, math.nan, 3.5]) == (1.0, 3.5)
-    assert cores_text([3, 1, 2, 8, 10, 9, 1]) == "1-3,8-10"
+    assert (to_number(3), to_integer(3), to_integer(3.0), to_integer(10**16)) == (3.0, 3, None, None)
+    assert to_text(10**5000) == "a huge number"
+    assert to_text("a\x00b\nc\ud800") == "a\\x00b\\nc\\ud800"
+    assert len(to_text("x" * 1000)) == 400
+    assert to_numbers([1, "2", None, math.nan, 3.5]) == (1.0, 3.5)
+    assert format_cores([3, 1, 2, 8, 10, 9, 1]) == "1-3,8-10"
 
 
 HOSTILE: tuple[Any, ...] = (None, True, -1, 10**400, 1e308, "text", "\ud800", [], [[]], [None], {}, {"": {}}, math.nan)
@@ -109,13 +109,13 @@ def test_any_value_in_any_place_is_borne(field: str) -> None:
     for value in HOSTILE:
         for wrapped in (value, [value], {"type": value, "total": value, "ranks": value, "floors": value},
                         [{"rank": 1, "bytes": value, "name": value, "affinity": value, "seconds": value}]):  # fmt: skip
-            found = workload_result({"verdict": "pass", field: wrapped}, name="x")
+            found = read_workload_result({"verdict": "pass", field: wrapped}, name="x")
             assert found.verdict in ("pass", "FAIL")
             assert found.world >= 1
 
 
 def test_a_result_that_is_none_fails() -> None:
     for value in (None, 3, [], "pass"):
-        assert workload_result(value, name="ddp").verdict == "FAIL"
-    assert workload_result({"verdict": "pass", "error": "rank 1 died"}, name="ddp").verdict == "FAIL"
-    assert workload_result({"verdict": "pass", "error": {}}, name="ddp").error == "of an unknown kind"
+        assert read_workload_result(value, name="ddp").verdict == "FAIL"
+    assert read_workload_result({"verdict": "pass", "error": "rank 1 died"}, name="ddp").verdict == "FAIL"
+    assert read_workload_result({"verdict": "pass", "error": {}}, name="ddp").error == "of an unknown kind"

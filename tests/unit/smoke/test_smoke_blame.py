@@ -6,7 +6,7 @@ from typing import Any
 
 from support.rows import rows
 
-from builder.smoke.gather import diagnose, unfinished
+from builder.smoke.gather import describe_unfinished, diagnose
 
 CLOSED = "the communication failed while training: Connection closed by peer [10.0.0.2]:1234"
 LIMIT = "ended at its limit of 60 s"
@@ -67,6 +67,6 @@ def test_many_silent_ranks_are_counted() -> None:
 
 def test_what_ranks_were_at() -> None:
     records = [rank(0), rank(1, 90.0), rank(2, finished=True)]
-    assert unfinished(records, range(4)) == (
+    assert describe_unfinished(records, range(4)) == (
         "rank 0 was training, rank 1 was training (nothing heard of it for 10 s), rank 3 never reported"
     )

@@ -4,7 +4,7 @@ import pytest
 from support.rows import rows
 
 from builder.smoke.errors import UsageError
-from builder.smoke.ranks import Placement, check_own, from_environment
+from builder.smoke.ranks import Placement, check_own_ranks, read_placement
 
 TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 SLURM = {"SLURM_PROCID": "3", "SLURM_NTASKS": "16", "SLURM_LOCALID": "2"}
@@ -37,7 +37,7 @@ OPENMPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_
     ],
 )
 def test_the_most_specific_launcher_wins(environment: dict[str, str], expected: Placement | None) -> None:
-    assert from_environment(environment) == expected
+    assert read_placement(environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,16 @@ def test_the_most_specific_launcher_wins(environment: dict[str, str], expected: 
 )
 def test_contradictions_are_named(environment: dict[str, str], text: str) -> None:
     with pytest.raises(UsageError) as raised:
-        from_environment(environment)
+        read_placement(environment)
     assert text in str(raised.value)
 
 
 @pytest.mark.parametrize("environment", [{}, SLURM, ONE_TASK_A_HOST, {"PMI_RANK": "0", "PMI_SIZE": "1"}])
 def test_own_ranks_win_over_the_shell_of_an_allocation(environment: dict[str, str]) -> None:
-    check_own(environment)
+    check_own_ranks(environment)
 
 
 @pytest.mark.parametrize("environment", [TORCHRUN, HYDRA, OPENMPI, TORCHRUN | ONE_TASK_A_HOST])
 def test_own_ranks_inside_a_launchers_ranks_are_refused(environment: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="leave --ranks out"):
-        check_own(environment)
+        check_own_ranks(environment)

@@ -42,18 +42,18 @@ def test_the_phases_fit_into_the_whole_however_the_clock_is_set(
         load_torch=lambda: SimpleNamespace(ones=lambda *_, **__: SimpleNamespace(add_=lambda _: None)),
         describe_torch=lambda _: {},
         choose_device=lambda *_: ("cpu", 0),
-        prepare=lambda *_: "cpu",
+        select_device=lambda *_: "cpu",
         synchronize=lambda *_: None,
         describe_device=lambda *_: {},
     )
     monkeypatch.setattr(startup, "time", clocks)
     monkeypatch.setattr(startup, "hardware", work)
     monkeypatch.setattr(startup, "_step", lambda *_: None)
-    monkeypatch.setattr(startup, "_age", lambda: clocks.monotonic() - 90.0)
+    monkeypatch.setattr(startup, "_measure_age", lambda: clocks.monotonic() - 90.0)
     result: dict[str, Any] = {"seconds": {}}
     options = SimpleNamespace(started=1_000_090.0 if said else None, device="cpu")
     run = SimpleNamespace(
-        result=result, options=options, seconds=lambda: clocks.monotonic() - 100.0, say=lambda _: None
+        result=result, options=options, count_seconds=lambda: clocks.monotonic() - 100.0, print_progress=lambda _: None
     )
     startup.work(run)  # type: ignore[arg-type]
     seconds = result["seconds"]

@@ -9,8 +9,8 @@ import pytest
 from support.results import MNIST
 from support.rows import rows
 
-from builder.smoke.check_probe import cores_of, covers, span
-from builder.smoke.verdict import Check, judge, passed, vendor_of
+from builder.smoke.check_probe import covers, format_cores, parse_mask
+from builder.smoke.verdict import Check, find_vendor, has_passed, judge
 
 
 def rank(number: int, host: str = "a", count: int = 4) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def failed(result: object) -> list[str]:
 @pytest.mark.parametrize("workload", GOOD)
 def test_a_good_result_passes(workload: str) -> None:
     assert failed(GOOD[workload]) == []
-    assert passed(judge(GOOD[workload]))
+    assert has_passed(judge(GOOD[workload]))
 
 
 FAULTS: list[tuple[dict[str, Any], str, object, list[str]]] = [
@@ -312,12 +312,12 @@ def test_no_alteration_raises_or_prints_unprintable(workload: str) -> None:
 
 @pytest.mark.parametrize("result", [None, [], "pass", 1, {}, {"schema": 1}, {"verdict": "pass"}])
 def test_what_is_no_result_fails(result: object) -> None:
-    assert not passed(judge(result))
+    assert not has_passed(judge(result))
 
 
 def test_no_checks_is_no_pass() -> None:
-    assert not passed([])
-    assert not passed([Check("a", True, 1, 1), Check("b", False, 1, 2)])
+    assert not has_passed([])
+    assert not has_passed([Check("a", True, 1, 1), Check("b", False, 1, 2)])
 
 
 def test_the_callers_expectation_replaces_the_results_own() -> None:
@@ -366,8 +366,8 @@ def test_kernels(kernels: list[str], wanted: str, covered: bool) -> None:
 
 
 def test_cores_of_the_masks_of_lumi() -> None:
-    assert cores_of("0xfe000000000000") == set(range(49, 56))
-    assert span(sorted(cores_of("0xfe") | {9})) == "1-7,9"
+    assert parse_mask("0xfe000000000000") == set(range(49, 56))
+    assert format_cores(sorted(parse_mask("0xfe") | {9})) == "1-7,9"
 
 
 def test_a_finished_run_that_resumes_may_keep_its_parameters() -> None:
@@ -389,4 +389,4 @@ def test_a_finished_run_that_resumes_may_keep_its_parameters() -> None:
     ],
 )
 def test_vendor(torch: object, kind: object, vendor: str) -> None:
-    assert vendor_of(torch, kind) == vendor
+    assert find_vendor(torch, kind) == vendor
