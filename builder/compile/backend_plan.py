@@ -1,4 +1,4 @@
-"""What a backend gives back: its part of a plan."""
+"""The part of a plan that a backend makes, and checks that several backends share."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ class BackendPlan:
 
 
 def list_other_backends(target: Target, *able: BackendName) -> str:
-    """The options that choose another backend of the site, of those that are able; "" where it has none."""
+    """Write the options that choose another capable backend of the site; "" if it has none."""
     names = [name for name in target.site.build.backends if name in able and name != target.backend]
     return " or ".join(f"--backend {name}" for name in names)
 
 
 def check_unsupported_keys(target: Target, *, keys: tuple[str, ...], backend: str, fix: str) -> tuple[Finding, ...]:
-    """One error for each key of the container section that a backend has no way to serve."""
+    """Report each key of the container section that the backend does not support."""
     container = target.recipe.container
     found = []
     ways = list_other_backends(target, "layers", "apptainer", "docker")
-    fix = f"build with {ways}, or leave it out" if ways else fix
+    fix = f"build with {ways}, or remove it" if ways else fix
     for key in keys:
         if getattr(container, key):
             at = Location(
                 file=target.recipe.file, line=target.recipe.lines.get(f"container.{key}"), key=f"container.{key}"
             )
-            message = f"{backend}, the backend for '{target.site.name}', cannot serve container.{key}"
+            message = f"{backend}, the backend for '{target.site.name}', does not support container.{key}"
             found.append(Finding(code=f"{backend}-{key}", message=message, at=at, fix=fix))
     return tuple(found)
 
 
 def check_constraints(target: Target, *, backend: str) -> tuple[Finding, ...]:
-    """An error where the recipe has constraints (`-c`) and a backend has one environment file and nothing else."""
+    """Report constraints (`-c`) for a backend that takes one environment file only."""
     own = target.recipe.pip_options.constraints
     if not target.environment.constraints[len(target.environment.torch_lines) :]:
         return ()
     at = Location(file=own[0].file or target.recipe.file, line=own[0].line)
-    message = f"{backend}, the backend for '{target.site.name}', has no way to hold packages to constraints (-c)"
+    message = f"{backend}, the backend for '{target.site.name}', does not support constraints (-c)"
     ways = list_other_backends(target, "layers", "apptainer", "docker")
     fix = f"write the versions as requirements, or {f'build with {ways}' if ways else 'use another site'}"
     return (Finding(code=f"{backend}-constraints", message=message, at=at, fix=fix),)
 
 
 def estimate_size_gib(target: Target) -> float:
-    """A cautious estimate of an unpacked image, in GiB: the base's kind plus torch; for the check of free space."""
+    """Estimate the size of the unpacked image in GiB, cautiously: the kind of base image plus torch."""
     kind = 25.0 if target.base.family == "ngc-pytorch" else 12.0 if target.base.rocm or target.base.family else 1.0
     base = target.context.base_gib or kind
     torch = target.environment.torch

@@ -18,10 +18,10 @@ from builder.model.target import Target
 
 
 def compile_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, page: bool = True) -> Plan:
-    """Write every file and step of a target; raises UnsupportedError when its backend cannot serve it.
+    """Make every file and step of a target; raises UnsupportedError if its backend cannot build it.
 
-    With `nodes` or `devices` (of each node) the suite over that shape of job is one step more. Without `page` its
-    README is empty: a plan that is only looked at needs no templates.
+    With `nodes` or `devices` (of each node) the plan has one more step: the suite on a job of that shape. Without
+    `page` its README is empty: a dry run needs no templates.
     """
     findings = check_backend(target)
     build = BACKENDS[target.backend].plan(target)
@@ -54,7 +54,7 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
 def _make_suite(
     target: Target, steps: tuple[Step, ...], *, nodes: int | None, devices: int | None
 ) -> tuple[tuple[File, ...], tuple[Step, ...]]:
-    """The file and the step of the suite over a shape of job, where one was asked for."""
+    """Make the file and the step of the suite on a job of the requested shape, if any."""
     if nodes is None and devices is None:
         return (), steps
     file, step = make_suite_step(target, number=len(steps) + 1, nodes=nodes, devices=devices)
@@ -62,12 +62,12 @@ def _make_suite(
 
 
 def make_job_files(target: Target) -> tuple[File, ...]:
-    """What every job script of a plan sources."""
+    """Make the file that every job script of a plan sources."""
     return (File(path="record.sh", text=read_template("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
 
 
 def make_readme(target: Target, *, plan: Plan, build: BackendPlan) -> str:
-    """A page for whoever finds the folder."""
+    """Make the page that explains the plan folder."""
     purposes = [name for name in ("gpu", "node", "nodes") if name in target.site.scheduler.jobs]
     submit = [*map(shell.quote_word, target.site.scheduler.submit)]
     return render(

@@ -1,4 +1,4 @@
-"""What goes into an image: the folder `image/` of a plan. Everything a recipe says travels here as data files."""
+"""The files that are put into an image: the folder `image/` of a plan. All texts of a recipe are data files here."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ REQUIRE_HASHES = "--require-hashes"
 
 
 def pin_base_reference(target: Target) -> str:
-    """The base image as an engine is told: by its digest where a lock has one."""
+    """Return the base image's reference for an engine, with its digest if the lock has one."""
     reference, lock = target.base.reference, target.lock
     if lock is None or not lock.base.digest or lock.base.size or "@" in reference:
         return reference
     scheme, separator, name = reference.partition("://")
-    # Apptainer takes a tag or a digest, not both (containers/image).
+    # Apptainer accepts a tag or a digest, not both (containers/image).
     host, slash, last = name.rpartition("/")
     return f"{scheme}{separator}{host}{slash}{last.partition(':')[0]}@{lock.base.digest}"
 
 
 def find_base_registry(target: Target) -> tuple[str, bool]:
-    """The host of the base image's registry, and whether site or user name it (and not the recipe alone)."""
+    """Return the host of the base image's registry, and whether site or user (not only the recipe) name it."""
     host = registry_of(target.base.reference)
     chosen = target.recipe.container.base and not target.context.base
     return host, not chosen or host in {registry_of(image.reference) for image in target.site.base_images}
 
 
 def find_base_digest(target: Target) -> str:
-    """The digest of the base image, sha256:<64 hex>, where the lock or the reference has it."""
+    """Return the digest of the base image, sha256:<64 hex>, from the lock or the reference; "" if unknown."""
     own = target.lock.base.digest if target.lock is not None else ""
     _, separator, named = target.base.reference.partition("@sha256:")
     return own or (f"sha256:{named}" if separator else "")
 
 
 def make_base_check(target: Target) -> list[str]:
-    """A line that stops a build on a file that is not the locked base image."""
+    """Make the line that stops a build if a local file is not the locked base image."""
     lock = target.lock
     if lock is None or not lock.base.size:
         return []
@@ -57,30 +57,30 @@ def make_base_check(target: Target) -> list[str]:
 
 
 def slugify(name: str) -> str:
-    """A recipe's name for files, jobs and Docker tags."""
+    """Convert a recipe's name to a name for files, jobs and Docker tags."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "image"
 
 
 def name_image(target: Target) -> str:
-    """The file name of the image, without its suffix."""
+    """Return the file name of the image without its suffix."""
     return f"{slugify(target.recipe.name)}-{target.site.name}"
 
 
 def collect_variables(target: Target) -> dict[str, str]:
-    """Environment variables of the image: the recipe's, after what keeps it apart from the user's home."""
+    """Collect the environment variables of the image: the recipe's, and those that isolate it from the user's home."""
     fixed = {"PYTHONNOUSERSITE": "1"}
     return fixed | dict(target.recipe.variables) | dict(target.recipe.container.env)
 
 
 def collect_run_variables(target: Target) -> dict[str, str]:
-    """Variables of the recipe that the image does not hold: the run scripts give them to it each time."""
+    """Collect the recipe's variables that are not in the image: the run scripts set them for each run."""
     if target.backend not in ("cotainr", "tykky"):
         return {}
     return {**target.recipe.variables, **target.recipe.container.env}
 
 
 def make_environment_script(target: Target) -> str:
-    """The script that Apptainer and Singularity source when they enter the image."""
+    """Make the script that Apptainer and Singularity source when they start the image."""
     lines = ["# Variables of the recipe, for exec, run and shell alike.", "# shellcheck shell=sh"]
     if target.environment.place != "base":
         lines.append(f'export PATH="{PREFIX}/bin:$PATH"')
@@ -93,10 +93,10 @@ def make_environment_script(target: Target) -> str:
 
 
 def make_expectations(target: Target) -> dict[str, str]:
-    """What the image must answer when it is asked for its torch."""
+    """Make the expected answer of the image to the torch check."""
     torch, gpu = target.environment.torch, target.site.gpu
     answer: dict[str, str] = {"vendor": target.site.vendor}
-    # An XPU build compiles for the GPU it finds; its list says nothing of the others.
+    # An XPU build compiles for the GPU that it finds; its list does not name others.
     if gpu is not None and gpu.vendor != "intel":
         answer["architecture"] = gpu.target
     if torch is None:
@@ -108,7 +108,7 @@ def make_expectations(target: Target) -> dict[str, str]:
 
 
 def make_recipe_json(target: Target) -> str:
-    """`recipe.json`: what the image was made from; it stays in the image as /opt/recipe/recipe.json."""
+    """Make `recipe.json`, the record of the image's inputs; the image keeps it as /opt/recipe/recipe.json."""
     document: dict[str, object] = {
         "recipe": target.recipe.name,
         "digest": target.recipe.digest,
@@ -127,7 +127,7 @@ def make_recipe_json(target: Target) -> str:
 
 
 def make_labels(target: Target) -> dict[str, str]:
-    """Labels of the image: ours say what it was made from; the recipe's own are added and win over none of ours."""
+    """Make the labels of the image; ours override labels of the recipe with the same name."""
     ours = {
         "recipe.name": target.recipe.name,
         "recipe.digest": target.recipe.digest,
@@ -143,9 +143,9 @@ def make_labels(target: Target) -> dict[str, str]:
 
 
 def make_environment_file(target: Target, *, with_pip: bool) -> str:
-    """A conda environment file; with `pip`, everything of pip's too, in one section (cotainr, tykky).
+    """Make a conda environment file; `with_pip` adds all pip packages as one section (cotainr, tykky).
 
-    Of a lock it has version and build of every conda package: such a file has no room for hashes but pip's.
+    With a lock it lists version and build of every conda package: the format has hashes for pip only.
     """
     environment, lock = target.environment, target.lock
     exact: list[object] = (
@@ -163,10 +163,10 @@ def make_environment_file(target: Target, *, with_pip: bool) -> str:
 
 
 def make_pip_section(target: Target) -> list[str]:
-    """All of pip's lines for one call of pip.
+    """Make the lines for one call of pip that installs everything.
 
-    The torch family is pinned with its local version, which no file of the default index has: the extra index cannot
-    be passed by. https://packaging.python.org/en/latest/specifications/version-specifiers/#local-version-identifiers
+    The torch family is pinned with its local version, which no file of the default index has, so it can only come from
+    the extra index. https://packaging.python.org/en/latest/specifications/version-specifiers/#local-version-identifiers
     """
     environment = target.environment
     lines = list(environment.pip_options)
@@ -185,7 +185,7 @@ def make_pip_section(target: Target) -> list[str]:
 
 
 def make_torch_requirements(target: Target) -> str:
-    """The torch family and the one index it may come from."""
+    """Make the requirements of the torch family, with the one index that may serve them."""
     environment = target.environment
     torch = environment.torch
     if not environment.torch_lines:
@@ -197,11 +197,11 @@ def make_torch_requirements(target: Target) -> str:
 
 
 def make_other_requirements(target: Target) -> str:
-    """Everything of pip's but the torch family, from the indexes that the recipe and the environment name."""
+    """Make the requirements of all other packages, from the indexes of the recipe and the environment."""
     environment, lock = target.environment, target.lock
     if lock is None:
         return _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
-    # Without torch lines there is no first call: whatever brought a torch along has it in the same index.
+    # Without torch lines there is no first call; then a dependency requires torch, from the same index.
     family = () if environment.torch_lines else list_requirements(lock, torch=True)
     lines = (*family, *list_requirements(lock, torch=False))
     kept = [line for line in environment.pip_options if line not in (REQUIRE_HASHES, "--pre")]
@@ -209,9 +209,9 @@ def make_other_requirements(target: Target) -> str:
 
 
 def make_explicit_list(target: Target) -> str:
-    """conda's packages as a list of files (conda's @EXPLICIT); local ones lie where the build sees copies of them.
+    """Make conda's list of package files (@EXPLICIT); local files have the paths that the build sees.
 
-    micromamba checks the sha256 of each before it unpacks it (libmamba 2.3.2, src/core/package_fetcher.cpp).
+    micromamba checks the sha256 of each file before it unpacks it (libmamba 2.3.2, src/core/package_fetcher.cpp).
     """
     lock = target.lock
     if lock is None or not lock.conda:
@@ -226,12 +226,12 @@ def _locate_package(package: CondaPackage) -> str:
 
 
 def _local_packages(target: Target) -> str:
-    """Packages of this machine's channels: sha256, where they go among the inputs of the build, where they are."""
+    """List the packages of local channels: sha256, path among the build's inputs, path on this machine."""
     packages = [package for package in (target.lock.conda if target.lock else ()) if package.url.startswith("file://")]
     rows = []
     for package in packages:
         row = (package.sha256, f"{package.subdir}/{package.file_name}", unquote(package.url.removeprefix("file://")))
-        if is_misleading(package.url) or any(CONTROL.search(part) for part in row):  # refused when a lock is read, too
+        if is_misleading(package.url) or any(CONTROL.search(part) for part in row):  # also refused when a lock is read
             message = f"the address '{sanitize(package.url)}' of a locked package is another path or line when read"
             raise make_config_error("lock-faulty", message, at=Location(), fix="run `recipe lock SITE ENV` again")
         rows.append("\t".join(row))
@@ -239,7 +239,7 @@ def _local_packages(target: Target) -> str:
 
 
 def make_image_files(target: Target) -> tuple[File, ...]:
-    """Every file of `image/`; one is there only when there is something in it."""
+    """Make every file of `image/` that is not empty."""
     environment, container = target.environment, target.recipe.container
     solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
     texts = {
@@ -262,7 +262,7 @@ def make_image_files(target: Target) -> tuple[File, ...]:
         "requirements.txt": make_other_requirements(target),
         "requirements-commits.txt": _lines(list_commits(target.lock)) if target.lock else "",
         "constraints.txt": _lines(environment.constraints) if environment.pip_lines and target.lock is None else "",
-        # A lock has a hash of everything, and none of tools.
+        # A lock has hashes for everything except the build tools.
         "compiled.txt": _lines(environment.compiled) if target.lock is None else "",
         "tools.txt": _lines(environment.tools) if target.lock is None else "",
         "protected.txt": _lines(environment.protected),
@@ -272,7 +272,7 @@ def make_image_files(target: Target) -> tuple[File, ...]:
 
 
 def _python_line(target: Target) -> str:
-    """A Python to insist on, where the base image's is used and is not known."""
+    """Return the required Python if the base image's Python is used and its version is unknown."""
     environment = target.environment
     if environment.place == "venv" and target.base.python is None and environment.python:
         return environment.python + "\n"
@@ -280,7 +280,7 @@ def _python_line(target: Target) -> str:
 
 
 def list_image_copies(target: Target) -> tuple[Copy, ...]:
-    """The user's own files, laid out below `image/root` as they will lie in the image."""
+    """List the user's own files, arranged below `image/root` as in the image."""
     return tuple(
         Copy(source=source, path=f"{IMAGE_FOLDER}/root{destination}")
         for source, destination in sorted(target.recipe.container.files.items())

@@ -1,4 +1,4 @@
-"""Plans around an image that exists: its smoke test, a command of the user's in it, its conversion from an archive."""
+"""Plans for an existing image: its smoke test, a command of the user in it, its conversion from an archive."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from builder.model.recipe import Container, Recipe, Smoke, Workload
 from builder.model.site import Site
 from builder.model.target import Context, Environment, Target, Torch
 
-UNPACK_FACTOR = 3.0  # an archive of Docker's and what is unpacked of it, in times of the archive
+UNPACK_FACTOR = 3.0  # size of a Docker archive and its unpacked content, relative to the archive
 
 
 def make_image_target(
     site: Site, *, image: str, context: Context, folder: bool = False, workloads: tuple[Workload, ...] | None = None
 ) -> Target:
-    """The target of an image whose recipe is not known: `image` is its absolute path, a folder under tykky."""
+    """Make the target of an image without a recipe; `image` is its absolute path, a folder under tykky."""
     name = PurePosixPath(image).stem
     smoke = Smoke(workloads=workloads)
     return Target(
@@ -39,7 +39,7 @@ def make_image_target(
 
 
 def make_smoke_plan(target: Target, *, nodes: int | None = None, devices: int | None = None) -> Plan:
-    """A plan that only tests an image: on one device, or the suite over so many nodes or devices of each."""
+    """Make a plan that only tests an image: on one device, or with the suite on the given nodes or devices of each."""
     script = "1-smoke.sh"
     step, made = make_smoke_step(target, script=script)
     files, step = list(made), replace(step, programs=_runtime(target))
@@ -50,7 +50,7 @@ def make_smoke_plan(target: Target, *, nodes: int | None = None, devices: int | 
 
 
 def make_run_plan(target: Target, *, nodes: int | None = None, devices: int | None = None, here: bool) -> Plan:
-    """A plan of one step, a command of the user's: as a job of that shape, or with `here` on this machine."""
+    """Make a plan with one step, the user's command: as a job of that shape, or on this machine with `here`."""
     script = None
     if here:
         ranks = devices is not None
@@ -68,7 +68,7 @@ def make_run_plan(target: Target, *, nodes: int | None = None, devices: int | No
 
 
 def _runtime(target: Target) -> tuple[str, ...]:
-    """What must be on PATH to run an image; modules bring it, and wrappers of Tykky find it themselves."""
+    """List the programs that running an image needs on PATH; none if modules or tykky's wrappers provide them."""
     runtime = target.site.runtime
     return (
         ()
@@ -78,7 +78,7 @@ def _runtime(target: Target) -> tuple[str, ...]:
 
 
 def make_convert_plan(target: Target, *, archive: str, archive_gib: float) -> Plan:
-    """A plan that makes a SIF of a docker-archive; `archive` is its absolute path."""
+    """Make a plan that converts a docker-archive to a SIF; `archive` is its absolute path."""
     image = f"{slugify(target.recipe.name)}.sif"
     script, batch = "1-convert.sh", "1-convert.sbatch"
     name = f"{slugify(target.recipe.name)}-convert"

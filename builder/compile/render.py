@@ -1,6 +1,6 @@
-"""Templates to text. The only import of jinja2; a name that a template does not know is an error.
+"""Render templates. The only import of jinja2; an undefined variable of a template is an error.
 
-Scripts take no text of a user through a template; pages do, and everything that goes into them is escaped.
+Templates of scripts never contain text of a user. Templates of pages do, and all of it is escaped.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
 @cache
 def _environment(*, escapes: bool) -> jinja2.Environment:
-    import jinja2  # a third of a start: `recipe check` renders nothing
+    import jinja2  # a third of the start-up time, and `recipe check` renders nothing
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
         autoescape=escapes,
-        auto_reload=False,  # a template is read once and never looked at again
+        auto_reload=False,  # templates do not change while recipe runs
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -36,11 +36,11 @@ def render(template: str, **names: object) -> str:
 
 
 def render_page(template: str, **names: object) -> str:
-    """Render a template of HTML: whatever goes into it is escaped."""
+    """Render a template of HTML; all values are escaped."""
     return _environment(escapes=True).get_template(template).render(**names)
 
 
 @cache
 def read_template(name: str) -> str:
-    """Return a file of `data/templates` that is copied into plans as it is."""
+    """Read a file of `data/templates` that plans contain unchanged."""
     return (TEMPLATES / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Words to bash: the one place where text becomes shell. Everything that is written into a script goes through here."""
+"""Quote words for bash. The only place where text becomes shell; all text in scripts is quoted here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def quote_word(value: Word) -> str:
-    """Quote one word; in an `Expanding` the shell expands ${NAME} and nothing else."""
+    """Quote one word; in a `ShellExpr` the shell expands ${NAME} and nothing else."""
     return _quote_expression(value.text) if isinstance(value, ShellExpr) else shlex.quote(value)
 
 
@@ -30,7 +30,7 @@ def _quote_expression(text: str) -> str:
 
 
 def quote_command(argv: Iterable[Word], *, indent: str = "") -> str:
-    """Write one command; a long one goes over several lines, each option with its value on a line of its own."""
+    """Quote one command; a long one is split into lines, each option with its value on its own line."""
     items = list(argv)
     line = indent + " ".join(quote_word(item) for item in items)
     if len(line) <= 110:
@@ -53,7 +53,7 @@ def _is_option(item: Word) -> bool:
 
 
 def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:
-    """Write `export` lines; values are literal, or may hold ${NAME} with `expand`."""
+    """Write `export` lines; values are literal, or contain ${NAME} with `expand`."""
     lines = []
     for name, value in variables.items():
         assert _NAME.fullmatch(name), f"checked when the file was read: {name!r}"
@@ -62,5 +62,5 @@ def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:
 
 
 def comment(text: str) -> str:
-    """Write a comment of one line, whatever the text holds."""
+    """Write a comment of one line, whatever the text contains."""
     return "# " + " ".join(text.split())

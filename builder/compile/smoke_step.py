@@ -1,6 +1,7 @@
-"""The verify step: the image is asked for its torch as soon as it is built, where no engine asks while it builds.
+"""Steps that test an image.
 
-The smoke step: the image is asked for its torch and trains a small model, on what this machine has.
+The torch check asks the image for its torch right after the build, for engines that do not ask during the build. The
+smoke step repeats it and trains a small model on the devices of this machine.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ TORCH_CHECK_FILE = "proof.json"
 
 
 def make_inside_line(target: Target) -> str:
-    """`inside`: run a command in the image, with this folder as its working folder; after run/container.sh."""
+    """Define `inside`: run a command in the image with this folder as its working folder; needs run/container.sh."""
     if target.backend == "tykky":
         return 'inside() { in_image "$@"; }'
-    # /mnt is in every image, whatever folder this is.
+    # Every image has /mnt.
     call = '"$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"'
     return (
         f"inside() {{ (image_variables && exec {call}); }}"
@@ -30,12 +31,12 @@ def make_inside_line(target: Target) -> str:
 
 
 def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:
-    """The step with its script and job; the question and the expected answer are files of the smoke test."""
+    """Make the step with its script and job; question and expected answer are files of the smoke test."""
     lines = [
         ". run/container.sh",
         make_inside_line(target),
         f"rm -f {TORCH_CHECK_FILE}",
-        "# A wrong answer is in the log; the file is there only when the image is what was planned.",
+        "# The log has a wrong answer; the file exists only if the image matches the plan.",
         f"inside python3 -B verify.py recipe.json {TORCH_CHECK_FILE} || {{",
         f"    rm -f {TORCH_CHECK_FILE}",
         "    exit 1",
@@ -54,7 +55,7 @@ def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[St
     return with_job(step, job), (File(path=script, text=text, executable=True), *files_of(job))
 
 
-# A device file says whether this machine has a GPU of the vendor; no library is needed to look.
+# A device file shows that this machine has a GPU of the vendor, without any library.
 DEVICE_FILES: dict[Vendor, str] = {"amd": "/dev/kfd", "nvidia": "/dev/nvidiactl", "intel": "/dev/dri/renderD128"}
 
 TRAINING_WORKLOADS = ("mnist", "ddp")  # workloads that read digits
@@ -64,11 +65,11 @@ DISTRIBUTED_WORKLOADS = (
     "pi",
     "allreduce",
     "startup",
-)  # workloads of many ranks; the others are one process
+)  # workloads with many ranks; the others are one process
 
 
 def choose_workloads(target: Target) -> tuple[str, ...]:
-    """What is run: what the recipe says, else both where the image has torch."""
+    """Choose the workloads: the recipe's, else mnist and ddp if the image has torch."""
     chosen = target.recipe.container.smoke.workloads
     if chosen is not None:
         return chosen
@@ -76,9 +77,9 @@ def choose_workloads(target: Target) -> tuple[str, ...]:
 
 
 def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
-    """The step with its script, and the job that runs it on a node with a GPU.
+    """Make the step with its script, and the job that runs it on a node with a GPU.
 
-    Its products are the workloads' results, which are judged again by who reads them.
+    Its products are the results of the workloads, which are judged again when they are read.
     """
     results = ["verify.json"]
     if target.recipe.container.smoke.imports:
@@ -123,12 +124,11 @@ def _smoke_job(target: Target, *, script: str) -> JobScript | None:
 
 
 def list_smoke_copies() -> tuple[Copy, ...]:
-    """The workload itself, as it ships with us."""
     return (Copy(source="smoke", path="smoke", bundled=True),)
 
 
 def make_smoke_script(target: Target) -> str:
-    """Run every part even when one fails: the results say which."""
+    """Make the script that runs every part even if one fails; the results name the failures."""
     lines = [
         "results_folder .",
         ". run/container.sh",
@@ -157,7 +157,7 @@ def make_smoke_script(target: Target) -> str:
 
 
 def _make_inside(target: Target) -> list[str]:
-    """`inside`: run a command in the image, with this folder as its working folder; real digits by RECIPE_MNIST."""
+    """Define `inside` with real digits from RECIPE_MNIST."""
     if target.backend == "tykky":
         return [
             "arguments=()",
@@ -172,7 +172,7 @@ def _make_inside(target: Target) -> list[str]:
         '    options+=(--bind "$RECIPE_MNIST:/media:ro")',
         "    digits+=(--data /media)",
         "fi",
-        "# /mnt is in every image, whatever folder this is.",
+        "# Every image has /mnt.",
         make_inside_line(target),
     ]
 
@@ -182,12 +182,12 @@ def _is_distributed(target: Target) -> bool:
 
 
 def _make_expectation(target: Target) -> list[str]:
-    """On a machine with the site's GPUs they must be used; elsewhere the same training runs on CPUs and says so."""
+    """Require the site's GPUs on a machine that has them; elsewhere the training runs on CPUs and says so."""
     vendor = target.site.vendor
     if vendor == "cpu":
         return ["arguments+=(--device cpu)"]
     ranks = [
-        "    # A rank a device: two ranks cannot share one under NCCL.",
+        "    # One rank per device: NCCL does not allow two.",
         "    ranks=$(inside python3 -B smoke devices | tail -n 1)",
         '    if [ "${ranks:-0}" -lt 1 ]; then ranks=1; fi',
     ]
@@ -196,7 +196,7 @@ def _make_expectation(target: Target) -> list[str]:
         f"    arguments+=(--expect-vendor {vendor})",
         *(ranks if _is_distributed(target) else []),
         "else",
-        f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node as well'",
+        f"    echo 'recipe: no {vendor} GPU here: the smoke test trains on the CPU; run it on a GPU node too'",
         "    arguments+=(--device cpu)",
         "fi",
     ]

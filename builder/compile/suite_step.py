@@ -1,4 +1,4 @@
-"""The suite over a shape of job, as a step of a plan: proven where the image will run, not on one device alone."""
+"""The suite on a job of some shape, as a step of a plan: a test at the scale at which the image will run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder.model.target import Target
 
 
 def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[File, Step]:
-    """The job script and the step, the plan's `number`-th; raises ConfigError where the site has no such shape."""
+    """Make the job script and the plan's `number`-th step; raises ConfigError if the site has no such shape."""
     purpose, job = choose_job(target, nodes=nodes, devices=devices)
     path = f"{number}-smoke-{purpose}.sbatch"
     name = f"{slugify(target.recipe.name)}-smoke-{purpose}"

@@ -1,4 +1,4 @@
-"""Where the files that ship with us are found: inside the package in a wheel, beside it in a checkout."""
+"""Find the files that ship with recipe: inside the package in a wheel, next to the package in a checkout."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def find_data_folder(name: str) -> Path:
-    """Give the folder of "recipes" or "sites"."""
+    """Return the folder of "recipes" or "sites"."""
     inside = PACKAGE / "data" / name
     return inside if inside.is_dir() else PACKAGE.parent / name

@@ -1,7 +1,4 @@
-"""What is inside an image, as far as it can be read without running it.
-
-Two lists of packages compared, package by package.
-"""
+"""The contents of an image, read without running it; comparison of two lists of packages."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ ImageKind = Literal["sif", "squashfs", "folder", "docker-archive"]
 
 
 def normalize_name(name: str) -> str:
-    """A Python distribution's name as indexes compare it (PEP 503)."""
+    """Normalize the name of a Python distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledPackage:
-    """One installed package; `place` is the folder that lists it."""
+    """One installed package; `place` is the folder of the database that lists it."""
 
     kind: PackageKind
     name: str
@@ -35,13 +32,13 @@ class InstalledPackage:
     subdir: str = ""  # conda's
     arch: str = ""  # of deb and rpm
     license: str = ""
-    sha256: str = ""  # of the package's file, where the image has it
+    sha256: str = ""  # of the package's file, if the image has it
     place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePart:
-    """A partition or object of a SIF, a layer of an archive, a file of a folder; size in bytes."""
+    """A partition or object of a SIF, a layer of an archive or a file of a folder; size in bytes."""
 
     name: str
     kind: str
@@ -51,15 +48,15 @@ class ImagePart:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """A signature and what it covers; whether it is good is for the engine to say."""
+    """A signature and the objects it covers; only the engine can verify it."""
 
     covers: str
-    fingerprint: str  # hexadecimal digits, empty where it is in none of the fields that we read
+    fingerprint: str  # hexadecimal digits, empty if not found
 
 
 @dataclass(frozen=True, kw_only=True)
 class TorchBuild:
-    """What an installed torch says it was built for."""
+    """The build properties that an installed torch reports."""
 
     version: str
     cuda: str = ""
@@ -70,7 +67,7 @@ class TorchBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """Everything that was read of an image; `unknown` says what could not be."""
+    """The contents of an image; `unknown` lists what could not be read."""
 
     image: str
     kind: ImageKind
@@ -83,16 +80,16 @@ class Contents:
     signatures: tuple[Signature, ...] = ()
     packages: tuple[InstalledPackage, ...] = ()
     torch: tuple[TorchBuild, ...] = ()
-    sbom: bool = False  # there is one inside
+    sbom: bool = False  # the image contains one
     unknown: tuple[str, ...] = ()
 
 
-PREFIX = "/opt/env"  # where an image of ours has its own environment
+PREFIX = "/opt/env"  # the environment in images that recipe builds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What became of one package; versions, with conda's build where only that differs or either has one."""
+    """The change of one package between two lists; a version includes conda's build if either side has one."""
 
     kind: PackageKind
     name: str
@@ -101,17 +98,16 @@ class Change:
 
     @property
     def what(self) -> Literal["added", "removed", "changed"]:
-        """The change in a word."""
         return "added" if not self.before else "removed" if not self.after else "changed"
 
 
 def compare_packages(before: Iterable[InstalledPackage], after: Iterable[InstalledPackage]) -> tuple[Change, ...]:
-    """Every package that differs, sorted by kind and name; one that is there twice has all its versions compared."""
+    """Compare two lists of packages by kind and name; all versions of a package count."""
     one, two = _versions(before), _versions(after)
     changes = []
     for kind, name in sorted(one.keys() | two.keys()):
         left, right = one.get((kind, name), frozenset()), two.get((kind, name), frozenset())
-        unknown = left and right and "" in left | right  # a commit of version control has no version in a lock
+        unknown = left and right and "" in left | right  # a lock has no version for a commit
         if left != right and not unknown:
             changes.append(Change(kind=kind, name=name, before=tuple(sorted(left)), after=tuple(sorted(right))))
     return tuple(changes)
@@ -135,7 +131,6 @@ def _normal_version(version: str) -> str:
 
 
 def list_locked_packages(lock: Lock) -> tuple[InstalledPackage, ...]:
-    """The packages that a lock names."""
     conda = [
         InstalledPackage(kind="conda", name=item.name, version=item.version, build=item.build, subdir=item.subdir)
         for item in lock.conda
@@ -144,9 +139,9 @@ def list_locked_packages(lock: Lock) -> tuple[InstalledPackage, ...]:
 
 
 def select_own_packages(contents: Contents, lock: Lock) -> tuple[InstalledPackage, ...]:
-    """The packages of an image that its lock should name: those of its own environment.
+    """Select the packages of an image's own environment: those that its lock should list.
 
-    In the base image's Python they lie among the base's, which are left out unless the lock names them too.
+    If they are installed in the base image's Python, the base's own packages are left out unless the lock lists them.
     """
     names = {normalize_name(item.name) for item in lock.pip}
     own = []

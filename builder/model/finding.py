@@ -1,4 +1,4 @@
-"""Findings (what a check has to say) and the errors that carry them; the exit codes live here and nowhere else."""
+"""Findings and the exceptions that carry them. Exit codes are defined here only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """Where a finding is: a file, a line counted from 1 and the path of keys, each as far as known."""
+    """The location of a finding: file, line (from 1) and path of keys, each as far as known."""
 
     file: str = ""
     line: int | None = None
@@ -25,10 +25,10 @@ class Location:
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """The fix of a finding as an exact change of a line: `old`, which stands there once, becomes `new`.
+    """The fix of a finding as an exact change of one line: `old`, which occurs once, is replaced by `new`.
 
-    With `below` the whole item goes from its line to the list of that name (`container`: the key with its value to that
-    section; `items`: those after the line go below it); an `old` without `new` takes the line away.
+    With `below` the whole item moves from its line to the list of that name (`container`: key and value move to that
+    section; `items`: they move below the items that follow the line). `old` without `new` removes the line.
     """
 
     file: str
@@ -40,7 +40,7 @@ class Edit:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One sentence that says what is wrong or worth knowing, where, and what to do about it."""
+    """A problem or a fact worth knowing: what, where, and how to fix it."""
 
     code: str
     message: str
@@ -51,7 +51,7 @@ class Finding:
 
 
 class BuilderError(Exception):
-    """An expected failure: it is printed as findings, never as a traceback."""
+    """An expected failure: printed as findings, never as a traceback."""
 
     exit_code = 1
 
@@ -97,26 +97,26 @@ class GpuError(BuilderError):
 
 
 class UnfinishedError(BuilderError):
-    """Jobs still wait or run: there is no verdict yet."""
+    """Jobs are still pending or running: there is no result yet."""
 
     exit_code = 7
 
 
 class DifferentError(BuilderError):
-    """The image was built and tested, but it is not the same as another build of it, or as its papers say."""
+    """The image was built and tested, but differs from a second build of it or from its attestations."""
 
     exit_code = 8
 
 
 def make_edit(at: Location | None, old: str, new: str = "", *, below: str = "") -> Edit | None:
-    """The edit of a place; None where the place or the words are not known."""
+    """Make the edit of one line; None if the location or the old text is unknown."""
     if at is None or at.line is None or not old or (not new and not below and old != "-"):
         return None
     return Edit(file=at.file, line=at.line, old=old, new=new, below=below)
 
 
 def remove_edits(value: Any) -> Any:
-    """Plain data of findings as it is kept: an edit is for the file as it was when it was read."""
+    """Remove the edits from findings as plain data: an edit is valid only for the file as it was read."""
     if isinstance(value, dict):
         own = {"code", "message", "fix", "edit"} <= set(value)
         return {key: remove_edits(item) for key, item in value.items() if not (own and key == "edit")}
@@ -124,7 +124,7 @@ def remove_edits(value: Any) -> Any:
 
 
 def suggest_name(word: str, *, known: Iterable[str], noun: str = "known keys") -> str:
-    """Give the fix for a name nobody knows: the closest known one when there is one, and all of them."""
+    """Write the fix for an unknown name: the closest known name, if any, and all known names."""
     names = sorted(known)
     near = find_nearest(word, known=names)
     listed = f"{noun}: {', '.join(names)}" if names else f"{noun}: none"
@@ -132,12 +132,12 @@ def suggest_name(word: str, *, known: Iterable[str], noun: str = "known keys") -
 
 
 def find_nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Give the known name that a word means, whatever its case; "" when none is near."""
+    """Return the known name closest to `word`, ignoring case; "" if none is close."""
     names = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), names, n=1, cutoff=cutoff)
     return names[close[0]] if close else ""
 
 
 def select_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Only the findings that stop the work."""
+    """Select the findings of level `error`."""
     return tuple(finding for finding in findings if finding.level == "error")

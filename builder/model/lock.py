@@ -17,14 +17,14 @@ FileKind = Literal["wheel", "sdist", "vcs"]
 
 @dataclass(frozen=True, kw_only=True)
 class LockRequest:
-    """Everything that decides which files are chosen; a different request makes the lock stale."""
+    """Everything that decides which files are chosen; a lock whose request differs is stale."""
 
     place: Literal["base", "venv", "conda"]
     arch: Literal["x86_64", "aarch64"]
-    base: str  # the reference of a registry's image, the name of a file
-    python: str = ""  # X.Y, empty where the base image or conda's solver decides
-    glibc: str = ""  # of the base image as its site's file says, empty where not known
-    cuda: str = ""  # what the site's driver serves, for conda's solver
+    base: str  # the reference in a registry, or the name of a file
+    python: str = ""  # X.Y, empty if the base image or conda's solver decides
+    glibc: str = ""  # of the base image by the site's file, empty if unknown
+    cuda: str = ""  # the newest that the site's driver serves, for conda's solver
     channels: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
     torch: tuple[str, ...] = ()
@@ -53,22 +53,22 @@ LABELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class BaseLock:
-    """The base image: `digest` is the registry's of its manifest, or the sha256 of a local file of `size` bytes."""
+    """The base image: `digest` is the manifest's in the registry, or the sha256 of a local file of `size` bytes."""
 
     reference: str
-    digest: str = ""  # sha256:<64 hex>, empty where it is not known
+    digest: str = ""  # sha256:<64 hex>, empty if unknown
     size: int = 0  # 0 for an image of a registry
-    why: str = ""  # the digest is not known
-    python: str = ""  # as the image answered, X.Y.Z
-    glibc: str = ""  # as the image answered, else as the site's file says
-    provides: Mapping[str, str] = field(default_factory=dict)  # distributions of its Python, where they go there
+    why: str = ""  # why the digest is unknown
+    python: str = ""  # X.Y.Z, as the image reported it
+    glibc: str = ""  # as the image reported it, else by the site's file
+    provides: Mapping[str, str] = field(default_factory=dict)  # distributions of its Python, if used
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipFile:
-    """One file of a Python distribution; one of version control (`vcs`) has a commit in `url` and no sha256.
+    """One file of a Python distribution; a `vcs` file has a commit in `url` and no sha256.
 
-    `direct`: the recipe names the address, it is in no index.
+    `direct`: the recipe gives the address; no index has the file.
     """
 
     name: str
@@ -77,24 +77,24 @@ class PipFile:
     url: str
     sha256: str = ""
     size: int = 0
-    torch: bool = False  # of the torch family, which comes from an index of its own
+    torch: bool = False  # of the torch family, which has its own index
     direct: bool = False
 
     @property
     def requirement(self) -> str:
-        """The line of a requirements file that only this file matches."""
+        """The line of a requirements file that matches this file only."""
         named = f"{self.name} @ {self.url}" if self.direct else f"{self.name}=={self.version}"
         return f"{named} --hash=sha256:{self.sha256}" if self.sha256 else named
 
     @property
     def file_name(self) -> str:
-        """The name of the file, as in its index (a plus sign may be %2B)."""
+        """The file name as the index writes it (a plus sign may be %2B)."""
         return self.url.partition("#")[0].rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """The lock of one site; `recipe` is the digest of its recipe."""
+    """The lock of one site; `recipe` is the digest of the recipe that was locked."""
 
     site: str
     recipe: str
@@ -107,7 +107,7 @@ class Lock:
 
     @property
     def digest(self) -> str:
-        """The sha256 of what is locked, without the tool and the recipe's digest."""
+        """The sha256 of the locked content, without the tool and the digest of the recipe."""
         content = {name: value for name, value in asdict(self).items() if name not in ("recipe", "tool")}
         content["base"].pop("why")
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -119,13 +119,13 @@ class Lock:
 
     @property
     def python(self) -> str:
-        """The Python of the environment: conda's own, else the base image's, else the requested one."""
+        """The Python of the environment: conda's, else the base image's, else the requested one."""
         own = next((package.version for package in self.conda if package.name == "python"), "")
         return own or self.base.python or self.asked.python
 
 
 def describe_changes(lock: Lock, asked: LockRequest) -> Iterator[str]:
-    """Yield what has changed since a lock was made, one phrase each."""
+    """Describe what has changed since the lock was made, one phrase per field."""
     for item in fields(LockRequest):
         before, now = getattr(lock.asked, item.name), getattr(asked, item.name)
         if before == now:
@@ -146,10 +146,10 @@ def _join_words(words: list[str]) -> str:
 
 
 def list_requirements(lock: Lock, *, torch: bool) -> tuple[str, ...]:
-    """Return lines of a requirements file for the torch family, or for the rest: one exact file each, by its hash."""
+    """List the lines of a requirements file for the torch family or for all other packages, each with its hash."""
     return tuple(file.requirement for file in lock.pip if file.torch == torch and file.kind != "vcs")
 
 
 def list_commits(lock: Lock) -> tuple[str, ...]:
-    """Return lines for packages of version control: a commit names its content, and installers accept no hash."""
+    """List the requirements from version control; a commit fixes the content, and installers accept no hash for it."""
     return tuple(file.requirement for file in lock.pip if file.kind == "vcs")

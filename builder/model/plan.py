@@ -1,6 +1,6 @@
-"""A plan: the files and steps that make an image, before anything is done. Plain data, nothing of the machine in it.
+"""A plan: the files and steps that make an image, as plain data without properties of this machine.
 
-A plan as JSON and back: sorted, the same bytes for the same plan, and read as strictly as it is written.
+Its JSON form is sorted: the same plan gives the same bytes. It is read as strictly as it is written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from builder.sif.bounded import parse_json
 
 @dataclass(frozen=True)
 class ShellExpr:
-    """A word in which the shell expands ${NAME} where it runs, and nothing else."""
+    """A word in which the shell expands ${NAME} at run time, and nothing else."""
 
     text: str
 
@@ -41,18 +41,18 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Copy:
-    """A file or folder of the user's that is copied into the plan folder as it is."""
+    """A file or folder of the user that is copied into the plan folder unchanged."""
 
     source: str  # absolute, or relative to the recipe's folder
     path: str
-    bundled: bool = False  # `source` is the name of something that ships with us, e.g. "smoke"
+    bundled: bool = False  # `source` is the name of a folder of recipe, e.g. "smoke"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One script of the plan and what it must leave behind.
+    """One script of the plan and its outputs.
 
-    A step succeeded when every file in `produces` is there and new, not when its script exited 0.
+    A step succeeds if every file in `produces` exists and is new; the exit status of the script does not count.
     """
 
     name: str  # unique; names the log
@@ -61,7 +61,7 @@ class Step:
     script: str  # path in the plan folder, run as `bash SCRIPT` in it
     produces: tuple[str, ...] = ()  # relative to the plan folder
     programs: tuple[str, ...] = ()  # alternatives are joined with |
-    space_gib: float = 0.0  # free space that its temporary folder needs
+    space_gib: float = 0.0  # required free space in the temporary folder
     batch: str = ""  # the sbatch script that runs it as a job
     job: StepJob | None = None  # what that script asks for; unknown of plans that were written before 2026-11-23
     where: Literal["site", "workstation"] = "site"
@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageDecision:
-    """What became of one line of the recipe."""
+    """What happens to one line of the recipe, and why."""
 
     asked: str
     became: str
@@ -78,7 +78,7 @@ class PackageDecision:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Everything that is needed to make and prove one image."""
+    """Everything needed to build and test one image."""
 
     target: str  # recipe.site.backend
     recipe: str
@@ -93,14 +93,14 @@ class Plan:
     copies: tuple[Copy, ...] = ()
     packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = ()
-    expect: Mapping[str, str] = field(default_factory=dict)  # what the image must answer: vendor, torch
+    expect: Mapping[str, str] = field(default_factory=dict)  # expected answers of the image: vendor, torch
     tool: str = ""
-    tmpdir: str = ""  # the site's temporary folder for builds; ${NAME} is expanded where the build runs
+    tmpdir: str = ""  # the site's temporary folder for builds; ${NAME} is expanded during the build
 
 
 SCHEMA = 1
 LIMIT = 64 * 1024 * 1024  # bytes
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step: it names a log
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)  # of a step, and so of its log
 
 
 def to_json(plan: Plan) -> str:
@@ -113,7 +113,7 @@ def to_json(plan: Plan) -> str:
 
 
 def from_json(text: str | bytes, *, file: str = "plan.json") -> Plan:
-    """Read a plan again; raises ConfigError with the first fault and the path of its key."""
+    """Read a plan from JSON; raises ConfigError with the first fault and the path of its key."""
     try:
         content = parse_json(text, limit=LIMIT)
     except ValueError as error:
@@ -130,8 +130,8 @@ def from_json(text: str | bytes, *, file: str = "plan.json") -> Plan:
 
 
 def _find_faults(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What leads out of the plan folder, or has a name that a log cannot have."""
-    # A plan around an image that is there already names it by its absolute path, and makes nothing.
+    """Find paths outside the plan folder and step names that cannot be file names."""
+    # A plan for an existing image has its absolute path and builds nothing.
     made = any(step.produces and step.kind not in ("smoke", "verify") for step in plan.steps)
     paths = [("image", plan.image)] if made or not plan.image.startswith("/") else []
     for number, step in enumerate(plan.steps):

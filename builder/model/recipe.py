@@ -1,4 +1,4 @@
-"""A recipe: one environment file in its normal form, whatever format it came in. See `load.py` for the reading."""
+"""A recipe: one environment file in its normal form, independent of the file format it was read from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Workload = Literal["probe", "mnist", "ddp", "pi", "allreduce", "startup"]
 
 @dataclass(frozen=True, kw_only=True)
 class CondaSpec:
-    """One conda dependency; `text` as conda reads it, `version` its constraint as written (`=3.12`, `>=1.2,<2`)."""
+    """One conda dependency: `text` as conda reads it, `version` its constraint as written (`=3.12`, `>=1.2,<2`)."""
 
     text: str
     name: str
@@ -28,10 +28,10 @@ class CondaSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PipRequirement:
-    """One pip requirement. `text` is the line pip reads.
+    """One pip requirement; `text` is the line that pip reads.
 
-    `name` is in its normal form (PEP 503), empty where only the build can tell (a URL or path without `name @`).
-    `specifier` is PEP 440 (`==2.6.0`); `url` is a URL, a `git+...` or a path.
+    `name` is normalized (PEP 503), or empty if only a build can tell it (a URL or path without `name @`). `specifier`
+    is PEP 440 (`==2.6.0`); `url` is a URL, a `git+...` or a path.
     """
 
     text: str
@@ -42,13 +42,13 @@ class PipRequirement:
     url: str = ""
     editable: bool = False
     hashes: tuple[str, ...] = ()
-    file: str = ""  # the file it stands in, where that is not the recipe (an inlined -r)
+    file: str = ""  # the file that contains it, if not the recipe (an inlined -r)
     line: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipOptions:
-    """Options of a requirements file, in order; credentials in an index URL are refused when the file is read."""
+    """Options of a requirements file, in order; credentials in an index URL are refused on reading."""
 
     index_url: str = ""
     extra_index_urls: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class PipOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Smoke:
-    """What the image has to prove: imports that must work, workloads that must pass."""
+    """What the smoke test checks: modules to import and workloads to run."""
 
     imports: tuple[str, ...] = ()
     workloads: tuple[Workload, ...] | None = None  # None: mnist and ddp (jobs: all) with torch
@@ -88,12 +88,12 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One environment. `file` is the path as the user gave it, `digest` the sha256 of everything that was read."""
+    """One environment. `file` is the path as the user gave it, `digest` the sha256 of all files that were read."""
 
     name: str
     file: str
     digest: str
-    folder: str  # of the file: what relative paths in it mean
+    folder: str  # of the file; relative paths start there
     kind: Literal["conda", "pip"]
     channels: tuple[str, ...] = ()
     conda: tuple[CondaSpec, ...] = ()
@@ -102,8 +102,8 @@ class Recipe:
     variables: Mapping[str, str] = field(default_factory=dict)
     container: Container = Container()
     lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
-    warnings: tuple[Finding, ...] = ()  # what the file and its folder give to think about, on every site
+    warnings: tuple[Finding, ...] = ()  # findings about the file and its folder, on every site
 
     def wants(self, vendor: Vendor) -> bool:
-        """Whether the recipe is meant for GPUs of a vendor; without `container.gpu` it is meant for any."""
+        """Whether the recipe is meant for the GPUs of a vendor; without `container.gpu` it is meant for any."""
         return not self.container.gpu or vendor in self.container.gpu

@@ -1,4 +1,4 @@
-"""A report: what happened when a plan was executed. Written as report.json."""
+"""A report: the result of executing a plan, written as report.json."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Status = Literal["ok", "failed", "skipped", "interrupted"]
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """One step: how it ended, after how many seconds, where its log is."""
+    """The result of one step; `seconds` is its duration, `log` the path of its log."""
 
     name: str
     status: Status
@@ -25,7 +25,7 @@ class StepResult:
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeCheck:
-    """One judged number of the smoke test."""
+    """One check of the smoke test: the measured value against the expected one."""
 
     name: str
     ok: bool
@@ -35,7 +35,7 @@ class SmokeCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The whole of a build; sizes in bytes, times in seconds."""
+    """The report of a build; sizes in bytes, times in seconds."""
 
     target: str
     status: Literal["passed", "failed", "smoke-failed", "interrupted"]
@@ -47,13 +47,13 @@ class Report:
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     smoke: Mapping[str, Any] = field(default_factory=dict)
-    verified: Mapping[str, Any] = field(default_factory=dict)  # what a second build gave, where one was asked for
-    proof: Mapping[str, Any] = field(default_factory=dict)  # what the image answered when it was asked for its torch
+    verified: Mapping[str, Any] = field(default_factory=dict)  # the comparison with a second build, if requested
+    proof: Mapping[str, Any] = field(default_factory=dict)  # the answer of the image to the torch check
     findings: tuple[Finding, ...] = ()
     base: str = ""  # base image, as the plan names it
     vendor: str = ""
     tool: str = ""
-    plan: str = ""  # SHA-256 of the plan that the image was made from; "" where that is not known for sure
-    sources: str = ""  # identity of the base image and the files of this machine that went into it
-    identity: str = ""  # of the image when the report was written: it changes with whatever is done to the image
+    plan: str = ""  # SHA-256 of the image's plan; "" if not certain
+    sources: str = ""  # identity of the base image and the local files that were used
+    identity: str = ""  # of the image when the report was written; any change of the image changes it
     started: str = ""  # UTC, ISO 8601

@@ -1,4 +1,4 @@
-"""The JSON documents that lie round an image, put together into its results. Pure: the files were read elsewhere."""
+"""Assemble the results of an image from its JSON documents. Pure: the files are read by `builder.report.collect`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TORCH_BUILD_NAMES = {"cuda": "CUDA", "hip": "ROCm", "rocm": "ROCm", "xpu": "XPU"
 
 @dataclass(kw_only=True)
 class ResultDocuments:
-    """What was found: report.json, plan.json, results by shape and workload, verdicts by shape, jobs."""
+    """The documents of one image: report.json, plan.json, results by shape and workload, verdicts by shape, jobs."""
 
     name: str
     source: str
@@ -38,14 +38,14 @@ class ResultDocuments:
     damaged: list[str] = field(default_factory=list)
 
     def list_workload_results(self) -> list[Mapping[str, Any]]:
-        """Every workload's result as it was left, those of the build first."""
+        """List the result of every workload, those of the build first."""
         found = [*to_dict(self.report.get("smoke")).values()]
         found += [result for shape in self.shapes.values() for result in shape.values()]
         return [result for result in found if isinstance(result, dict)]
 
 
 def assemble_results(found: ResultDocuments) -> Results:
-    """Make the results of one image; a document that lacks something only makes them shorter."""
+    """Assemble the results of one image; missing parts of a document are left out."""
     workloads = [*_read_build_workloads(found), *_read_shape_workloads(found)]
     shapes = tuple(_shape(name, verdict) for name, verdict in sorted(found.verdicts.items(), key=_order_of_shape))
     stages = (*_steps(found), *_jobs(found))
@@ -71,7 +71,7 @@ def assemble_results(found: ResultDocuments) -> Results:
 
 
 def _read_build_workloads(found: ResultDocuments) -> Iterable[WorkloadResult]:
-    """The smoke step's workloads; the report holds its checks under the workload's name."""
+    """Read the workloads of the smoke step; the report stores its checks under the name of the workload."""
     by_name: dict[str, list[SmokeCheck]] = {}
     for check in read_checks(found.report.get("checks")):
         name, colon, rest = check.name.partition(": ")
@@ -92,7 +92,7 @@ def _read_shape_workloads(found: ResultDocuments) -> Iterable[WorkloadResult]:
             verdict = to_dict(judged.get(name))
             checks = read_checks(verdict.get("checks")) or None
             raw = results.get(name)
-            # A workload that left no whole result is in the verdict all the same, with what was found out of it.
+            # The verdict includes workloads without a complete result.
             yield read_workload_result(
                 raw if isinstance(raw, dict) else verdict or None,
                 name=to_text(name, limit=60),
@@ -151,7 +151,7 @@ def _status(
     shapes: tuple[ShapeVerdict, ...],
     stages: tuple[Stage, ...],
 ) -> str:
-    """The worst of what is known: the build's own word, the shapes' verdicts, the workloads', the jobs'."""
+    """Return the worst known status: of the build, the shapes, the workloads and the jobs."""
     own = to_text(found.report.get("status"), limit=40)
     if own not in ("", "passed"):
         return own
@@ -164,7 +164,7 @@ def _status(
 
 
 def _facts(found: ResultDocuments) -> dict[str, str]:
-    """The environment in words, in the order of telling; what is not known is left out."""
+    """Collect the facts of the environment in display order; unknown ones are left out."""
     raw, report, plan = found.list_workload_results(), found.report, found.plan
     torch = {**to_dict(next((result["torch"] for result in raw if to_dict(result.get("torch"))), {}))}
     proof = to_dict(report.get("proof"))

@@ -1,6 +1,6 @@
-"""Results: everything that was measured of one image, from its report, its shapes' results and its jobs.
+"""Results: all measurements of an image, from its report, the results of its shapes and its jobs.
 
-`workload_result` reads what a workload wrote; missing or invalid values are left out.
+The results of workloads are read tolerantly: missing or invalid values are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from builder.model.report import SmokeCheck
 from builder.model.text import to_dict, to_integer, to_list, to_number, to_numbers, to_text
 
 Verdict = Literal["pass", "FAIL"]
-# The order in which workloads are told: first what the machine is, then what it does.
+# Display order: first the properties of the machine, then its performance.
 WORKLOADS = ("imports", "probe", "startup", "mnist", "ddp", "pi", "allreduce")
 SHAPES = ("", "one", "ranks", "gpu", "node", "nodes")
 
@@ -30,7 +30,7 @@ class Rank:
     affinity: str = ""  # its cores, e.g. "0-6,8"
     checksum: str = ""  # of its parameters
     seconds: float | None = None
-    ended: str = ""  # how, "" when nothing is known
+    ended: str = ""  # how it ended, "" if unknown
     error: str = ""
 
 
@@ -47,20 +47,20 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What a training did; `losses` is a curve of evenly spaced steps, images count all ranks together."""
+    """The measurements of a training; `losses` is a curve of evenly spaced steps, `images` counts all ranks."""
 
     steps: int | None = None
     losses: tuple[float, ...] = ()
     first_loss: float | None = None
     last_loss: float | None = None
     accuracy: float | None = None
-    accuracies: tuple[float, ...] = ()  # one an epoch
+    accuracies: tuple[float, ...] = ()  # one per epoch
     images: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadResult:
-    """One workload of the smoke suite; `shape` is "" where it ran as a step of the build."""
+    """One workload of the smoke suite; `shape` is "" if it ran as a step of the build."""
 
     name: str
     shape: str = ""
@@ -80,14 +80,14 @@ class WorkloadResult:
 
     @property
     def title(self) -> str:
-        """Its name as it stands in tables: the shape it ran in, and over how many ranks."""
+        """Shape, name and number of ranks, as tables show them."""
         where = f"{self.shape}/{self.name}" if self.shape else self.name
         return f"{where} ×{self.world}" if self.world > 1 else where
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A step of the build or a job: seconds it ran, and those it waited in the queue."""
+    """A step of the build or a job: the seconds that it ran and that it waited in the queue."""
 
     name: str
     kind: Literal["step", "job"] = "step"
@@ -96,7 +96,7 @@ class Stage:
     queued: float | None = None
     exit_code: int | None = None
     note: str = ""
-    proves: bool = False  # it tests the image, and is no part of building it
+    proves: bool = False  # it tests the image and does not build it
     fix: str = ""
     log: str = ""  # path below the plan folder
     tail: tuple[str, ...] = ()  # last lines of the log of a step that failed, masked
@@ -130,7 +130,7 @@ class InstalledPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Everything that was measured of one image; sizes in bytes, times in seconds."""
+    """All measurements of one image; sizes in bytes, times in seconds."""
 
     name: str
     source: str  # the path it was read from
@@ -141,7 +141,7 @@ class Results:
     stages: tuple[Stage, ...] = ()
     workloads: tuple[WorkloadResult, ...] = ()
     shapes: tuple[ShapeVerdict, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict)  # of the environment, in the order of telling
+    facts: Mapping[str, str] = field(default_factory=dict)  # of the environment, in display order
     packages: Mapping[str, str] = field(default_factory=dict)  # asked -> became
     findings: tuple[str, ...] = ()  # of the build
     damaged: tuple[str, ...] = ()  # files that could not be read
@@ -156,12 +156,11 @@ class Results:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth a reader's eye."""
         return self.findings + self.damaged
 
     @property
     def build_seconds(self) -> float | None:
-        """Seconds of the build's steps without the smoke test, None when nothing was built."""
+        """Seconds of the build steps without the smoke test; None if nothing was built."""
         found = [stage.seconds for stage in self.stages if not stage.proves and stage.kind == "step" and stage.seconds]
         return sum(found) if found else None
 
@@ -174,7 +173,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 def read_workload_result(
     value: object, *, name: str, shape: str = "", checks: tuple[SmokeCheck, ...] | None = None
 ) -> WorkloadResult:
-    """Read one result; `checks` are a later judgement of it, which outweighs its own."""
+    """Read one result; `checks`, a later judgement, replace its own."""
     if not isinstance(value, dict):
         return WorkloadResult(name=name, shape=shape, error="it left no result", checks=checks or ())
     found = checks if checks is not None else read_checks(value.get("checks"))
@@ -201,7 +200,6 @@ def read_workload_result(
 
 
 def read_checks(value: object) -> tuple[SmokeCheck, ...]:
-    """Read a list of checks."""
     return tuple(
         SmokeCheck(
             name=to_text(item.get("name"), limit=80),
@@ -215,10 +213,10 @@ def read_checks(value: object) -> tuple[SmokeCheck, ...]:
 
 
 def read_seconds(value: Mapping[str, Any]) -> dict[str, float]:
-    """Read the times of a result, by name; a bare number is the total."""
+    """Read the times of a result by name; a bare number is the total."""
     found = value.get("seconds")
     times = found if isinstance(found, dict) else {"total": found}
-    # imports that are timed one by one: torch's is the one that everybody waits for
+    # imports are timed one by one; torch's is the slowest
     for item in map(to_dict, to_list(value.get("imports"), limit=100)):
         if item.get("name") == "torch":
             times = {"import": item.get("seconds"), **times}
@@ -227,14 +225,14 @@ def read_seconds(value: Mapping[str, Any]) -> dict[str, float]:
 
 
 def format_device(value: object) -> str:
-    """Say which device it was: its name, with its architecture where that is known."""
+    """Return the name of a device, with its architecture if known."""
     device = to_dict(value)
     name, architecture = to_text(device.get("name"), limit=80), to_text(device.get("architecture"), limit=40)
     return f"{name} ({architecture})" if name and architecture else name or to_text(device.get("type"), limit=40)
 
 
 def format_cores(cores: Iterable[int]) -> str:
-    """Write core numbers as ranges: 0-6,8."""
+    """Format core numbers as ranges: 0-6,8."""
     runs: list[list[int]] = []
     for core in sorted(set(cores)):
         if runs and core == runs[-1][1] + 1:
@@ -308,7 +306,7 @@ def _sweep(value: object) -> Iterable[Transfer]:
 
 
 def _floors(value: object) -> Iterable[tuple[int, float]]:
-    """Floors by size: {"128MiB": 85.0} or {"134217728": 85.0}."""
+    """Read bandwidth floors by size: {"128MiB": 85.0} or {"134217728": 85.0}."""
     for key, item in list(to_dict(value).items())[:100]:
         found, floor = _SIZE.fullmatch(key), to_number(item)
         if found is not None and floor is not None and floor > 0 and len(found[1]) < 16:

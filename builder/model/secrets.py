@@ -1,7 +1,7 @@
-"""What looks like a password or a token: in an address, by the name of a variable, by its own shape.
+"""Detect passwords and tokens: in addresses, by the names of variables, by their shapes.
 
-A recipe is kept in every image that is made of it, so it is no place for one. What is found is never repeated.
-Shapes: https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
+Every image contains its recipe, so a recipe must not contain secrets. A detected secret is never printed. Shapes:
+https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from urllib.parse import unquote
 
 MASK = "***"
-# Bounded: a value of the recipe may have millions of characters.
+# Bounded, because a value of a recipe may have millions of characters.
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 KEY = r"(?:token|auth|authorization|key|apikey|sig|signature|password|passwd|pwd|pass|secret|credentials?|jwt|keyid)"
 QUERY_KEY = re.compile(rf"(?:.*[-_.])?{KEY}|.*(?:token|secret|password|signature|apikey|keyid)", re.IGNORECASE)
@@ -24,18 +24,18 @@ VCS_SCHEMES, VCS_TAG = (
 )  # PORT/REPOSITORY@TAG
 PATH_TOKEN = re.compile(r"/t/[^/?#\s]+")  # anaconda.org keeps the token of a private channel in the path
 ACCOUNT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-VARIABLE = re.compile(r"[$%{<]")  # begins a reference, which is no secret itself
+VARIABLE = re.compile(r"[$%{<]")  # starts a reference, which is not a secret
 
-# Where pip and uv look for packages, as a build reads it.
+# The package indexes of pip and uv.
 INDEXES = (
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS",
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS",
 )  # fmt: skip
 
-PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy")  # as a build gets them
+PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy")  # as builds read them
 
-USER = re.compile(r"://[^/\s]*@")  # in an address that is one
-PROXY_USER = re.compile(r"(?:\S*?://)?[^/\s]*@")  # that of a proxy is one without its scheme too
+USER = re.compile(r"://[^/\s]*@")  # in an address with a scheme
+PROXY_USER = re.compile(r"(?:\S*?://)?[^/\s]*@")  # a proxy may have no scheme
 
 LOGIN = re.compile(r"//[^/@\s:]*:(?!\d{1,5}(?:[/?#]|$)).*@|//[^/@\s]*@", re.DOTALL)
 QUERY = re.compile(
@@ -58,7 +58,7 @@ OPTION = re.compile(
 HEADER = re.compile(r"authorization:\s*(?:bearer|basic|token)\s+(?![$%{<])[\w.~+/=-]{6,}", re.IGNORECASE)
 
 
-# Of each shape a part that every text of it holds: few texts hold one, and the long pattern is read for those only.
+# A fixed part of each shape: the long pattern is searched only in texts that contain one of them.
 _PARTS = ("hf_", "gh", "gl", "AKIA", "ASIA", "xox", "sk-", "npm_", "pypi-AgE", "dckr_pat_", "nvapi-", "AIza", "hvs.",
           "ya29.", "eyJ", "PRIVATE KEY")  # fmt: skip
 
@@ -76,44 +76,43 @@ def _compile_shapes() -> re.Pattern[str]:
 
 
 def has_token(text: str) -> bool:
-    """Whether a text holds what has the shape of a token."""
+    """Whether a text contains a string with the shape of a token."""
     return any(map(text.__contains__, _PARTS)) and _compile_shapes().search(text) is not None
 
 
 def redact_tokens(text: str) -> str:
-    """The text with every token hidden."""
     return _compile_shapes().sub(MASK, text) if any(map(text.__contains__, _PARTS)) else text
 
 
 def redact(text: str) -> str:
-    """The text without what looks like a secret; rather too little of it than too much."""
+    """Redact everything that looks like a secret; in doubt, redact more."""
     if "//" in text:
-        head, at, tail = text.rpartition("@")  # what ends with one is found at once, and no login lies behind the last
+        head, at, tail = text.rpartition("@")  # cut after the last @: no login follows it
         text = LOGIN.sub(f"//{MASK}@", head + at) + tail
         text = PATH_TOKEN.sub(f"/t/{MASK}", text)
     if "=" in text:
         text = QUERY.sub(rf"\1={MASK}", text)
     text = redact_tokens(text)
     bare = text.replace(f"{MASK}@", "").replace(f"/t/{MASK}", "").replace(f"={MASK}", "=")
-    if find_address_secret(bare):  # in a form that no pattern knows: the scheme is told, and nothing behind it
+    if find_address_secret(bare):  # no pattern matches its form: show the scheme only
         return f"{text.partition('://')[0]}://{MASK}"
     return text
 
 
 def strip_credentials(address: str) -> str:
-    """An address of a file without user, token and signature: what it holds is known by its hash."""
+    """Return the address of a file without user, token and signature; the hash of the file identifies its content."""
     address = re.sub(r"//[^/@\s]+@", "//", address) if "ssh://" not in address else address
     address = PATH_TOKEN.sub("", address)
     return re.split(r"[?#]", address, maxsplit=1)[0] if find_address_secret(address) else address
 
 
 def has_login(addresses: str) -> bool:
-    """Whether one of several addresses of indexes holds a user or a token of its path."""
+    """Whether one of several index addresses contains a user name or a token in its path."""
     return bool(USER.search(addresses) or PATH_TOKEN.search(re.sub(r"(?<!\S)(?:file://)?/\S*", "", addresses)))
 
 
 def looks_random(text: str, *, least: int) -> bool:
-    """Whether a word was drawn by a machine: letters of both cases and digits, in pieces that are too short to read."""
+    """Whether a word looks generated: letters of both cases and digits, in pieces too short to read."""
     if len(text) < least or not re.fullmatch(r"[A-Za-z0-9]+", text):
         return False
     pieces = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", text)
@@ -122,10 +121,10 @@ def looks_random(text: str, *, least: int) -> bool:
 
 
 def find_address_secret(text: str, *, words: bool = False) -> str:
-    """What kind of secret the addresses of a text hold, "" for none.
+    """Return the kind of secret that the addresses of a text contain, "" if none.
 
-    The text is one address with what belongs to it, in which even a blank may be part of a password; with `words` it
-    is a command, and an address ends where its word does.
+    The text is one address with its attributes, and a blank may be part of a password; with `words` it is a command,
+    and an address ends with its word.
     """
     starts = list(ADDRESS.finditer(text))
     for at, match in enumerate(starts):
@@ -138,7 +137,7 @@ def find_address_secret(text: str, *, words: bool = False) -> str:
 
 
 def _find_user_secret(rest: str, *, scheme: str) -> str:
-    """What stands before the host, which begins behind the last @ where a password holds one."""
+    """Check the part before the host; with an @ in the password the host begins after the last one."""
     if scheme in ("docker", "oras", "library"):  # NAME:TAG@DIGEST
         return ""
     user, colon, behind = re.sub(r"^\[[0-9a-fA-F:.]+\]", "host", rest).partition(":")
@@ -160,7 +159,7 @@ def _find_user_secret(rest: str, *, scheme: str) -> str:
 
 
 def _find_path_secret(rest: str, *, strict: bool) -> str:
-    """What stands in path, query and fragment."""
+    """Check the path, the query and the fragment."""
     body, _, fragment = rest.partition("#")
     path, _, query = body.partition("?")
     if PATH_TOKEN.search(path):
@@ -178,33 +177,33 @@ def _find_path_secret(rest: str, *, strict: bool) -> str:
 
 
 def find_host(text: str) -> str:
-    """The host of an address with a secret, for a message: what stands behind the last @, else behind ://."""
+    """Return the host of an address with a secret, for a message: the name after the last @, else after ://."""
     found = re.match(r".*@([A-Za-z0-9.-]+)", text, re.DOTALL) or re.search(r"://([A-Za-z0-9.-]+)", text)
     return found[1] if found else "an index"
 
 
 def find_random_parts(address: str) -> Iterator[str]:
-    """The parts of an address's path that look drawn by a machine: some indexes keep a token there."""
+    """Find the parts of an address's path that look generated: some indexes put a token there."""
     path = re.split(r"[?#]", address.partition("://")[2], maxsplit=1)[0]
     yield from (part for part in path.split("/")[1:] if looks_random(part, least=10))
 
 
 def is_secret_variable(name: str, value: str) -> bool:
-    """Whether a variable or label holds a secret, by its name and by what it is set to."""
+    """Whether a variable or label holds a secret, by its name and its value."""
     if HARMLESS_VALUE.fullmatch(value.strip()) or VARIABLE.match(value.strip()):
         return False
     return bool(SECRET_NAME.fullmatch(name)) or bool(TOKEN_NAME.fullmatch(name) and not WORD.fullmatch(value.strip()))
 
 
 def find_value_secret(name: str, value: str) -> str:
-    """What kind of secret a variable or a label holds, "" for none."""
+    """Return the kind of secret that a variable or label holds, "" if none."""
     if is_secret_variable(name, value):
         return "a value whose name says that it is a secret"
     return find_address_secret(value, words=True)
 
 
 def find_command_secret(text: str) -> str:
-    """What kind of secret a shell command holds, "" for none."""
+    """Return the kind of secret that a shell command contains, "" if none."""
     if HEADER.search(text):
         return "a login"
     for match in (*ASSIGNMENT.finditer(text), *OPTION.finditer(text)):

@@ -1,7 +1,7 @@
-"""A site: everything the compiler has to know of one machine, as its YAML file says it.
+"""A site: the facts about one machine that the compiler needs, as the site's YAML file states them.
 
-Every section names the sources its figures were read in; the top-level `sources` table says what each source is and
-when it was checked. A fact that we do not have is written `unknown` and is None here.
+Every section lists the sources of its values; the top-level `sources` table describes each source and the date it was
+checked. An unknown fact is written `unknown` and read as None.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Purpose = Literal["gpu", "node", "nodes", "build", "convert"]
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where facts were read, and the date of that text (YYYY-MM-DD, or YYYY-MM where the day is not known)."""
+    """The source of facts and its date (YYYY-MM-DD, or YYYY-MM if the day is unknown)."""
 
     what: str
     checked: str
@@ -26,7 +26,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One compute node; memory in GiB; `usable_cores` are those a job may bind to."""
+    """One compute node; memory in GiB; `usable_cores` are the cores that a job may bind to."""
 
     arch: Literal["x86_64", "aarch64"]
     cores: int | None
@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """The GPUs of a node; a device is what one rank takes (a GCD, a GPU, a stack), memory in GiB per device."""
+    """The GPUs of a node. A device is the unit that one rank uses (a GCD, a GPU, a stack); memory in GiB per device."""
 
     vendor: Literal["amd", "nvidia", "intel"]
     model: str
@@ -52,14 +52,14 @@ class Gpu:
     source: tuple[str, ...]
     rocm: tuple[str, ...] = ()  # user spaces (X.Y) that the kernel driver serves
     rocm_safe: str | None = None  # the highest of them without known trouble
-    unsure: tuple[str, ...] = ()  # what of the above was seen second-hand or inferred
+    unsure: tuple[str, ...] = ()  # which of the above are second-hand or inferred
     cuda_native: str | None = None  # highest toolkit that the driver serves without minor-version compatibility
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """What goes between nodes; `nodes_have` is the reach of compute nodes: yes, proxy or no."""
+    """The network between nodes; `internet` is the access of compute nodes: yes, proxy or no."""
 
     fabric: str | None
     interfaces: tuple[str, ...]
@@ -72,9 +72,9 @@ class Network:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A shape of Slurm job; `options` are long sbatch options without their dashes, in the order they are written.
+    """A shape of Slurm job; `options` are long sbatch options without dashes, in the order they are written.
 
-    `nodes` is the default count (more may be asked for where the purpose is `nodes`), `minutes` the time limit.
+    `nodes` is the default count (`--nodes` may request more if the purpose is `nodes`); `minutes` is the time limit.
     """
 
     nodes: int
@@ -84,7 +84,7 @@ class Job:
     options: Mapping[str, str] = field(default_factory=dict)
     gpus: int = 0  # as the scheduler counts them, per node
     devices: int = 0  # as ranks count them, per node
-    bind: bool = False  # whole nodes: the CPU masks hold
+    bind: bool = False  # whole nodes: the CPU masks apply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,14 +99,14 @@ class Scheduler:
     gpu_option: str = ""
     jobs: Mapping[str, Job] = field(default_factory=dict)  # by Purpose
     submit: tuple[str, ...] = ()  # extra options of the sbatch call, e.g. --export=NONE
-    whole_nodes: bool = False  # a job gets whole nodes, whatever it asks for
+    whole_nodes: bool = False  # every job gets whole nodes
     several_whole: bool = False  # a job of several nodes must take all devices of each
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """How an image is run: program, modules, GPU flag, binds. `optional_binds` are bound only where they exist."""
+    """How an image is run: program, modules, GPU flag, binds. `optional_binds` are bound only if they exist."""
 
     command: Literal["singularity", "apptainer"]
     version: str | None
@@ -124,42 +124,42 @@ class Runtime:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseImage:
-    """An image to start from and what it brings; versions as the image's own package list writes them."""
+    """A base image and what it provides; versions as the package list of the image writes them."""
 
     reference: str
     source: tuple[str, ...]
     python: str | None = None
-    provides: Mapping[str, str] = field(default_factory=dict)  # distribution -> version, "unknown" where not known
+    provides: Mapping[str, str] = field(default_factory=dict)  # distribution -> version or "unknown"
     rocm: str | None = None
     cuda: str | None = None
     glibc: str | None = None
-    unsure: tuple[str, ...] = ()  # what of the above was seen second-hand or inferred
+    unsure: tuple[str, ...] = ()  # which of the above are second-hand or inferred
     family: Literal["", "ngc-pytorch", "intel-ipex"] = ""  # a family has one row per tag in the GPU tables
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """How images are built for the site; `tmpdir` and `cachedir` may hold ${NAME}, expanded where the build runs."""
+    """How images are built for the site; `tmpdir` and `cachedir` may contain ${NAME}, expanded during the build."""
 
     backends: tuple[BackendName, ...]  # the first is the default
     source: tuple[str, ...]
     modules: tuple[str, ...] = ()
     tmpdir: str = ""
     cachedir: str = ""
-    tmpdir_is: Literal["memory", "disk", "unknown"] = "unknown"  # what `tmpdir` lies on
+    tmpdir_is: Literal["memory", "disk", "unknown"] = "unknown"  # the storage of `tmpdir`
     where: Literal["site", "workstation"] = "site"  # workstation: the site cannot reach registries
     login_heavy: Literal["yes", "no", "unknown"] = "unknown"  # are heavy builds welcome on login nodes
-    version: str | None = None  # of the first backend's own program, where the site installs one
+    version: str | None = None  # of the first backend's program, if the site installs one
     backend_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # after `modules`, by BackendName
     backend_versions: Mapping[str, str] = field(default_factory=dict)  # of the other backends' programs
-    wrapper_path: str = ""  # tykky: where the environment lies inside its wrappers
+    wrapper_path: str = ""  # tykky: the path of the environment inside its wrappers
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How ranks are started; values may hold ${NAME}, expanded by the job (or, in `rank_environment`, by each rank)."""
+    """How ranks are started; values may contain ${NAME}, expanded by the job (in `rank_environment`: by each rank)."""
 
     launcher: Launcher
     source: tuple[str, ...]
@@ -173,13 +173,13 @@ class Launch:
     unset: tuple[str, ...] = ()
     node_local_dirs: tuple[str, ...] = ()  # made by each rank before the program starts
     master_addr: Literal["first-host", "hostname-ip"] = "first-host"
-    master_port: str = "free"  # found when the job starts; `50000+job`: plus the job's number modulo 10000
-    torchrun_refused: str = ""  # why torchrun must not be used, in words; empty where it may
+    master_port: str = "free"  # chosen when the job starts; `50000+job`: plus the job's number modulo 10000
+    torchrun_refused: str = ""  # why torchrun must not be used; empty if it may
     device_hierarchy: Literal["", "FLAT", "COMPOSITE"] = ""  # Intel: whether ranks take stacks or cards by default
-    cache_not_under: tuple[str, ...] = ()  # shared file systems, where no rank may keep its kernel cache
-    expect_network: tuple[str, ...] = ()  # one of these is in NCCL's log, or a library of it is loaded, over nodes
+    cache_not_under: tuple[str, ...] = ()  # shared file systems that must not hold kernel caches
+    expect_network: tuple[str, ...] = ()  # over nodes, one of these is in NCCL's log or is a loaded library
     bandwidth: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # nodes -> size -> bus bandwidth, GB/s
-    bandwidth_tolerance: int = 5  # percent below it that still pass
+    bandwidth_tolerance: int = 5  # percent below the expected bandwidth that still pass
     note: str = ""
 
 
@@ -201,9 +201,9 @@ class Site:
     gpu: Gpu | None = None
     hostnames: tuple[str, ...] = ()  # shell patterns of its nodes
     storage: str = ""
-    unknown: tuple[str, ...] = ()  # what was looked for and not found
+    unknown: tuple[str, ...] = ()  # facts that could not be found
 
     @property
     def vendor(self) -> Vendor:
-        """The vendor that torch has to be built for."""
+        """The vendor that torch must be built for."""
         return self.gpu.vendor if self.gpu else "cpu"

@@ -1,4 +1,4 @@
-"""A target: a recipe resolved for a site. Every decision is in it; the compiler only writes it down."""
+"""A target: a recipe resolved for a site. It holds every decision; the compiler only writes it down."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ DEFAULT_INDEX = "default"  # pip's and uv's own settings
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the compiler may know of the world, gathered once by the command line; everything else is pure."""
+    """The state of the world that resolving and compiling may use, collected once by the command line."""
 
     account: str = ""
     backend: str = ""
     base: str = ""
-    base_gib: float = 0.0  # unpacked size of the base image, where it was there to be measured
-    torch_index: str = ""  # a mirror of the PyTorch wheels, or `default`: look where pip and uv are told to look
+    base_gib: float = 0.0  # unpacked size of the base image, if it could be measured
+    torch_index: str = ""  # a mirror of the PyTorch wheels, or `default`: pip's and uv's settings
     tool: str = ""
-    driver: str = ""  # the GPU driver of the site, where it is not the one of its file
-    lock: Lock | None = None  # of the recipe for the site, as it was read
-    lock_file: str = ""  # where it was read from, or would be
-    locked: bool = False  # nothing is installed without a lock that fits
-    micromamba: str = ""  # the image that conda's client is taken from, where it is not ours
-    logins: tuple[str, ...] = ()  # variables of pip and uv that hold the login or token of an index: their names
-    proxies: tuple[str, ...] = ()  # those that hold the login of a proxy
+    driver: str = ""  # overrides the GPU driver of the site's file
+    lock: Lock | None = None  # of the recipe for the site
+    lock_file: str = ""  # its path, also if it does not exist
+    locked: bool = False  # --locked: install only with a lock that fits
+    micromamba: str = ""  # overrides the image with conda's client
+    logins: tuple[str, ...] = ()  # names of pip's and uv's variables with the login or token of an index
+    proxies: tuple[str, ...] = ()  # names of variables with the login of a proxy
 
 
 @dataclass(frozen=True, kw_only=True)
 class Torch:
-    """The torch of the image: `token` names its build (rocm6.4, cu126, xpu, cpu), `index` where its wheel is."""
+    """The torch of the image: `token` identifies its build (rocm6.4, cu126, xpu, cpu), `index` has its wheel."""
 
     version: str  # public part, e.g. 2.8.0
     token: str = ""
@@ -47,16 +47,16 @@ class Torch:
 
     @property
     def local(self) -> str:
-        """The version with its local part, as the wheel names it."""
+        """The version with its local part, as in the name of the wheel."""
         return f"{self.version}+{self.token}" if self.token else self.version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What is installed, and where to. Lines are ready for the file they go to."""
+    """The packages to install and where; lines are ready for the files they are written to."""
 
     place: InstallTarget
-    python: str | None = None  # X.Y where known
+    python: str | None = None  # X.Y if known
     channels: tuple[str, ...] = ()
     conda: tuple[str, ...] = ()
     torch_lines: tuple[str, ...] = ()  # the torch family, from its own index, before everything else
@@ -65,14 +65,14 @@ class Environment:
     constraints: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()  # distributions of the base image that must not change
     torch: Torch | None = None
-    compiled: tuple[str, ...] = ()  # packages that are built against the torch that is there, after the others
-    tools: tuple[str, ...] = ()  # what their builds take from the environment
-    cuda: str = ""  # X.Y that conda's solver is told of; empty: that there is no NVIDIA GPU
+    compiled: tuple[str, ...] = ()  # packages built against the installed torch, after the others
+    tools: tuple[str, ...] = ()  # build tools that they need in the environment
+    cuda: str = ""  # X.Y for conda's solver; empty: no NVIDIA GPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A recipe for a site by a backend."""
+    """A recipe for a site, built by one backend."""
 
     recipe: Recipe
     site: Site
@@ -82,9 +82,9 @@ class Target:
     context: Context
     packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = field(default=())
-    lock: Lock | None = None  # it fits: exactly its files are installed
+    lock: Lock | None = None  # a lock that fits; its files are installed
 
     @property
     def name(self) -> str:
-        """Name the target in paths, job names and tables: recipe.site.backend."""
+        """The name in paths, job names and tables: recipe.site.backend."""
         return f"{self.recipe.name}.{self.site.name}.{self.backend}"

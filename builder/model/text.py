@@ -1,10 +1,8 @@
-"""What a text of a recipe may hold: patterns that keep names, versions and addresses from becoming commands.
+"""Validate foreign text.
 
-What a value of foreign JSON can be taken for; a value of another kind is None or empty, never an exception.
-
-Paths below a plan folder, as they are written and as they are believed when they are read.
-
-JSON data to frozen dataclasses, as strictly as they were written: types, choices, numbers, no key too many.
+Patterns keep names, versions and addresses from becoming commands. Values of foreign JSON are converted tolerantly: a
+value of another type becomes None or empty. Paths are checked to stay inside their folder. `to_dataclass` reads JSON
+strictly: types, choices, numbers, no unknown keys.
 """
 
 from __future__ import annotations
@@ -25,49 +23,48 @@ from builder.model.finding import ConfigError, Edit, Finding, Location
 from builder.model.secrets import find_address_secret, find_host, redact
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # no option either
+PATH = re.compile(r"(?!-)[A-Za-z0-9._/+@,=~-]+")  # and not an option
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#@+,=%&\[\]-]+")
-# Control characters and what no UTF-8 file can hold (half a surrogate pair, from an escape such as "\ud800").
+# Control characters, and halves of surrogate pairs ("\ud800"), which UTF-8 cannot encode.
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# What a terminal obeys, and what turns the direction of a line, so that it reads otherwise than it is.
+# Characters that control a terminal or change the direction of a line.
 TERMINAL_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 USER = re.compile(r"//[^/@\s]+@")
 TOKEN = re.compile(r"/t/[^/]+/")  # anaconda.org keeps the token of a private channel in the path
 
 
 def make_config_error(code: str, message: str, *, at: Location, fix: str, edit: Edit | None = None) -> ConfigError:
-    """Make the error for one fault."""
     return ConfigError(Finding(code=code, message=message, at=at, fix=fix, edit=edit))
 
 
 def sanitize(text: str, *, limit: int = 60) -> str:
-    """Return a text as it can stand in a message: one line, cut, control characters escaped, credentials left out."""
+    """Make a text safe for a message: one line, shortened, control characters escaped, credentials redacted."""
     text = redact(text)
     plain = CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
     return plain if len(plain) <= limit else plain[: limit - 3] + "..."
 
 
 def is_misleading(url: str) -> bool:
-    """Say whether an address, decoded, holds a control character or a step to a parent folder.
+    """Whether an address, once decoded, contains a control character or a step to a parent folder.
 
-    What reads an address decodes it: `%0A` is then a line of a list, `%2E%2E` a step out of a folder.
+    Readers of an address decode it: `%0A` becomes a line break in a list, `%2E%2E` a step out of a folder.
     """
     plain = unquote(url, errors="surrogateescape")
     return bool(CONTROL.search(plain)) or any(part == ".." for part in re.split(r"[/\\?#]", plain))
 
 
 def escape_control(text: str) -> str:
-    """Return a text as a terminal may have it: control characters written out; its lines and tabs stay."""
+    """Escape control characters for a terminal; line breaks and tabs stay."""
     return TERMINAL_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def escape_line(text: str) -> str:
-    """Return a text as a part of a line: no line break of a foreign name begins a line of ours."""
+    """Escape a text for one line: a line break in a foreign name must not start a new line."""
     return escape_control(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def exists(path: Path) -> bool:
-    """Say whether a path exists; one that is too long or loops does not."""
+    """Whether a path exists; a path that is too long or loops does not."""
     try:
         return path.exists()
     except (OSError, ValueError):
@@ -82,7 +79,7 @@ def refuse_secrets(text: str, *, at: Location) -> None:
     if found:
         what = found if found.startswith(("a port", "a fragment")) else "credentials"
         end = "and they would end up in the image" if what == "credentials" else "which may be a part of a password"
-        message = f"the address of '{find_host(text)}' has {what} in it, {end}"
+        message = f"the address of '{find_host(text)}' contains {what}, {end}"
         fix = "remove them; give them by the environment (PIP_INDEX_URL, UV_DEFAULT_INDEX) when building"
         raise make_config_error("url-secret", message, at=at, fix=fix)
 
@@ -91,11 +88,11 @@ def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
     """Raise ConfigError when an address has characters of a shell, a scheme we do not take, or credentials in it."""
     refuse_secrets(url, at=at)
     if "$" in url:
-        message = f"the address '{sanitize(url)}' holds a variable, and a recipe is read as it stands"
+        message = f"the address '{sanitize(url)}' contains a variable, and variables in a recipe are not expanded"
         fix = "write the address out; give secrets by PIP_INDEX_URL or UV_DEFAULT_INDEX when building"
         raise make_config_error("url-variable", message, at=at, fix=fix)
     if not URL.fullmatch(url):
-        message = f"the address '{sanitize(url)}' is not a URL, or holds characters that a URL cannot have"
+        message = f"the address '{sanitize(url)}' is not a URL, or contains characters that a URL cannot have"
         raise make_config_error("url-form", message, at=at, fix="check it; write a special character as %XX")
     try:
         parts = urlsplit(url)
@@ -113,12 +110,12 @@ def check_url(url: str, *, at: Location, schemes: tuple[str, ...]) -> None:
         )
 
 
-MAX_NUMBER = 1e15  # no time, size or rate here is beyond it
+MAX_NUMBER = 1e15  # larger than any real time, size or rate
 TEXT_LIMIT = 400  # characters
 
 
 def to_number(value: object) -> float | None:
-    """Return the value as a number that something could be measured with, else None; next to nothing is 0."""
+    """Return a finite number of plausible size, else None; tiny values become 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -131,12 +128,12 @@ def to_number(value: object) -> float | None:
 
 
 def to_integer(value: object) -> int | None:
-    """Return the value as a whole number that something could be counted with, else None."""
+    """Return an integer of plausible size, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
 
 
 def to_text(value: object, *, limit: int = TEXT_LIMIT) -> str:
-    """Return a scalar as one printable line, "" for what is none."""
+    """Return a scalar as one printable line, "" for any other type."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int) and abs(value) > 10**30:
@@ -145,12 +142,12 @@ def to_text(value: object, *, limit: int = TEXT_LIMIT) -> str:
 
 
 def to_dict(value: object) -> dict[str, Any]:
-    """Return an object, {} for what is none."""
+    """Return an object, {} for any other type."""
     return value if isinstance(value, dict) else {}
 
 
 def to_list(value: object, *, limit: int = 10_000) -> list[Any]:
-    """Return a list cut to `limit` items, [] for what is none."""
+    """Return a list cut to `limit` items, [] for any other type."""
     return value[:limit] if isinstance(value, list) else []
 
 
@@ -160,17 +157,17 @@ def to_numbers(value: object, *, limit: int = 10_000) -> tuple[float, ...]:
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a path is relative, printable and has no part that leads elsewhere."""
+    """Whether a path is relative and printable and stays inside its folder."""
     parts = path.split("/")
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts) and len(path) <= 4096
 
 
 T = TypeVar("T")
-MAX_INTEGER = 2**64  # of a whole number: an inode has 64 bits
+MAX_INTEGER = 2**64  # inode numbers have 64 bits
 
 
 class MismatchError(ValueError):
-    """A value of another kind than its place; `key` is the path to it."""
+    """A value has the wrong type; `key` is the path to it."""
 
     def __init__(self, message: str, *, key: str) -> None:
         super().__init__(f"{message}, at '{key}'" if key else message)
@@ -178,10 +175,10 @@ class MismatchError(ValueError):
 
 
 def to_dataclass(kind: type[T], value: Any, *, schema: int | None = None, what: str = "file", more: bool = False) -> T:
-    """Turn plain data into the dataclass `kind`; raises MismatchError with the first fault.
+    """Convert plain data to the dataclass `kind`; raises MismatchError with the first fault.
 
-    `schema` is the version that the table must name, `what` the word for it in messages; with `more` a table may have
-    keys of its own beside those of `kind`, as what a shell script writes.
+    `schema` is the required version of the table, `what` its name in messages. With `more` unknown keys are ignored,
+    for files that shell scripts write.
     """
     table = _expect(isinstance(value, dict), value, "an object", key="")
     if schema is not None:
@@ -203,7 +200,7 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 @cache
 def _shape(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """The type of every field, and the names that may not be missing."""
+    """Return the types of all fields and the names of the required ones."""
     needed = [
         field.name
         for field in dataclasses.fields(kind)
@@ -214,7 +211,7 @@ def _shape(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def _decode(kind: Any, value: Any, *, key: str, what: str) -> Any:
-    """Turn JSON data into a value of a type that our dataclasses use."""
+    """Convert JSON data to a value of one of the types that our dataclasses use."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _dataclass(kind, value, key=key, what=what)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -248,7 +245,7 @@ def _dataclass(kind: Any, value: Any, *, key: str, what: str) -> Any:
     fields, needed = _shape(kind)
     for name in table:
         if name not in fields:
-            raise MismatchError(f"'{sanitize(name)}' is no key of a {what}", key=f"{key}.{name}".lstrip("."))
+            raise MismatchError(f"'{sanitize(name)}' is not a key of a {what}", key=f"{key}.{name}".lstrip("."))
     for name in fields:
         if name in needed and name not in table:
             raise MismatchError(f"'{name}' is missing", key=key)

@@ -1,4 +1,4 @@
-"""Names of environment variables that no file may set: those that a shell, the loader, a runtime or a job obeys."""
+"""Names of environment variables that no file may set: a shell, the loader, a runtime or a job reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ReservedNames:
-    """Names and beginnings of names that belong to one reader, why, and what to do instead."""
+    """Names and prefixes that are reserved by one reader; `why` and `fix` are parts of messages."""
 
     names: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ()
@@ -16,16 +16,14 @@ class ReservedNames:
     fix: str
 
     def contains(self, name: str) -> bool:
-        """Say whether a name is one of these."""
         return name in self.names or (name.startswith(self.prefixes) and name not in self.allowed)
 
 
 def split_words(text: str) -> frozenset[str]:
-    """Give the words of a text."""
     return frozenset(text.split())
 
 
-# Bash 5.3, "Bourne Shell Variables" and "Bash Variables", without those that only say something to programs (LANG,
+# Bash 5.3, "Bourne Shell Variables" and "Bash Variables", without those that only inform programs (LANG,
 # LC_*, COLUMNS, LINES, SHELL, TERM, PATH): assigning to one of the rest runs, sources, evaluates or breaks something.
 SHELL = ReservedNames(
     names=split_words(
@@ -79,15 +77,15 @@ JOB = ReservedNames(
 )
 IMAGE_GROUPS = (SHELL, LOADER, RUNTIME, SCHEDULER, JOB)
 
-# A site's own variables are set on its machines, where programs and libraries are found by these.
+# A site's variables are set on its machines, where these locate programs and libraries.
 HOST = ReservedNames(
     names=frozenset({"HOME", "LD_LIBRARY_PATH", "PATH"}),
     why="the programs of the machine are found and run by it",
     fix="load a module, or set it inside the image: SINGULARITYENV_NAME, APPTAINERENV_NAME",
 )
 HOST_GROUPS = (SHELL, LOADER, HOST)
-RUNTIME_PREFIXES = ("APPTAINERENV_", "SINGULARITYENV_")  # what a runtime takes off and sets inside the image
-# The variable forms of the options in `site_options`, and what names a program or a file to write.
+RUNTIME_PREFIXES = ("APPTAINERENV_", "SINGULARITYENV_")  # a runtime removes them and sets the rest in the image
+# The variable forms of the options in `site_options`, and names of programs or of files to write.
 PROGRAM_SETTINGS = ReservedNames(
     names=split_words(
         "I_MPI_GTOOL I_MPI_HYDRA_BOOTSTRAP_EXEC I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS I_MPI_HYDRA_GDB_REMOTE_SHELL "
@@ -112,12 +110,12 @@ PROGRAM_SETTINGS = ReservedNames(
 
 
 def find_reserved_in_image(name: str) -> ReservedNames | None:
-    """Give the reader that a name of a recipe's variable belongs to, None where it is free."""
+    """Return the group that reserves the name of a recipe's variable, None if it is free."""
     return next((group for group in IMAGE_GROUPS if group.contains(name)), None)
 
 
 def find_reserved_on_host(name: str) -> ReservedNames | None:
-    """Give the reader that a name of a site's variable belongs to; behind the runtime's prefix it is set inside."""
+    """Return the group that reserves the name of a site's variable; the runtime sets prefixed names in the image."""
     prefix = next((prefix for prefix in RUNTIME_PREFIXES if name.startswith(prefix)), "")
     if prefix:
         return SHELL if SHELL.contains(name.removeprefix(prefix)) else None

@@ -142,8 +142,8 @@ def _version_faults(site: Site) -> Iterator[Finding]:
     """What is compared is a version: tables, base images and the driver are selected by it."""
     gpu = site.gpu
     if gpu is not None and gpu.driver is not None and not is_driver(gpu.driver, vendor=gpu.vendor):
-        fix = "write it as the node says it, e.g. 535.86.10, or unknown"
-        yield _fault("site-version", f"'{sanitize(gpu.driver)}' is no version of a driver", "gpu.driver", fix)
+        fix = "write it as the node prints it, e.g. 535.86.10, or unknown"
+        yield _fault("site-version", f"'{sanitize(gpu.driver)}' is not a driver version", "gpu.driver", fix)
     if gpu is not None and gpu.cuda_native is not None and not RELEASE.fullmatch(gpu.cuda_native):
         message = f"'{sanitize(gpu.cuda_native)}' is no CUDA release"
         yield _fault("site-version", message, "gpu.cuda_native", 'write it as "12.4"')

@@ -1,4 +1,4 @@
-"""Which base image a target starts from, and whether the packages can go into that image's own Python."""
+"""Choose the base image of a target, and check whether the packages can be installed in its own Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOT_INSTALLED = ("python", "pip", "nodefaults")
 
 
 def list_candidates(site: Site) -> Iterator[BaseImage]:
-    """Every base image of a site: the ones it names, then the other tags of their families, the newest first."""
+    """List the base images of a site: those it names, then the other tags of their families, newest first."""
     seen: set[str] = set()
     named = list(site.base_images)
     families = {image.family: image for image in reversed(named) if image.family}
@@ -42,7 +42,7 @@ def list_candidates(site: Site) -> Iterator[BaseImage]:
 
 @cache
 def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseImage]:
-    """The tags of a family's image that the tables are sure of."""
+    """List the tags of an image family whose torch and CUDA are certain in the tables."""
     if family == "ngc-pytorch":
         return [
             BaseImage(
@@ -85,10 +85,10 @@ def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseIma
 
 
 def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseImage, tuple[Finding, ...]]:
-    """Choose the base image, and say what keeps the packages out of its Python (nothing: they can go there).
+    """Choose the base image; the findings say why its Python cannot take the packages (none: it can).
 
-    The order: the command line, the recipe, then the site's first image that can serve the recipe in its own Python,
-    then the site's first image that brings no torch (a fresh environment needs none).
+    The order: the command line, the recipe, the site's first image whose Python can take the recipe, the site's first
+    image without torch (a new environment needs none).
     """
     own = context.base or recipe.container.base
     if own:
@@ -110,13 +110,13 @@ def choose_base(recipe: Recipe, *, site: Site, context: Context) -> tuple[BaseIm
 
 
 def wants_torch(recipe: Recipe) -> bool:
-    """Whether an image with its own torch is looked for: twenty GiB for a recipe that has a use for it."""
+    """Whether to look for an image with torch: it has twenty GiB, so only recipes that use torch get one."""
     mode = recipe.container.python
     return mode == "base" or (mode == "auto" and bool(find_requested_family(recipe) or find_torch_dependent(recipe)))
 
 
 def _find_known(reference: str) -> BaseImage:
-    """An image of the user's own choice, with what the tables hold of it."""
+    """Find the tables' facts about an image that the user chose."""
     name = reference.rpartition(":")[0]
     family = FAMILIES.get(name.removeprefix("docker://").removeprefix("docker.io/"), "")
     rows = _tags(family, name=name, source=()) if family else []
@@ -124,9 +124,9 @@ def _find_known(reference: str) -> BaseImage:
 
 
 def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[Finding]:
-    """Everything of a recipe that a base image's own Python cannot serve, each with its fix."""
+    """Find everything in a recipe that the base image's own Python cannot take, each with a fix."""
     if "torch" not in image.provides:
-        message = f"the base image '{image.reference}' is not known to bring torch"
+        message = f"the base image '{image.reference}' is not known to have torch"
         yield Finding(code="base-no-torch", message=message, fix="use container.python: env")
         return
     if image.cuda and not serves_cuda(image.cuda, site=site):
@@ -143,7 +143,7 @@ def find_obstacles(recipe: Recipe, *, image: BaseImage, site: Site) -> Iterator[
     pin = read_python_pin(recipe)
     if image.python and not pin.allows(image.python):
         at = Location(file=recipe.file, line=pin.spec.line if pin.spec else None)
-        message = f"the recipe asks for Python {pin.text}, the base image '{image.reference}' has {image.python}"
+        message = f"the recipe requests Python {pin.text}, the base image '{image.reference}' has {image.python}"
         yield Finding(
             code="base-python", message=message, at=at, fix=f"use python={image.python}, or container.python: env"
         )
@@ -156,7 +156,7 @@ def _torch_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage, site
     torch = asked.get("torch")
     has = image.provides["torch"]
     if torch and not torch.allows(has):
-        message = f"'{torch.text}' is asked for, the base image '{image.reference}' brings torch {has}"
+        message = f"'{torch.text}' is requested, but the base image '{image.reference}' has torch {has}"
         serve = (
             other.reference for other in list_candidates(site) if torch.allows(other.provides.get("torch", "none"))
         )
@@ -165,7 +165,7 @@ def _torch_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage, site
         yield Finding(code="base-torch", message=message, at=torch.location, fix=fix)
     if torch and (torch.unclear or (torch.local and torch.local not in has)):
         right = f"torch=={torch.pinned or has}"
-        message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not bring"
+        message = f"'{torch.text}' pins a build that the base image '{image.reference}' does not have"
         yield Finding(
             code="base-build",
             message=message,
@@ -180,16 +180,16 @@ def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) 
     row = find_release(image.provides["torch"])
     for name in [name for name in COMPANIONS if name in asked]:
         item, brought = asked[name], image.provides.get(name)
-        # Where the image's own string was not read, it has the release that belongs to its torch.
+        # If the image's own version is unknown, it is the release that belongs to its torch.
         known = getattr(row, name, "") if brought == "unknown" and row else brought
         if brought is None:
-            message = f"the base image '{image.reference}' brings no {name}, and another build does not fit its torch"
-            fix = f"leave out {name}, or use container.python: env"
+            message = f"the base image '{image.reference}' has no {name}, and another build does not match its torch"
+            fix = f"remove {name}, or use container.python: env"
         elif item.unclear or (item.local and item.local not in brought):
-            message = f"'{item.text}' pins a build that the base image '{image.reference}' does not bring"
+            message = f"'{item.text}' pins a build that the base image '{image.reference}' does not have"
             fix = f"write {name} without a build, or use container.python: env"
         elif known and known != "unknown" and not item.allows(known):
-            message = f"'{item.text}' is asked for, the base image '{image.reference}' brings {name} {known}"
+            message = f"'{item.text}' is requested, but the base image '{image.reference}' has {name} {known}"
             fix = f"write {name} without a version, or use container.python: env"
         else:
             continue
@@ -197,7 +197,7 @@ def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) 
 
 
 def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
-    """Wheels compiled against one released torch do not load beside an image's own build of it."""
+    """Report wheels compiled for a released torch: they do not load with the image's own build of torch."""
     compiled = {pin.package for pin in package_table().torch_pins}
     for line in recipe.pip:
         if line.name in compiled and line.name not in image.provides:
@@ -212,11 +212,15 @@ def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> It
         return
     at = Location(file=recipe.file, line=spec.line)
     if spec.url:
-        message = f"'{spec.text}' is a conda package file: it cannot go into the Python of '{image.reference}'"
+        message = (
+            f"'{spec.text}' is a conda package file: it cannot be installed into the Python of '{image.reference}'"
+        )
         yield Finding(code="base-conda", message=message, at=at, fix="use container.python: env")
     elif spec.name in table.other:
         system = table.other[spec.name]
-        message = f"'{spec.name}' is no Python package: it cannot go into the Python of '{image.reference}'"
+        message = (
+            f"'{spec.name}' is not a Python package: it cannot be installed into the Python of '{image.reference}'"
+        )
         fix = (
             f"add '{system}' to container.system, or use container.python: env"
             if system
@@ -224,7 +228,7 @@ def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> It
         )
         yield Finding(code="base-conda", message=message, at=at, fix=fix)
     elif find_python_name(spec.name) is None:
-        message = f"'{spec.name}' is not known to be a Python package: it cannot go into '{image.reference}'"
+        message = f"'{spec.name}' is not known to be a Python package: it cannot be installed into '{image.reference}'"
         yield Finding(
             code="base-conda",
             message=message,
@@ -232,7 +236,7 @@ def _conda_obstacles(spec: CondaSpec, *, recipe: Recipe, image: BaseImage) -> It
             fix="move it under 'pip:' if it is one, or use container.python: env",
         )
     elif to_specifier(spec.version) is None:
-        message = f"the version of '{spec.text}' has no counterpart among Python packages"
+        message = f"the version of '{spec.text}' has no equivalent for Python packages"
         yield Finding(
             code="base-conda", message=message, at=at, fix="write it as >= and <, or use container.python: env"
         )

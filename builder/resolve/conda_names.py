@@ -1,4 +1,4 @@
-"""Conda names and version constraints in terms of Python packages, from a curated table only."""
+"""Translate names and version constraints of conda packages to PyPI, from a curated table only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLAUSE = re.compile(r"(==|=|>=|<=|>|<|!=|~=)?\s*([0-9][A-Za-z0-9.!_+-]*?)(\.\*|
 
 @dataclass(frozen=True, kw_only=True)
 class NameTable:
-    """`conda_names.yaml`."""
+    """The content of `conda_names.yaml`."""
 
     source: str
     checked: str
@@ -38,7 +38,6 @@ class NameTable:
 
 @cache
 def load_name_table() -> NameTable:
-    """Load the table of names."""
     tree = parse_yaml(read_text(NAME_TABLE_FILE, what="table of conda names"), file=str(NAME_TABLE_FILE))
     decoder = Decoder(file=str(NAME_TABLE_FILE))
     table = decoder.table(tree, NameTable, key="") if tree is not None else None
@@ -54,21 +53,21 @@ def _python_names() -> Mapping[str, str]:
 
 
 def find_python_name(conda: str) -> str | None:
-    """The Python package that a conda package is, None when it is not known to be one."""
+    """Find the PyPI name of a conda package; None if it is not known to be a Python package."""
     return _python_names().get(canonicalize_name(conda))
 
 
 @cache
 def is_cuda_library(conda: str) -> bool:
-    """Whether a conda package only serves CUDA builds: full exports of an environment are full of them."""
+    """Whether a conda package serves CUDA builds only; full exports of an environment list many of them."""
     return any(matches(conda, pattern) for pattern in load_name_table().cuda_libraries)
 
 
 def to_specifier(version: str) -> str | None:
-    """Translate a conda version constraint to PEP 440; empty for any version, None where there is no counterpart.
+    """Convert a conda version constraint to PEP 440; "" for any version, None if there is no equivalent.
 
-    `=1.26` is `==1.26.*` and `=1.26.4` is `==1.26.4`: conda's single = matches what starts so, and a release with three
-    numbers has hardly anything behind it.
+    `=1.26` becomes `==1.26.*` and `=1.26.4` becomes `==1.26.4`: conda's single = matches a prefix, and a release with
+    three numbers hardly ever has a fourth.
     """
     text = version.strip()
     if text in ("", "*"):
@@ -100,7 +99,7 @@ def _clause(part: str) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name is what a pattern of the tables says; few patterns need more than a comparison."""
+    """Whether a name matches a pattern of the tables; most patterns need only a comparison."""
     start, star, rest = pattern.partition("*")
     if rest or "?" in pattern or "[" in pattern:
         return fnmatchcase(name, pattern)

@@ -1,4 +1,4 @@
-"""A site under another driver than its file says: after an update, or as read on a node."""
+"""Change the GPU driver of a site: after an update, or as read on a node."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from builder.parse.site_rules import is_driver
 
 
 def apply_driver(site: Site, driver: str) -> Site:
-    """Return the site with a driver and what follows from it; raises ConfigError for one the tables do not know.
+    """Return the site with a driver and the values that depend on it; raises ConfigError if it is unknown.
 
-    Without `driver` the site's own counts: what its file does not say of it is read from the tables.
-    AMD: a kernel driver of the ROCm tables (6.3, 30.10), or the version of the amdgpu module (6.10.5).
-    NVIDIA: a driver version (535.86.10). Intel: noted, since no table says what a driver serves.
+    With "" the site's own driver is used, and values missing in its file are read from the tables.
+
+    AMD: a kernel driver of the ROCm tables (6.3, 30.10), or the version of the amdgpu module (6.10.5). NVIDIA: a driver
+    version (535.86.10). Intel: recorded only, because no table lists what a driver serves.
     """
     gpu = site.gpu
     if gpu is None:
         if driver:
-            message = f"the site '{site.name}' has no GPU: there is no driver to replace"
-            raise ConfigError(Finding(code="driver", message=message, fix="leave out --driver"))
+            message = f"the site '{site.name}' has no GPU: it has no driver"
+            raise ConfigError(Finding(code="driver", message=message, fix="remove --driver"))
         return site
     if driver in ("", gpu.driver):
         missing = (gpu.vendor == "amd" and not gpu.rocm) or (gpu.vendor == "nvidia" and gpu.cuda_native is None)
@@ -33,14 +34,14 @@ def apply_driver(site: Site, driver: str) -> Site:
 
 def _follow(gpu: Gpu, driver: str) -> Gpu:
     if not is_driver(driver, vendor=gpu.vendor):
-        message = f"'{driver}' is no version of a driver"
-        raise ConfigError(Finding(code="driver", message=message, fix="write it as the node says it, e.g. 535.86.10"))
+        message = f"'{driver}' is not a driver version"
+        raise ConfigError(Finding(code="driver", message=message, fix="write it as the node prints it, e.g. 535.86.10"))
     change = {"amd": _amd, "nvidia": _nvidia}.get(gpu.vendor)
     return change(gpu, driver) if change else replace(gpu, driver=driver)
 
 
 def _amd(gpu: Gpu, driver: str) -> Gpu:
-    """ROCm's user spaces are bound to the kernel driver in both directions."""
+    """Set the ROCm user spaces: the kernel driver limits them in both directions."""
     wanted = find_kernel_driver(driver)
     row = next((row for row in driver_table().rocm_windows if row.kmd == wanted), None)
     if row is None:
@@ -51,10 +52,10 @@ def _amd(gpu: Gpu, driver: str) -> Gpu:
 
 
 def find_kernel_driver(driver: str) -> str:
-    """The kernel driver of ROCm's tables (6.3, 30.10) that a text stands for, empty where it is not certain.
+    """Find the kernel driver of the ROCm tables (6.3, 30.10) for a version; "" if it is not certain.
 
-    The amdgpu module counts on its own: 6.3.6 came with ROCm 6.0. Only a long third part, as in 6.3.60300, repeats
-    ROCm's own number.
+    The amdgpu module has its own numbers: 6.3.6 came with ROCm 6.0. Only a long third part, as in 6.3.60300, repeats
+    the number of ROCm.
     """
     table = driver_table()
     module = driver.partition("-")[0]
@@ -66,7 +67,7 @@ def find_kernel_driver(driver: str) -> str:
 
 
 def list_doubts(gpu: Gpu) -> tuple[str, ...]:
-    """What is not certain in the rows of the tables that say what a driver serves; nothing where the site says it."""
+    """List what is uncertain in the table rows about a driver; nothing if the site's file states it."""
     if gpu.driver is None or gpu.unsure:
         return ()
     try:
@@ -91,7 +92,7 @@ def list_doubts(gpu: Gpu) -> tuple[str, ...]:
 
 
 def _nvidia(gpu: Gpu, driver: str) -> Gpu:
-    """A driver is native to every toolkit that came with it or before it."""
+    """Set the newest native toolkit: a driver is native to every toolkit released with it or before it."""
     native = [row.cuda for row in driver_table().cuda_toolkits if Version(row.driver) <= Version(driver)]
     newest = max(native, key=Version, default=None)
     return replace(gpu, driver=driver, cuda_native=".".join(newest.split(".")[:2]) if newest else None)

@@ -1,4 +1,4 @@
-"""The lock of a target: what it has to be made for, and whether the one that was found fits."""
+"""Apply a lock to a target if it fits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.model.target import Target
 
 
 def make_lock_request(target: Target) -> LockRequest:
-    """Everything in a target that decides which files are chosen."""
+    """Collect everything in a target that decides which files are chosen."""
     environment, site = target.environment, target.site
     reference = target.base.reference
     return LockRequest(
@@ -32,13 +32,13 @@ def make_lock_request(target: Target) -> LockRequest:
 
 
 def apply_lock(target: Target) -> Target:
-    """Give a target its lock where it fits; where it does not, a finding says what has changed."""
+    """Apply the lock to a target if it fits; otherwise a finding lists what has changed."""
     context = target.context
     if context.lock is None:
         return replace(target, findings=(*target.findings, _report_missing(target))) if context.locked else target
     changed = list(describe_changes(context.lock, make_lock_request(target)))
     if not changed:
-        # What floats in the recipe is fixed by the lock.
+        # The lock pins the versions that the recipe leaves open.
         kept = tuple(item for item in target.findings if item.code not in _list_fixed_codes(context.lock))
         return replace(target, lock=context.lock, findings=kept)
     return replace(target, findings=(*target.findings, _report_stale(target, changed=changed)))
@@ -50,13 +50,13 @@ def _list_fixed_codes(lock: Lock) -> tuple[str, ...]:
 
 def _report_missing(target: Target) -> Finding:
     site = target.site.name
-    message = f"there is no lock of the environment for '{site}', and --locked builds from nothing else"
+    message = f"--locked requires a lock, and there is none for '{site}'"
     at = Location(file=target.context.lock_file)
     return Finding(code="lock-missing", message=message, at=at, fix=f"run `recipe lock {site} {target.recipe.file}`")
 
 
 def _report_stale(target: Target, *, changed: list[str]) -> Finding:
-    """A warning: the build goes on without the lock; an error where it must not."""
+    """Report a stale lock: a warning, and the build continues without it; an error with --locked."""
     site, locked = target.site.name, target.context.locked
     message = f"the lock for '{site}' is stale{'' if locked else ' and is not used'}; changed: {'; '.join(changed)}"
     at = Location(file=target.context.lock_file, key=f"sites.{site}")

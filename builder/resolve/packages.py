@@ -1,6 +1,6 @@
-"""What takes a vendor's package's place on another vendor's site, where the tables say that it is the same package.
+"""Decide what happens to every line of a recipe: the lines to install, each with its reason.
 
-What becomes of every line of a recipe: the lines to install, and a word on each of them.
+A package of one vendor is replaced by its counterpart for the site's vendor if the tables list one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from builder.model.finding import Finding, Location, make_edit
 from builder.model.plan import PackageDecision
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
-from builder.model.target import DEFAULT_INDEX, Environment, Torch
-from builder.model.target import InstallTarget as Where
+from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
 from builder.parse.gpu_tables import Counterpart, VendorPackage, package_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
 from builder.resolve.requested import (
@@ -33,14 +32,14 @@ from builder.resolve.torch import find_release, read_python_pin, serves_cuda
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """A requirement in another's place, and the row that says so."""
+    """A requirement that replaces another, with the row of the table."""
 
     text: str
     row: Counterpart
 
     @property
     def why(self) -> str:
-        """Say in a few words what it is."""
+        """The reason in a few words."""
         if self.row.vendor == "cpu":
             return "its counterpart where there is no GPU"
         names = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel"}
@@ -48,9 +47,9 @@ class Replacement:
 
 
 def find_replacement(line: PipRequirement, *, site: Site, base: BaseImage, python: str | None) -> Replacement | None:
-    """The requirement that takes another's place on a site; None where there is none, or where it is not certain.
+    """Find the requirement that replaces a line on a site; None if there is none or it is not certain.
 
-    A file by its address and hashes stand for one file: nothing else fits them.
+    A line with a file address or hashes names one exact file and is never replaced.
     """
     if line.url or line.hashes or "+" in line.specifier:
         return None
@@ -69,7 +68,7 @@ def find_replacement(line: PipRequirement, *, site: Site, base: BaseImage, pytho
 
 
 def _version(row: Counterpart, specifier: str) -> str | None:
-    """The counterpart's version: what was asked for, or the newest of the table's that it allows; None for none."""
+    """Choose the counterpart's version: the requested one, or the newest allowed one of the table; None if none."""
     known: Mapping[str, str] = {version: version for version in row.versions} | dict(row.renumbered)
     if not known:
         return specifier
@@ -81,7 +80,7 @@ def _version(row: Counterpart, specifier: str) -> str | None:
 
 
 def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | None) -> bool:
-    """Whether the image has the libraries it needs, the driver serves them and there is a file for the Python."""
+    """Whether the image has the libraries, the driver serves them and there is a file for the Python."""
     if row.pythons and python not in row.pythons:
         return False
     if row.cuda and not serves_cuda(row.cuda, site=site):
@@ -97,7 +96,7 @@ def _can_run(row: Counterpart, *, site: Site, base: BaseImage, python: str | Non
 TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "pytorch-triton-xpu", "triton-xpu")
 TORCH_HOST = "://download.pytorch.org/whl"
 
-# What must not change in an image that brings its own torch; the names that the image does not have do no harm.
+# Packages that must not change in an image with its own torch; names that the image lacks have no effect.
 PROTECTED_PACKAGES = (
     *FAMILY,
     *TRITON,
@@ -112,7 +111,7 @@ PROTECTED_PACKAGES = (
 )
 
 
-# The libraries that CUDA builds of torch require; other packages of NVIDIA's are somebody's own wish.
+# Libraries that CUDA builds of torch require; a recipe requests other NVIDIA packages for itself.
 CUDA_RUNTIME = re.compile(
     r"nvidia-(cublas|cuda-(cccl|crt|cupti|nvcc|nvrtc|runtime)|cudnn|cufft|cufile|curand|cusolver|cusparse(lt)?|nccl"
     r"|nvjitlink|nvshmem|nvtx|nvvm)(-cu\d+)?|cuda-(bindings|pathfinder|toolkit)"
@@ -121,7 +120,7 @@ CUDA_RUNTIME = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class PackagePlan:
-    """An environment with the story of its packages."""
+    """An environment and the decision on each package."""
 
     environment: Environment
     packages: tuple[PackageDecision, ...]
@@ -129,10 +128,12 @@ class PackagePlan:
 
 
 class PackagePlanner:
-    """Collects lines and their stories; one use, one environment."""
+    """Collects lines to install and the decision on each; one instance per environment."""
 
-    def __init__(self, recipe: Recipe, *, site: Site, where: Where, base: BaseImage, torch: Torch | None) -> None:
-        self.recipe, self.site, self.where, self.base, self.torch = recipe, site, where, base, torch
+    def __init__(
+        self, recipe: Recipe, *, site: Site, install_target: InstallTarget, base: BaseImage, torch: Torch | None
+    ) -> None:
+        self.recipe, self.site, self.install_target, self.base, self.torch = recipe, site, install_target, base, torch
         self.asked = find_requested_family(recipe)
         self.python: str | None = None
         self.conda: list[str] = []
@@ -143,11 +144,11 @@ class PackagePlanner:
         self.findings: list[Finding] = []
 
     def record(self, asked: str, became: str, why: str) -> None:
-        """Note what became of one line."""
+        """Record the decision on one line."""
         self.packages.append(PackageDecision(asked=asked, became=became, why=why))
 
     def plan(self, *, python: str | None) -> PackagePlan:
-        """Go through the recipe once, in its own order."""
+        """Go through the recipe once, in its order."""
         self.python = python
         self._plan_python(python)
         self._plan_torch_family()
@@ -156,17 +157,17 @@ class PackagePlanner:
         for line in self.recipe.pip:
             self._plan_pip(line)
         if (
-            self.where == "conda"
+            self.install_target == "conda"
             and (self.pip or self.family)
             and "pip" not in [spec.name for spec in self.recipe.conda]
         ):
             self.conda.append("pip")
         compiled = self._find_compiled()
         environment = Environment(
-            place=self.where,
+            place=self.install_target,
             python=python,
             channels=self._choose_channels(),
-            conda=tuple(self.conda) if self.where == "conda" else (),
+            conda=tuple(self.conda) if self.install_target == "conda" else (),
             torch_lines=tuple(self.family),
             pip_lines=tuple(self.pip),
             pip_options=list_options(self.recipe.pip_options, own_torch=self.torch is not None),
@@ -180,7 +181,7 @@ class PackagePlanner:
         return PackagePlan(environment=environment, packages=tuple(self.packages), findings=tuple(self.findings))
 
     def _find_compiled(self) -> list[VendorPackage]:
-        """What is built against the torch of the environment; a file with hashes names no tools for it."""
+        """Find the packages built against the environment's torch; with hashes their build tools are not listed."""
         lines = [line for line in self.recipe.pip if line.text in self.pip and not line.url.endswith(".whl")]
         hashed = self.recipe.pip_options.require_hashes or any(line.hashes for line in self.recipe.pip)
         if self.torch is None or hashed:
@@ -189,14 +190,14 @@ class PackagePlanner:
         return [row for row in package_table().packages if row.tools and row.name in names]
 
     def _find_cuda(self) -> str:
-        """The site's driver's CUDA for conda's solver, not the build host's, which often has none."""
+        """Return the CUDA version of the site's driver for conda's solver; the build host often has no driver."""
         gpu = self.site.gpu
-        nvidia = gpu is not None and gpu.vendor == "nvidia" and self.where == "conda"
+        nvidia = gpu is not None and gpu.vendor == "nvidia" and self.install_target == "conda"
         return gpu.cuda_native or "" if nvidia and gpu else ""
 
     def _list_protected(self) -> tuple[str, ...]:
-        """What the installer leaves out; what is asked for and not known to be in the image is installed."""
-        if self.where != "base":
+        """List what the installer skips; requested packages that the image is not known to have are installed."""
+        if self.install_target != "base":
             return ()
         asked = {line.name for line in self.recipe.pip} - {*FAMILY, *TRITON, *self.base.provides}
         return tuple(name for name in PROTECTED_PACKAGES if name not in asked)
@@ -204,8 +205,8 @@ class PackagePlanner:
     def _plan_python(self, python: str | None) -> None:
         pin = read_python_pin(self.recipe)
         spec = pin.spec
-        if self.where == "conda":
-            # Without a minor version conda would take the newest Python, which torch may have no wheel for.
+        if self.install_target == "conda":
+            # Without a minor version conda installs the newest Python, for which torch may have no wheel.
             text = spec.text if spec and python is None else pin.format_dependency(python or "3.12")
             self.conda.append(text)
             self.record(spec.text if spec else "-", text, "conda's Python")
@@ -216,18 +217,18 @@ class PackagePlanner:
         channels = list(self.recipe.channels) or ["conda-forge"]
         if "defaults" in channels:
             at = Location(file=self.recipe.file, line=self.recipe.lines.get("channels"), key="channels")
-            message = "the channel 'defaults' has a licence that many institutes must pay for"
+            message = "the channel 'defaults' has a licence that many institutes must buy"
             fix = "use conda-forge with nodefaults"
             self.findings.append(Finding(code="channel-defaults", message=message, at=at, fix=fix, level="warning"))
         elif "nodefaults" not in channels:
             channels.append("nodefaults")
-        # Channels of builds of PyTorch, which is installed from wheels: under strict priority they would hide others.
+        # PyTorch is installed from wheels; under strict priority its conda channels would hide others.
         unused = {"pytorch", "pytorch-nightly", "pytorch-test"} if self.torch else set()
         unused |= {"nvidia"} if self.site.vendor != "nvidia" else set()
-        for channel in [channel for channel in channels if channel in unused and self.where == "conda"]:
+        for channel in [channel for channel in channels if channel in unused and self.install_target == "conda"]:
             channels.remove(channel)
             self.record(f"channel {channel}", "-", "its builds are not used on this site")
-        if not {*channels} - {"nodefaults", "nvidia"} and self.where == "conda":
+        if not {*channels} - {"nodefaults", "nvidia"} and self.install_target == "conda":
             channels.insert(0, "conda-forge")
             self.record("-", "channel conda-forge", "no channel is left that has Python")
         return tuple(channels)
@@ -267,23 +268,23 @@ class PackagePlanner:
         return f"[{','.join(extras)}]" if extras else ""
 
     def _record_again(self, name: str, *, text: str) -> None:
-        """Tell of a second request for one of the torch family; the first was told with it."""
+        """Record a second request for a package of the torch family."""
         if name in self.became and text != self.asked[name].text:
             self.record(text, self.became[name], "one and the same package")
 
     def _choose_companion(self, name: str, *, asked: RequestedTorch | None, row_version: str) -> str:
-        """The companion's version that belongs to the torch; another one that is asked for is a fault."""
+        """Choose the companion's version for this torch; a different requested one is an error."""
         assert asked is not None
         torch = self.torch.version if self.torch else ""
         if not row_version:
             message = f"there is no {name} for torch {torch}"
             self.findings.append(
-                Finding(code="torch-companion", message=message, at=asked.location, fix=f"leave out {name}")
+                Finding(code="torch-companion", message=message, at=asked.location, fix=f"remove {name}")
             )
             return ""
         token = self.torch.token if self.torch else ""
         if asked.local and asked.local != token:
-            message = f"'{asked.text}' is another build than torch {torch}+{token}"
+            message = f"'{asked.text}' is a different build than torch {torch}+{token}"
             fix = f"write {name} without a build"
             edit = make_edit(asked.location, asked.text, asked.text.replace(f"+{asked.local}", ""))
             self.findings.append(
@@ -308,9 +309,9 @@ class PackagePlanner:
             self.record(text, "-", "chooses a build of PyTorch, which is chosen for the site here")
         elif python_package in FAMILY and self.torch is not None:
             self._record_again(python_package, text=text)
-        elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.where != "conda"):
+        elif is_cuda_library(name) and (self.site.vendor != "nvidia" or self.install_target != "conda"):
             self.record(text, "-", "serves CUDA builds only; the build for this site brings its own")
-        elif self.where == "conda":
+        elif self.install_target == "conda":
             self.conda.append(text)
             self.record(text, text, "conda")
         elif name in ("pip", "nodefaults"):
@@ -319,7 +320,7 @@ class PackagePlanner:
             assert python_package is not None, f"refused before: {name}"
             line = f"{python_package}{to_specifier(version) or ''}"
             self.pip.append(line)
-            where = "the base image's Python" if self.where == "base" else "the environment"
+            where = "the base image's Python" if self.install_target == "base" else "the environment"
             self.record(text, line, f"the same as a Python package, into {where}")
 
     def _plan_pip(self, line: PipRequirement) -> None:
@@ -328,10 +329,10 @@ class PackagePlanner:
             self._record_again(find_family_name(line), text=line.text)
         elif self.torch is not None and name in TRITON:
             self.record(line.text, "-", "comes with torch, in the version it was built for")
-        elif self.where == "base" and name in PROTECTED_PACKAGES and name in self.base.provides:
+        elif self.install_target == "base" and name in PROTECTED_PACKAGES and name in self.base.provides:
             self.record(line.text, f"{name} {self.base.provides[name]}", "kept: the base image's own")
         elif CUDA_RUNTIME.fullmatch(name) and (self.torch is not None or self.site.vendor != "nvidia"):
-            # `pip freeze` writes them down; each build of torch pins its own.
+            # `pip freeze` lists them; each build of torch pins its own.
             self.record(line.text, "-", "a library of CUDA builds; the build for this site brings what it needs")
         elif other := find_replacement(line, site=self.site, base=self.base, python=self.python):
             self.pip.append(other.text)
@@ -341,14 +342,14 @@ class PackagePlanner:
             self.record(line.text, line.text, "pip")
 
     def _list_constraints(self) -> tuple[str, ...]:
-        """What later installs must leave alone: the torch family as it was installed, then the recipe's own."""
+        """List what later installs must not change: the installed torch family, then the recipe's constraints."""
         own = [line.text for line in self.recipe.pip_options.constraints if line.name not in (*FAMILY, *TRITON)]
-        # pip takes no extras in constraints.
+        # pip does not accept extras in constraints.
         return (*(re.sub(r"\[.*\]", "", line) for line in self.family), *own)
 
 
 def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
-    """The options of a requirements file; indexes of PyTorch go where torch comes from an index of our choice."""
+    """List the options of a requirements file; indexes of PyTorch are dropped if the torch index is ours to choose."""
 
     def kept(url: str) -> bool:
         return not (own_torch and TORCH_HOST in url)
@@ -368,10 +369,9 @@ def list_options(options: PipOptions, *, own_torch: bool) -> tuple[str, ...]:
 
 
 def is_local(line: PipRequirement) -> bool:
-    """Whether a requirement is a folder or file of the user's, which an image being built cannot see."""
+    """Whether a requirement is a local folder or file, which the build of an image cannot see."""
     return bool(line.url) and "://" not in line.url
 
 
 def normalize_name(name: str) -> str:
-    """The normal form of a package's name."""
     return str(canonicalize_name(name))

@@ -1,4 +1,4 @@
-"""What a recipe asks of torch and its companions, wherever it says so: pip, conda, constraints, a wheel's address."""
+"""The torch and companions that a recipe requests: by pip, conda, constraints or the address of a wheel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from builder.resolve.conda_names import find_python_name, load_name_table, to_sp
 FAMILY = ("torch", "torchvision", "torchaudio")
 COMPANIONS = ("torchvision", "torchaudio")
 
-# What every site has; a marker on anything else is left to the installer.
+# Values of every site; the installer evaluates markers on anything else.
 LINUX_MARKERS = {
     "os_name": "posix",
     "sys_platform": "linux",
@@ -33,7 +33,7 @@ _WHEEL = re.compile(r"(?:^|[/=])(?P<name>torch|torchvision|torchaudio)-(?P<versi
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedTorch:
-    """What the recipe says of one package of the torch family; `local` is the local version it pins, if any.
+    """The request for one package of the torch family; `local` is the local version it pins, if any.
 
     `unclear`: it names a source or a version that cannot be compared with releases.
     """
@@ -47,12 +47,12 @@ class RequestedTorch:
 
     @property
     def pinned(self) -> str:
-        """The one public version it asks for, empty for a range."""
+        """The one public version that is requested, "" for a range."""
         exact = [item.version for item in self.specifier if item.operator in ("==", "===") and "*" not in item.version]
         return exact[0] if len(exact) == 1 else ""
 
     def allows(self, version: str) -> bool:
-        """Whether a version fits, pre-releases counting as the release they lead to (NGC's 2.8.0a0 is 2.8.0)."""
+        """Whether a version fits; pre-releases count as their release (NGC's 2.8.0a0 is 2.8.0)."""
         return _fits(self._range, version)
 
     @cached_property
@@ -60,13 +60,13 @@ class RequestedTorch:
         return str(self.specifier)
 
     def merge(self, other: RequestedTorch) -> RequestedTorch:
-        """Both requests at once, told by the first."""
+        """Merge two requests; text and location are those of the first."""
         local, unclear = self.local or other.local, self.unclear or other.unclear
         return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
 
 
 def is_empty(specifier: SpecifierSet) -> bool:
-    """Whether no version at all can fit: what it must be above is not below what it must be below."""
+    """Whether no version can match: the lower bound is not below the upper one."""
     bounds = [(one.operator, Version(one.version)) for one in specifier if one.operator in (">", ">=", "<", "<=")]
     lowest = max((found for found in bounds if found[0].startswith(">")), key=lambda one: one[1], default=None)
     highest = min((found for found in bounds if found[0].startswith("<")), key=lambda one: one[1], default=None)
@@ -77,14 +77,14 @@ def is_empty(specifier: SpecifierSet) -> bool:
 
 @lru_cache(maxsize=4096)
 def _fits(specifier: str, version: str) -> bool:
-    """The same few are asked of every image of a family; as text, which is compared at once."""
+    """Cached, because the same few versions are compared for every image of a family; text compares fast."""
     base = to_release(version)
     return base is not None and SpecifierSet(specifier).contains(base, prereleases=True)
 
 
 @cache
 def to_release(version: str) -> Version | None:
-    """The release that a version leads to: 2.8.0 for 2.8.0a0+5228986c39; None for what is no version."""
+    """Convert a version to its release: 2.8.0 for 2.8.0a0+5228986c39; None if it is not a version."""
     try:
         return Version(Version(version).base_version)
     except InvalidVersion:
@@ -92,7 +92,7 @@ def to_release(version: str) -> Version | None:
 
 
 def find_requested_family(recipe: Recipe) -> dict[str, RequestedTorch]:
-    """Collect what the recipe asks of torch, torchvision and torchaudio; constraints count for what is asked."""
+    """Collect the requests for torch, torchvision and torchaudio; constraints apply to requested packages."""
     asked: dict[str, RequestedTorch] = {}
     for item in [*_read_pip(recipe.pip, recipe=recipe), *_read_conda(recipe)]:
         asked[item.name] = asked[item.name].merge(item) if item.name in asked else item
@@ -125,7 +125,7 @@ def _short(line: PipRequirement) -> str:
 
 
 def find_family_name(line: PipRequirement) -> str:
-    """The package of the torch family that a requirement is for, by its name or its wheel's; empty for another."""
+    """Return the torch family package that a requirement names, by its name or wheel; "" for any other."""
     wheel = _wheel(line)
     return wheel["name"] if wheel else line.name if line.name in FAMILY else ""
 
@@ -148,13 +148,13 @@ def _read_conda(recipe: Recipe) -> list[RequestedTorch]:
 
 
 def find_torch_dependent(recipe: Recipe) -> str:
-    """Name the first package of the recipe that requires torch by itself, empty when there is none."""
+    """Return the first package of the recipe that requires torch, "" if none does."""
     names = [line.name for line in recipe.pip] + [find_python_name(spec.name) or "" for spec in recipe.conda]
     return next((name for name in names if name in load_name_table().bring_torch), "")
 
 
 def select_linux(recipe: Recipe) -> tuple[Recipe, tuple[PackageDecision, ...]]:
-    """Leave out the requirements whose markers are for other systems, and tell which."""
+    """Drop the requirements whose markers are for other systems; return the decision on each."""
     kept = tuple(line for line in recipe.pip if _applies(line))
     dropped = tuple(line.text for line in recipe.pip if not _applies(line))
     why = "its marker is for another system or processor"
@@ -162,9 +162,9 @@ def select_linux(recipe: Recipe) -> tuple[Recipe, tuple[PackageDecision, ...]]:
 
 
 def select_python(recipe: Recipe, minor: str | None) -> tuple[Recipe, tuple[PackageDecision, ...]]:
-    """Leave out the requirements whose markers are for another Python than X.Y, and tell which.
+    """Drop the requirements whose markers are for another Python than X.Y; return the decision on each.
 
-    One that also asks for the patch release, where that decides, is left to the installer.
+    If the patch release decides, the installer evaluates the marker.
     """
     kept = tuple(line for line in recipe.pip if minor is None or _serves(line, minor))
     dropped = tuple(line.text for line in recipe.pip if line not in kept)
@@ -181,7 +181,7 @@ def _serves(line: PipRequirement, minor: str) -> bool:
 
 
 def _applies(line: PipRequirement) -> bool:
-    """A marker on the system decides; one that also asks for the Python is left to the installer."""
+    """Evaluate a marker on the system; the installer evaluates one that also depends on the Python."""
     if not line.marker or "python" in line.marker.replace("platform_python_implementation", ""):
         return True
     return Marker(line.marker).evaluate({**LINUX_MARKERS, "extra": ""})

@@ -1,4 +1,4 @@
-"""Resolve: a recipe and a site become a target. Every decision is made here; nothing is written, nothing is run."""
+"""Resolve a recipe and a site to a target. Every decision is made here; nothing is written or run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 from builder.model.finding import Finding, Location, UnsupportedError, select_errors, suggest_name
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
-from builder.model.target import Context, Target, Torch
-from builder.model.target import InstallTarget as Where
+from builder.model.target import Context, InstallTarget, Target, Torch
 from builder.resolve.base_image import choose_base
 from builder.resolve.checks import run_checks
 from builder.resolve.checks.site import check_driver_rows
@@ -24,7 +23,7 @@ DEFAULT_PYTHON = "3.12"
 
 
 def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
-    """Decide backend, base image, torch and every package; raises UnsupportedError with all reasons against it."""
+    """Choose backend, base image, torch and every package; raises UnsupportedError with all errors."""
     recipe, left_out = select_linux(recipe)
     site = apply_driver(site, context.driver)
     backend = choose_backend(site, wanted=context.backend)
@@ -34,24 +33,26 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         base = site.base_images[0]
     if backend == "tykky":
         base = BaseImage(reference="an image like the host's own system, of tykky's choice", source=site.build.source)
-    where = choose_install_target(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
+    install_target = choose_install_target(recipe, site=site, base=base, backend=backend, obstacles=obstacles, own=own)
     findings: list[Finding] = []
     if recipe.container.python == "base":
         findings += (
             [_report_no_base_python(recipe, backend=backend, site=site)] if backend in CONDA_BACKENDS else obstacles
         )
-    torch = _torch(recipe, site=site, base=base, where=where, context=context)
+    torch = _torch(recipe, site=site, base=base, install_target=install_target, context=context)
     if isinstance(torch, Finding):
         findings += [torch, *check_driver_rows(site)]
         torch = None
-    python = _python(recipe, base=base, where=where, torch=torch)
+    python = _python(recipe, base=base, install_target=install_target, torch=torch)
     reduced, other_python = select_python(recipe, python)
-    if other_python:  # what is left may ask for another torch, or for none
+    if other_python:  # the remaining requirements may need another torch, or none
         target = resolve(reduced, site, context=context)
         return replace(target, packages=(*target.packages, *left_out, *other_python))
     if select_errors(findings):
         raise UnsupportedError(*findings)
-    packed = PackagePlanner(recipe, site=site, where=where, base=base, torch=torch).plan(python=python)
+    packed = PackagePlanner(recipe, site=site, install_target=install_target, base=base, torch=torch).plan(
+        python=python
+    )
     target = Target(
         recipe=recipe,
         site=site,
@@ -69,7 +70,7 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:
-    """The backend asked for if the site has it, else the site's first; raises UnsupportedError."""
+    """Return the requested backend if the site has it, by default the site's first; raises UnsupportedError."""
     if not wanted:
         return site.build.backends[0]
     for name in site.build.backends:
@@ -83,8 +84,8 @@ def choose_backend(site: Site, *, wanted: str) -> BackendName:
 
 def choose_install_target(
     recipe: Recipe, *, site: Site, base: BaseImage, backend: BackendName, obstacles: tuple[Finding, ...], own: bool
-) -> Where:
-    """Where packages go: the base image's Python, a fresh environment on it, or a conda environment."""
+) -> InstallTarget:
+    """Choose where to install: the base image's Python, a new environment on it, or a conda environment."""
     if backend in CONDA_BACKENDS:
         return "conda"
     mode = recipe.container.python
@@ -110,7 +111,7 @@ def choose_install_target(
 
 
 def _has_torch_wheels(python: str | None, recipe: Recipe, *, site: Site) -> bool:
-    """Whether a torch for the recipe has wheels for the base image's Python; conda brings another where it has not."""
+    """Whether a torch for the recipe has wheels for the base image's Python; else conda installs another Python."""
     if python is None or read_python_pin(recipe).minor:
         return True
     asked = find_requested_family(recipe)
@@ -120,23 +121,25 @@ def _has_torch_wheels(python: str | None, recipe: Recipe, *, site: Site) -> bool
     return not served or any(python in row.pythons for row in served)
 
 
-def _torch(recipe: Recipe, *, site: Site, base: BaseImage, where: Where, context: Context) -> Torch | Finding | None:
+def _torch(
+    recipe: Recipe, *, site: Site, base: BaseImage, install_target: InstallTarget, context: Context
+) -> Torch | Finding | None:
     asked = find_requested_family(recipe)
-    if not asked and not find_torch_dependent(recipe) and where != "base":
+    if not asked and not find_torch_dependent(recipe) and install_target != "base":
         return None
-    if where == "base":
+    if install_target == "base":
         return Torch(version=base.provides.get("torch", ""), provided=True) if "torch" in base.provides else None
-    python = PythonPin(minor=base.python) if where == "venv" and base.python else read_python_pin(recipe)
+    python = PythonPin(minor=base.python) if install_target == "venv" and base.python else read_python_pin(recipe)
     return choose_torch(asked, site=site, python=python, index=context.torch_index, packages=recipe.pip)
 
 
-def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | None) -> str | None:
-    """X.Y of the environment: the recipe's, the base image's, or one that the recipe allows and torch has wheels for.
+def _python(recipe: Recipe, *, base: BaseImage, install_target: InstallTarget, torch: Torch | None) -> str | None:
+    """Choose X.Y: the recipe's, the base image's, or one that the recipe allows and torch has wheels for.
 
-    None where conda chooses: the recipe allows several, and none of ours is among them.
+    None if conda chooses: the recipe allows several, and none of them is one we prefer.
     """
     pin = read_python_pin(recipe)
-    if where != "conda":
+    if install_target != "conda":
         return base.python or pin.minor
     row = find_release(torch.version) if torch else None
     usual = (DEFAULT_PYTHON, *reversed(row.pythons if row else ()))
@@ -146,5 +149,5 @@ def _python(recipe: Recipe, *, base: BaseImage, where: Where, torch: Torch | Non
 
 def _report_no_base_python(recipe: Recipe, *, backend: BackendName, site: Site) -> Finding:
     at = Location(file=recipe.file, line=recipe.lines.get("container.python"), key="container.python")
-    message = f"{backend}, the backend for '{site.name}', always makes a conda environment of its own"
+    message = f"{backend}, the backend for '{site.name}', always makes its own conda environment"
     return Finding(code="python-base", message=message, at=at, fix="use container.python: auto")

@@ -1,6 +1,6 @@
-"""The Python that a recipe asks for: one version, a range, or any.
+"""Choose the build of torch for a site: release, token and index, from the tables; or report why there is none.
 
-Which build of torch serves a site: release, token and index, from the tables; or the reason why none does.
+The requested Python is one version, a range, or any.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from builder.parse.gpu_tables import TorchRelease, driver_table, image_table, pa
 from builder.resolve.conda_names import to_specifier
 from builder.resolve.requested import COMPANIONS, FAMILY, RequestedTorch, is_empty
 
-# A range such as >=3.12.4 leaves some patch releases of 3.12: these are tried. No series had more than 30.
+# Patch releases to try for a range such as >=3.12.4; no series had more than 30.
 PATCHES = (*range(31), 99)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PythonPin:
-    """`minor` is X.Y where the request fixes it, `range` what else it says; `spec` is the dependency, if any.
+    """The requested Python: `minor` is X.Y if it is fixed, else `range`; `spec` is the dependency, if any.
 
-    A range is of PEP 440, or several of them with `|` between: one of them is enough.
+    A range is PEP 440, or several alternatives separated by `|`.
     """
 
     minor: str | None = None
@@ -43,11 +43,11 @@ class PythonPin:
 
     @property
     def text(self) -> str:
-        """The request as a message says it."""
+        """The request in words, for messages."""
         return self.minor or self.range or "any"
 
     def format_dependency(self, minor: str) -> str:
-        """The conda dependency for one of the Pythons that the request allows."""
+        """Format the conda dependency for one of the Pythons that the request allows."""
         if self.spec is not None and self.minor is not None:
             return self.spec.text
         if self.spec is None or not self.range:
@@ -56,7 +56,7 @@ class PythonPin:
 
 
 def read_python_pin(recipe: Recipe) -> PythonPin:
-    """Read the Python of a recipe's conda dependencies."""
+    """Read the Python from a recipe's conda dependencies."""
     spec = next((spec for spec in recipe.conda if spec.name == "python"), None)
     if spec is None:
         return PythonPin()
@@ -83,7 +83,7 @@ def choose_torch(
     python: PythonPin | None = None,
     packages: Iterable[PipRequirement] = (),
 ) -> Torch | Finding:
-    """Choose release and build for the site: the newest one that suits what is asked, the site and the Python."""
+    """Choose release and build: the newest one that fits the request, the site and the Python."""
     python = python or PythonPin()
     first = next((asked[name] for name in FAMILY if name in asked), None)
     unclear = next((item for item in asked.values() if item.unclear), None)
@@ -94,9 +94,9 @@ def choose_torch(
     releases = select_releases(asked, packages=packages)
     if not releases:
         text = first.text if first else "torch"
-        message = f"'{text}' fits no torch that the tables know"
+        message = f"'{text}' matches no torch in the tables"
         if first is not None and is_empty(first.specifier):
-            message = f"'{text}' contradicts itself: no version is above the one and below the other"
+            message = f"'{text}' contradicts itself: no version satisfies both bounds"
         fix = f"choose one from {_range(site, python=python)}"
         return Finding(code="torch-unknown", message=message, at=first.location if first else None, fix=fix)
     pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
@@ -115,7 +115,7 @@ def choose_torch(
 def select_releases(
     asked: Mapping[str, RequestedTorch], *, packages: Iterable[PipRequirement] = ()
 ) -> list[TorchRelease]:
-    """The releases that the torch asked for allows; of them those whose companions and dependents fit, if there are."""
+    """Select the releases that the request allows, preferring those that fit companions and dependents."""
     torch = asked.get("torch")
     found = [row for row in torch_table().releases if torch is None or torch.allows(row.torch)]
     for name in COMPANIONS:
@@ -129,7 +129,7 @@ def select_releases(
 
 
 def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
-    """What the releases of a package that a requirement allows are known to require of torch."""
+    """Find the torch that the allowed releases of a package are known to require."""
     wanted = SpecifierSet(line.specifier)
     if line.name == IPEX:
         rows = [row for row in image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
@@ -139,7 +139,7 @@ def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
 
 
 def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:
-    """The newest first, but before it what the site runs without trouble and what the tables are sure of."""
+    """Sort newest first, after the releases without known trouble at the site and without doubts in the tables."""
 
     def doubts(row: TorchRelease) -> tuple[bool, bool]:
         found = list_tokens(row, site=site)
@@ -150,7 +150,7 @@ def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRel
 
 
 def has_trouble(token: str, *, site: Site) -> bool:
-    """Whether a ROCm build lies above what the site runs without known trouble."""
+    """Whether a ROCm build is newer than the newest without known trouble at the site."""
     safe = site.gpu.rocm_safe if site.gpu else None
     return bool(safe) and token.startswith("rocm") and Version(parse_rocm(token)) > Version(safe or "0")
 
@@ -162,7 +162,7 @@ def _index(token: str, *, mirror: str) -> str:
 
 
 def find_release(version: str) -> TorchRelease | None:
-    """The table's row of a torch version, NGC's pre-releases counting as their release; None for `unknown`."""
+    """Find the table's row of a torch version; NGC's pre-releases count as their release; None for `unknown`."""
     try:
         base = Version(version).base_version
     except InvalidVersion:
@@ -171,12 +171,12 @@ def find_release(version: str) -> TorchRelease | None:
 
 
 def find_vendor(token: str) -> str:
-    """The vendor a token is built for, empty for a word that is no token."""
+    """Return the vendor of a build token, "" if it is not a token."""
     return next((vendor for prefix, vendor in VENDOR_OF_TOKEN.items() if token.startswith(prefix)), "")
 
 
 def list_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """The builds of a release that serve the site's driver, the best first."""
+    """List the builds of a release that the site's driver serves, best first."""
     if site.gpu is None:
         return ("cpu",) if row.cpu else ()
     if site.gpu.vendor == "intel":
@@ -187,7 +187,7 @@ def list_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
 
 
 def _rocm_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """Inside the driver's window; the highest up to what the site runs without trouble, then the others."""
+    """Sort the builds within the driver's window: the newest without known trouble first."""
     assert site.gpu is not None
     fitting = [token for token in row.rocm or () if not site.gpu.rocm or parse_rocm(token) in site.gpu.rocm]
     newest_first = sorted(fitting, key=lambda token: Version(token.removeprefix("rocm")), reverse=True)
@@ -195,18 +195,18 @@ def _rocm_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
 
 
 def parse_rocm(token: str) -> str:
-    """X.Y of a ROCm token: rocm6.2.4 is 6.2."""
+    """Parse X.Y of a ROCm token: rocm6.2.4 is 6.2."""
     return ".".join(token.removeprefix("rocm").split(".")[:2])
 
 
 def parse_cuda(token: str) -> str:
-    """X.Y of a CUDA token: cu126 is 12.6."""
+    """Parse X.Y of a CUDA token: cu126 is 12.6."""
     digits = token.removeprefix("cu")
     return f"{digits[:-1]}.{digits[-1]}"
 
 
 def serves_cuda(cuda: str, *, site: Site) -> bool:
-    """Whether the site's driver runs programs of a CUDA toolkit, minor-version compatibility counting."""
+    """Whether the site's driver runs programs of a CUDA toolkit; minor-version compatibility counts."""
     if site.gpu is None or site.gpu.driver is None:
         return True
     major = int(cuda.split(".")[0])
@@ -215,7 +215,7 @@ def serves_cuda(cuda: str, *, site: Site) -> bool:
 
 
 def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
-    """Native toolkits first (nothing is missing under them), then the highest that the driver runs at all."""
+    """Sort the builds: native toolkits first (they have every feature), then the newest that the driver runs."""
     assert site.gpu is not None
     fitting = [token for token in row.cuda or () if serves_cuda(parse_cuda(token), site=site)]
     newest_first = sorted(fitting, key=lambda token: Version(parse_cuda(token)), reverse=True)
@@ -228,18 +228,19 @@ def _cuda_tokens(row: TorchRelease, *, site: Site) -> tuple[str, ...]:
 def _local_refusal(
     asked: RequestedTorch, *, site: Site, releases: list[TorchRelease], python: PythonPin
 ) -> Finding | None:
-    """A build that the user pinned himself must be the site's vendor's and must exist and fit the driver."""
+    """Check a build that the user pinned: it must exist, be for the site's vendor and run on its driver."""
     vendor = find_vendor(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
     edit = make_edit(asked.location, asked.text, bare)
     fix = f"write {bare}: the right build is chosen for every site"
     if vendor and vendor != site.vendor:
-        message = f"'{asked.text}' is built for {_name_vendor(vendor)}, the site '{site.name}' has {_name_vendor(site.vendor)}"
+        built = f"'{asked.text}' is built for {_name_vendor(vendor)}"
+        message = f"{built}, the site '{site.name}' has {_name_vendor(site.vendor)}"
         return Finding(code="torch-vendor", message=message, at=asked.location, fix=fix, edit=edit)
     if any(asked.local in list_tokens(row, site=site) for row in releases):
         return None
     if not any(asked.local in (*(row.cuda or ()), *(row.rocm or ()), "xpu" if row.xpu else "") for row in releases):
-        message = f"'{asked.text}' is a build that the tables do not know"
+        message = f"'{asked.text}' is a build that is not in the tables"
         return Finding(code="torch-unknown", message=message, at=asked.location, fix=fix, edit=edit)
     served = ""
     if site.gpu and site.gpu.vendor == "amd":
@@ -259,7 +260,7 @@ def _name_vendor(vendor: str) -> str:
 def _report_no_build(
     asked: RequestedTorch | None, *, releases: list[TorchRelease], site: Site, python: PythonPin
 ) -> Finding:
-    """Say which of the two is in the way, the driver or the Python, and what would do."""
+    """Report whether the driver or the Python excludes all builds, and which versions would work."""
     text = asked.text if asked else "torch"
     place = asked.location if asked else None
     served = [row for row in releases if list_tokens(row, site=site)]
@@ -278,16 +279,16 @@ def _report_no_build(
         reason = f"no build of it for {_name_vendor(site.vendor)} is known"
     elif site.gpu and site.gpu.vendor == "amd" and site.gpu.rocm:
         reason += f", it serves ROCm {', '.join(site.gpu.rocm)}"
-    message = f"'{text}' cannot run there: {reason}"
+    message = f"'{text}' cannot run on this site: {reason}"
     return Finding(code="torch-build", message=message, at=place, fix=f"use torch {_range(site, python=python)}")
 
 
 def _range(site: Site, *, python: PythonPin) -> str:
-    """The releases that a site can run with a Python, in words."""
+    """Write the releases that a site can run with a Python, in words."""
     usable = [row for row in torch_table().releases if list_tokens(row, site=site)]
     fitting = [row for row in usable if any(map(python.allows, row.pythons))]
     if not usable:
-        return "of another site: none of the known ones serves this one"
+        return "of another site: none of the known releases runs on this one"
     if not fitting:
         return f"{_format_range(usable)}, with another Python than {python.text}"
     return _format_range(fitting)

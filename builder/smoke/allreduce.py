@@ -16,11 +16,11 @@ from . import hardware, rendezvous
 from .amounts import format_size
 from .ranks import RankRun
 
-_LARGEST = {"cpu": 16 << 20}  # so that gloo ends in seconds
+_LARGEST = {"cpu": 16 << 20}  # gloo finishes this in seconds
 _LARGEST_ELSEWHERE = 4 << 30
 _WARM_UPS = 2
 _SECONDS_A_SIZE = 3.0
-_KEPT_FREE = 0.2  # of the time, for the report
+_KEPT_FREE = 0.2  # of the time, reserved for the report
 _PERIOD = 1024  # elements of 32 bits
 _BLOCK = 4 * _PERIOD
 _ROWS = 16384  # of 4096 bytes, checked at once
@@ -28,7 +28,7 @@ _FACTORS, _STEPS, _LEVELS = 61, 8, 7  # small enough that sums over thousands of
 
 
 def run_rank(run: RankRun, device: Any) -> None:
-    """Measure size after size, as far as memory and time go; raises RunError."""
+    """Measure size after size while memory and time suffice; raises RunError."""
     options, world = run.options, run.placement.world
     rendezvous.join(run)
     rendezvous.connect(run, device.type)
@@ -37,7 +37,7 @@ def run_rank(run: RankRun, device: Any) -> None:
     ended: Optional[str] = None
     largest = options.largest or _LARGEST.get(device.type, _LARGEST_ELSEWHERE)
     for size in list_sizes(options.smallest, largest, options.floor):
-        # all decide alike: by the least room of any and the most time of any
+        # all ranks decide alike: by the least free memory and the longest time of any rank
         room, late = rendezvous.reduce_max(
             [-limit / _BLOCK, float(run.count_seconds_left() < run.options.timeout * _KEPT_FREE)], device
         )
@@ -54,7 +54,7 @@ def run_rank(run: RankRun, device: Any) -> None:
 
 
 def list_sizes(smallest: int, largest: int, floors: Any) -> List[int]:
-    """From .. to by doubling, and the sizes that have a floor, all in multiples of 4096 bytes."""
+    """List the sizes by doubling, and those that have a floor, all as multiples of 4096 bytes."""
     found = {size for size, _ in floors}
     size = max(_BLOCK, smallest)
     while size <= largest:
@@ -64,7 +64,7 @@ def list_sizes(smallest: int, largest: int, floors: Any) -> List[int]:
 
 
 def _measure_room(device: Any) -> float:
-    """Bytes that one operand may have: half of what is free, as the backend may want as much again."""
+    """Measure the bytes that one operand may have: half of the free memory, as the backend may need as much again."""
     free = hardware.measure_free_memory(torch, device)
     return max(4096.0, free / 2)
 
@@ -75,7 +75,7 @@ def _measure(run: RankRun, device: Any, size: int) -> Dict[str, Any]:
     _fill(tensor, rank)
     dist.all_reduce(tensor)
     right = _is_right(tensor, world)
-    tensor.zero_()  # stays so whatever is added: no figure grows until it is none
+    tensor.zero_()  # sums of zeros stay finite
     seconds = _time(tensor, device, _WARM_UPS)
     most = rendezvous.reduce_max([seconds], device)[0]
     iterations = max(2, min(run.options.iterations, int(_SECONDS_A_SIZE / max(most, 1e-6))))
@@ -114,12 +114,12 @@ def _levels(rows: int, first: int, device: Any) -> Any:
 
 
 def compute_factor(rank: int) -> int:
-    """What a rank's pattern is multiplied by."""
+    """Compute the factor of a rank's pattern."""
     return rank % _FACTORS + 1
 
 
 def _fill(tensor: Any, rank: int) -> None:
-    """Another pattern on every rank, which differs along the tensor as well."""
+    """Fill the tensor with a pattern that differs between ranks and along the tensor."""
     table = tensor.view(-1, _PERIOD)
     table.copy_(_pattern(tensor.device).mul(compute_factor(rank)).expand_as(table))
     table.add_(_levels(len(table), 0, tensor.device))

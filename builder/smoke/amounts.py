@@ -1,4 +1,4 @@
-"""Read the values of the command line: numbers, sizes, masks, pairs; each complains in one sentence."""
+"""Parse the values of the command line: numbers, sizes, masks, pairs; each error message is one sentence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 1
 
 
 def parse_count(text: str) -> int:
-    """A whole number from 1."""
+    """Parse a whole number from 1."""
     if not text.isdecimal() or not 1 <= int(text) < 10**15:
         raise argparse.ArgumentTypeError(f'"{text}" is not a whole number from 1')
     return int(text)
 
 
 def parse_seconds(text: str) -> float:
-    """A number of seconds."""
+    """Parse a number of seconds."""
     try:
         found = float(text)
     except ValueError:
@@ -28,7 +28,7 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """A moment in seconds since 1970."""
+    """Parse a time in seconds since 1970."""
     try:
         found = float(text)
     except ValueError:
@@ -39,7 +39,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes: 32KiB, 128MiB, 4GB (10^9), or plain."""
+    """Parse a number of bytes: 32KiB, 128MiB, 4GB (10^9), or without unit."""
     found = re.fullmatch(r"([0-9]{1,15})\s*([KMG]i?B|B|)", text, re.IGNORECASE)
     if found is None or not 4096 <= int(found[1]) * _UNITS[found[2].upper()] < 1 << 50:
         raise argparse.ArgumentTypeError(f'"{text}" is not a size from 4096 bytes, such as 32KiB or 4GB')
@@ -47,7 +47,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_floor(text: str) -> Tuple[int, float]:
-    """A size and the bandwidth in GB/s that is expected there."""
+    """Parse a size and the expected bandwidth in GB/s."""
     where, _, bandwidth = text.partition("=")
     try:
         found = float(bandwidth)
@@ -59,15 +59,15 @@ def parse_floor(text: str) -> Tuple[int, float]:
 
 
 def parse_masks(text: str) -> Tuple[int, ...]:
-    """Masks of CPU cores, in hexadecimal with or without 0x."""
+    """Parse masks of CPU cores, in hexadecimal with or without 0x."""
     parts = text.split(",")
     if not all(re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,512}", part) and int(part, 16) for part in parts):
-        raise argparse.ArgumentTypeError(f'"{text}" is no list of CPU masks in hexadecimal, such as 0xfe,0xfe00')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a list of CPU masks in hexadecimal, such as 0xfe,0xfe00')
     return tuple(int(part, 16) for part in parts)
 
 
 def parse_variable(text: str) -> Tuple[str, str]:
-    """A variable's name and its value."""
+    """Parse a variable's name and value."""
     name, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise argparse.ArgumentTypeError(f'"{text}" is not NAME=VALUE')
@@ -75,15 +75,15 @@ def parse_variable(text: str) -> Tuple[str, str]:
 
 
 def parse_names(text: str) -> Tuple[str, ...]:
-    """Names of workloads."""
+    """Parse names of workloads."""
     found = tuple(part for part in text.split(",") if part)
     if not all(re.fullmatch(r"[a-z][a-z0-9-]*", name) for name in found):
-        raise argparse.ArgumentTypeError(f'"{text}" is no list of workloads, such as mnist,ddp')
+        raise argparse.ArgumentTypeError(f'"{text}" is not a list of workloads, such as mnist,ddp')
     return found
 
 
 def format_size(number: int) -> str:
-    """A number of bytes as one writes it: 128 MiB, 4 GB, 5000 B."""
+    """Format a number of bytes: 128 MiB, 4 GB, 5000 B."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("GB", 10**9), ("MB", 10**6)):
         if number >= factor and number % factor == 0:
             return f"{number // factor} {unit}"

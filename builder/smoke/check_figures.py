@@ -1,4 +1,4 @@
-"""Judge what was measured: the integral, bandwidths against floors, the times of the start."""
+"""Check the measurements: the integral, bandwidths against floors, the times of the start."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, Dict, List, Optional
 from .amounts import format_size
 from .checks import Check, ResultView, join_limited, show, to_figure, to_integer, to_number
 
-ROUNDING = 1e-11  # of a sum of 64-bit numbers, far above what is seen and far below a trapezoid forgotten
+ROUNDING = 1e-11  # of a sum of 64-bit numbers: far above measured errors, far below a missing trapezoid
 SKEW = 1.0  # seconds by which the clocks of two nodes may differ
 PHASES = ("exec_to_python", "import_torch", "first_device", "first_step")
 
 
 def compute_tolerance(steps: int) -> float:
-    """How far so many trapezoids may be from the integral of 4/(1+x^2) over 0..1: max|f''|/(12 n^2), max|f''| = 8."""
+    """Compute the error bound of the trapezoids for 4/(1+x^2) over 0..1: max|f''|/(12 n^2), max|f''| = 8."""
     return 8 / (12 * steps * steps) + ROUNDING
 
 
 def check_integral(facts: ResultView) -> List[Check]:
-    """The sum of all ranks' trapezoids is pi, and every rank had its share of them."""
+    """Check that the sum of all ranks' trapezoids is pi, and that they were shared evenly."""
     value, steps = to_number(facts.find("pi")), to_integer(facts.find("steps"))
     known = value is not None and steps is not None and steps > 0
     limit = compute_tolerance(steps) if steps is not None and steps > 0 else 0.0
@@ -36,7 +36,7 @@ def check_integral(facts: ResultView) -> List[Check]:
 
 
 def check_times(facts: ResultView) -> List[Check]:
-    """Every rank told the time of its own part."""
+    """Check that every rank reported the time of its own part."""
     broken = [show(entry.get("rank")) for entry in facts.list_ranks() if not _is_positive(_find_part_seconds(entry))]
     ok = bool(facts.list_ranks()) and not broken
     measured = f"not on rank {join_limited(broken, 8, ', ')}" if broken else f"on {len(facts.list_ranks())} ranks"
@@ -49,7 +49,7 @@ def _find_part_seconds(entry: Dict[str, Any]) -> Any:
 
 
 def check_bandwidth(facts: ResultView) -> List[Check]:
-    """Every sum was right, every figure follows from its time, and floors are kept where there are any."""
+    """Check that every sum was right, that each bandwidth follows from its time, and the floors."""
     found = facts.list_rows("sweep")
     world = to_integer(facts.find("world"))
     wrong = [_format_row_size(row) for row in found if row.get("correct") is not True]
@@ -76,7 +76,7 @@ def _describe_faults(faults: List[str], word: str, count: int) -> str:
 
 
 def _is_consistent(row: Dict[str, Any], world: Optional[int]) -> bool:
-    """Whether algbw is size over time and busbw its 2(n-1)/n, in 10^9 bytes a second, as nccl-tests defines them."""
+    """Whether algbw is size over time and busbw 2(n-1)/n of it, in 10^9 bytes/s, as nccl-tests defines them."""
     size, seconds = to_integer(row.get("bytes")), to_number(row.get("seconds"))
     algorithm, bus = to_number(row.get("algbw")), to_number(row.get("busbw"))
     if size is None or seconds is None or algorithm is None or bus is None or not world or world < 1:
@@ -105,7 +105,7 @@ def _floors(facts: ResultView, found: List[Dict[str, Any]]) -> List[Check]:
 
 
 def check_start(facts: ResultView) -> List[Check]:
-    """Every phase of the start was timed, on every rank."""
+    """Check that every phase of the start was timed on every rank."""
     entries = facts.list_ranks() or [facts.result]
     faults = []
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Judge what the ranks saw: cores against masks, devices, architecture, network, variables, caches, workers."""
+"""Check the probe of the ranks: cores against masks, devices, architecture, network, variables, caches, workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NETWORK_FILE_SYSTEMS = {
 
 
 def check_affinity(facts: ResultView) -> List[Check]:
-    """Each rank may run on cores of its mask alone, and on enough of them."""
+    """Check that each rank may run only on cores of its mask, and on enough of them."""
     masks, least = facts.expected.get("masks"), to_integer(facts.expected.get("cores"))
     checks = []
     if isinstance(masks, list) and masks:
@@ -36,13 +36,13 @@ def _find_stray_cores(entry: Dict[str, Any], masks: List[Any]) -> List[str]:
         return [f"{name} has local rank {show(local)}, for which there is no mask"]
     allowed = parse_mask(masks[local])
     if not cores:
-        return [f"{name} told no cores"]
+        return [f"{name} reported no cores"]
     stray = sorted(cores - allowed)
     return [f"{name} has core {format_cores(stray)} outside {format_cores(sorted(allowed))}"] if stray else []
 
 
 def parse_mask(mask: object) -> Set[int]:
-    """The cores of a mask in hexadecimal; none of what is no mask."""
+    """Parse a hexadecimal mask to its cores; an invalid mask has none."""
     try:
         bits = int(mask, 16) if isinstance(mask, str) and len(mask) <= 1024 else 0
     except ValueError:
@@ -51,7 +51,7 @@ def parse_mask(mask: object) -> Set[int]:
 
 
 def format_cores(cores: List[int]) -> str:
-    """Cores as Linux lists them: 1-7,9."""
+    """Format cores as Linux lists them: 1-7,9."""
     parts: List[List[int]] = []
     for core in cores:
         if parts and core == parts[-1][1] + 1:
@@ -62,7 +62,7 @@ def format_cores(cores: List[int]) -> str:
 
 
 def check_devices(facts: ResultView) -> List[Check]:
-    """The ranks of a host see so many devices together, of the architecture that was asked for."""
+    """Check the number of devices that the ranks of a host see together, and their architecture."""
     checks = []
     count = to_integer(facts.expected.get("devices"))
     if count is not None:
@@ -90,7 +90,7 @@ def _find_other_architecture(entry: Dict[str, Any], wanted: str) -> List[str]:
 
 
 def covers(kernels: List[str], wanted: str) -> bool:
-    """Whether one of torch's architectures runs on this one: NVIDIA's run on later ones of the same generation."""
+    """Whether one of torch's architectures runs on this one; NVIDIA's run on later ones of the same generation."""
     if wanted in kernels:
         return True
     if not wanted.startswith("sm_") or not wanted[3:].isdecimal():
@@ -100,7 +100,7 @@ def covers(kernels: List[str], wanted: str) -> bool:
 
 
 def check_network(facts: ResultView) -> List[Check]:
-    """Every rank's first collective went by the network that was asked for."""
+    """Check that the first collective of every rank used the expected network."""
     wanted = facts.expected.get("network")
     if not isinstance(wanted, str) or not wanted:
         return []
@@ -116,7 +116,7 @@ def check_network(facts: ResultView) -> List[Check]:
 
 
 def check_variables(facts: ResultView) -> List[Check]:
-    """Every rank has the variables that were asked for."""
+    """Check that every rank has the expected variables."""
     wanted = facts.expected.get("variables")
     checks = []
     for name, value in wanted.items() if isinstance(wanted, dict) else ():
@@ -130,7 +130,7 @@ def check_variables(facts: ResultView) -> List[Check]:
 
 
 def check_caches(facts: ResultView) -> List[Check]:
-    """Kernel caches lie where many ranks may write: MIOpen's on no network file system, none under a given path."""
+    """Check that kernel caches allow many writers: MIOpen's on no network file system, none under a given path."""
     kept_out = facts.expected.get("caches")
     prefixes = [path for path in kept_out if isinstance(path, str)] if isinstance(kept_out, list) else []
     faults, found = [], 0
@@ -159,7 +159,7 @@ def _find_cache_fault(cache: Dict[str, Any], prefixes: List[str]) -> Optional[st
 
 
 def check_workers(facts: ResultView) -> List[Check]:
-    """Workers that load data came up after torch and the network were in use: by fork everywhere, by spawn."""
+    """Check that data loading workers start after torch and the network were used: by fork everywhere, by spawn."""
     checks = []
     for method in ("fork", "spawn"):
         faults, tried = [], 0
@@ -177,7 +177,7 @@ def check_workers(facts: ResultView) -> List[Check]:
 
 
 def check_sums(facts: ResultView) -> List[Check]:
-    """The first collective's sum is right on every rank."""
+    """Check the sum of the first collective on every rank."""
     faults = [f"rank {show(entry.get('rank'))}" for entry in facts.list_ranks() if entry.get("sum_right") is not True]
     return [_check(facts, "first sum", faults, "right", "right on every rank")]
 
@@ -192,6 +192,6 @@ def _read_cores(entry: Dict[str, Any]) -> Set[int]:
 
 
 def _check(facts: ResultView, name: str, faults: List[str], good: str, expected: str) -> Check:
-    """Good when there are ranks and none is at fault; else the first few faults."""
+    """Pass if there are ranks and no faults; else show the first few faults."""
     measured = join_limited(faults) if faults else f"{good} on {len(facts.list_ranks())} ranks"
     return Check(name, bool(facts.list_ranks()) and not faults, measured, expected)

@@ -1,4 +1,4 @@
-"""Judge what every workload shares: its error, its device, its torch, its time, its ranks."""
+"""Checks that every workload shares: error, device, torch, time, ranks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from .checks import (
 
 
 def check_error(facts: ResultView) -> List[Check]:
-    """Nothing went wrong."""
     ok = "error" in facts.result and facts.result["error"] is None
     measured = "none" if ok else show(facts.result.get("error"))
     return [Check("error", ok, measured, "none")]
 
 
 def check_device(facts: ResultView) -> List[Check]:
-    """The run was on the kind of device, and the vendor's, that was asked for."""
+    """Check that the run used the expected kind of device and vendor."""
     kind, wanted = facts.find("device", "type"), facts.expected.get("device")
     any_kind = wanted in (None, "auto")
     ok = kind in BACKENDS if any_kind and isinstance(kind, str) else kind is not None and kind == wanted
@@ -45,17 +44,17 @@ def _name_device(facts: ResultView) -> str:
 
 
 def check_torch(facts: ResultView) -> List[Check]:
-    """torch has the version that was asked for."""
+    """Check that torch has the expected version."""
     wanted, found = facts.expected.get("torch"), facts.find("torch", "version")
     if wanted is None:
         return []
-    # a version without a local part ("2.6.0") asks for any build of it ("2.6.0+rocm6.2.4")
+    # a version without a local part ("2.6.0") accepts any build of it ("2.6.0+rocm6.2.4")
     public = found.split("+")[0] if isinstance(found, str) else None
     return [Check("torch", wanted in (found, public) and found is not None, show(found), show(wanted))]
 
 
 def check_time(facts: ResultView) -> List[Check]:
-    """The run kept its limit."""
+    """Check that the run kept its time limit."""
     limit, taken = to_number(facts.expected.get("seconds")), to_number(facts.find("seconds", "total"))
     ok = limit is not None and taken is not None and 0 <= taken <= limit
     return [
@@ -66,7 +65,7 @@ def check_time(facts: ResultView) -> List[Check]:
 
 
 def check_ranks(facts: ResultView) -> List[Check]:
-    """Every rank reported and finished, and no other did."""
+    """Check that every rank reported and finished, and no others."""
     world, entries = facts.count_expected_ranks(), facts.list_ranks()
     by_rank = {to_integer(entry.get("rank")): entry for entry in entries}
     if world is None or world < 1 or world > 10**6:
@@ -90,7 +89,7 @@ def check_ranks(facts: ResultView) -> List[Check]:
 
 
 def check_backend(facts: ResultView) -> List[Check]:
-    """All ranks were on the same kind of device, and talked by what belongs to it."""
+    """Check that all ranks used the same kind of device, and its backend."""
     kinds = sorted({show(look_up(entry, "device", "type")) for entry in facts.list_ranks()})
     checks = [Check("one kind of device", len(kinds) == 1, ", ".join(kinds) or "missing", "the same on every rank")]
     kind = facts.find("device", "type")
@@ -103,7 +102,7 @@ def check_backend(facts: ResultView) -> List[Check]:
 
 
 def _check_distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
-    """Each rank of a host has its own GPU, unless the host shows fewer GPUs than it has ranks."""
+    """Check that each rank of a host has its own GPU, unless the host shows fewer GPUs than it has ranks."""
     hosts: Dict[str, List[Dict[str, Any]]] = {}
     for entry in entries:
         hosts.setdefault(show(entry.get("host")), []).append(entry)
@@ -112,7 +111,7 @@ def _check_distinct_gpus(entries: Sequence[Dict[str, Any]]) -> Check:
         counts = [to_integer(look_up(member, "device", "count")) or 0 for member in members]
         identities = [look_up(member, "device", "identity") for member in members]
         used += len({name for name in identities if isinstance(name, str) and name})
-        # seeing exactly one GPU means that the launcher gave each rank its own
+        # if a rank sees exactly one GPU, the launcher gave each rank its own
         wanted += len(members) if max(counts) in (0, 1) else min(len(members), max(counts))
     measured = f"{used} GPUs on {len(hosts)} hosts"
     return Check("gpus", bool(entries) and used == wanted, measured, f"{wanted} GPUs for {len(entries)} ranks")

@@ -1,4 +1,4 @@
-"""Judge a training: it learnt, on every rank the same, each rank its share, in another order each epoch."""
+"""Check a training: it learned, all ranks agree, and each rank had its share in a new order every epoch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .checks import Check, ResultView, join_limited, show, to_figure, to_integer
 # A net that learns nothing scores 0.1. Two epochs of 8,000 images reach 0.97 on MNIST and 0.98 on drawn digits.
 ACCURACY_FLOORS = {"mnist": 0.95, "drawn": 0.90}
 LOSS_FRACTION = 0.5  # the last tenth of the steps against the first tenth
-_ORDERED = 4  # samples of a share whose order could hardly come out the same twice
+_ORDERED = 4  # samples of a share whose order is unlikely to repeat by chance
 
 
 def check_accuracy(facts: ResultView) -> List[Check]:
-    """Enough test images were told right."""
+    """Check the share of test images that were recognized."""
     source = facts.find("data", "source")
     floor = ACCURACY_FLOORS.get(source) if isinstance(source, str) else None
     value = to_number(facts.find("accuracy"))
@@ -23,7 +23,7 @@ def check_accuracy(facts: ResultView) -> List[Check]:
 
 
 def check_loss(facts: ResultView) -> List[Check]:
-    """The loss fell, and was a number at every step."""
+    """Check that the loss fell and was finite at every step."""
     first, last = to_number(facts.find("training", "first_loss")), to_number(facts.find("training", "last_loss"))
     ok = first is not None and last is not None and 0 <= last <= LOSS_FRACTION * first
     measured = f"{to_figure(facts.find('training', 'first_loss'))} to {to_figure(facts.find('training', 'last_loss'))}"
@@ -35,7 +35,7 @@ def check_loss(facts: ResultView) -> List[Check]:
 
 
 def check_checksums(facts: ResultView) -> List[Check]:
-    """All ranks ended with the same parameters, which are not those that any began with."""
+    """Check that all ranks ended with the same parameters, different from those that any started with."""
     world, entries = facts.count_expected_ranks(), facts.list_ranks()
     owners: Dict[str, List[str]] = {}
     for entry in entries:
@@ -45,7 +45,7 @@ def check_checksums(facts: ResultView) -> List[Check]:
     one = len(known) == 1 and "" not in owners and len(entries) == world
     start = {entry.get("initial_checksum") for entry in entries if isinstance(entry.get("initial_checksum"), str)}
     moved = one and not (known & start)
-    idle = to_integer(facts.find("training", "epochs_run")) == 0  # resumed at its end: nothing was left to train
+    idle = to_integer(facts.find("training", "epochs_run")) == 0  # resumed at its end, without any training left
     still = one and not moved and not idle
     measured = f"{len(known)} among {len(entries)} ranks" + (", as before the training" if still else "")
     if len(known) > 1:
@@ -56,7 +56,7 @@ def check_checksums(facts: ResultView) -> List[Check]:
 
 
 def check_shares(facts: ResultView) -> List[Check]:
-    """Every rank trained on its share of the images, less what it had before it was resumed."""
+    """Check that every rank trained on its share of the images, less those before a resume."""
     world, train = facts.count_expected_ranks(), to_integer(facts.find("data", "train"))
     epochs = to_integer(facts.find("training", "epochs_run"))
     seen = [to_integer(entry.get("samples")) for entry in facts.list_ranks()]
@@ -72,7 +72,7 @@ def check_shares(facts: ResultView) -> List[Check]:
 
 
 def check_orders(facts: ResultView) -> List[Check]:
-    """The sampler gave every rank another order in every epoch, and no two ranks the same."""
+    """Check that the sampler gave every rank another order in every epoch."""
     world, train = facts.count_expected_ranks(), to_integer(facts.find("data", "train")) or 0
     epochs = to_integer(facts.find("training", "epochs_run"))
     seen: Dict[str, str] = {}
@@ -81,7 +81,7 @@ def check_orders(facts: ResultView) -> List[Check]:
         found = entry.get("orders")
         digests = found if isinstance(found, list) else []
         if len(digests) != epochs:
-            faults.append(f"rank {show(entry.get('rank'))} told {len(digests)} orders")
+            faults.append(f"rank {show(entry.get('rank'))} reported {len(digests)} orders")
         for epoch, digest in enumerate(digests):
             here = f"rank {show(entry.get('rank'))} epoch {epoch + 1}"
             before = seen.setdefault(show(digest), here)
@@ -93,7 +93,7 @@ def check_orders(facts: ResultView) -> List[Check]:
 
 
 def check_rank_losses(facts: ResultView) -> List[Check]:
-    """Every rank's loss is a number."""
+    """Check that every rank's loss is finite."""
     broken = [show(entry.get("rank")) for entry in facts.list_ranks() if to_number(entry.get("last_loss")) is None]
     ok = bool(facts.list_ranks()) and not broken
     measured = f"not on rank {', '.join(broken[:8])}" if broken else f"on {len(facts.list_ranks())} ranks"

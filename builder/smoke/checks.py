@@ -1,4 +1,4 @@
-"""What a judgement is, and how to read a result that may be altered: every look-up may miss, none raises."""
+"""A check, and tolerant access to a result that may have been altered: a look-up may miss but never raises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Plain = Union[str, int, float]
 
 @dataclass(frozen=True)
 class Check:
-    """One judgement: what was measured against what was expected."""
+    """One check: the measured value against the expected one."""
 
     name: str
     ok: bool
@@ -22,7 +22,7 @@ class Check:
 
 
 class ResultView:
-    """A result read with care."""
+    """Tolerant access to a result."""
 
     def __init__(self, result: Dict[str, Any], expected: Optional[Mapping[str, Any]]) -> None:
         self.result = result
@@ -30,29 +30,25 @@ class ResultView:
         self.expected: Mapping[str, Any] = expected if expected is not None else own if isinstance(own, dict) else {}
 
     def find(self, *keys: str) -> Any:
-        """The value under these keys, None where there is none."""
         return look_up(self.result, *keys)
 
     def list_ranks(self) -> List[Dict[str, Any]]:
-        """The rows of the ranks."""
         return self.list_rows("ranks")
 
     def list_rows(self, name: str) -> List[Dict[str, Any]]:
-        """The objects in the list of this name."""
         return select_rows(self.result.get(name))
 
     def count_expected_ranks(self) -> Optional[int]:
-        """How many ranks there should be."""
         return to_integer(self.expected.get("ranks"))
 
 
 def select_rows(found: object) -> List[Dict[str, Any]]:
-    """The objects in a list, none where it is no list."""
+    """Select the objects of a list; none if the value is not a list."""
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def look_up(entry: object, *keys: str) -> Any:
-    """The value under these keys, None where there is none."""
+    """Return the value under these keys, None if missing."""
     value: Any = entry
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -60,7 +56,7 @@ def look_up(entry: object, *keys: str) -> Any:
 
 
 def to_number(value: object) -> Optional[float]:
-    """The value as a finite number, else None."""
+    """Return a finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -71,12 +67,12 @@ def to_number(value: object) -> Optional[float]:
 
 
 def to_integer(value: object) -> Optional[int]:
-    """The value as a whole number that anything here could count, else None."""
+    """Return an integer of plausible size, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else None
 
 
 def to_figure(value: object) -> Plain:
-    """A number in four decimals, anything else as it can be shown."""
+    """Round a number to four decimals; show anything else."""
     found = to_number(value)
     return show(value) if found is None else round(found, 4)
 
@@ -94,12 +90,12 @@ def show(value: object) -> str:
 
 
 def join_limited(parts: List[str], most: int = 4, joint: str = "; ") -> str:
-    """The first few of many, and how many more there are."""
+    """Join the first few parts, with the number of the others."""
     return joint.join(parts[:most]) + (f" and {len(parts) - most} more" if len(parts) > most else "")
 
 
 def find_vendor(torch: object, kind: object) -> str:
-    """Name the vendor that a run was on, from torch's build versions and the device type it used."""
+    """Return the vendor that a run used, from torch's build versions and the device type."""
     builds = torch if isinstance(torch, dict) else {}
     if kind == "cpu":
         return "cpu"

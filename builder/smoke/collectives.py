@@ -1,4 +1,4 @@
-"""One rank's part of a workload, and what becomes of it when the others are lost; imports torch."""
+"""Run one rank's part of a workload, and report lost peers; imports torch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LOST = ("gloo", "nccl", "ccl", "connection", "peer", "timed out", "timeout", "s
 
 
 def run_rank(run: RankRun, device: Any) -> None:
-    """Do this rank's part and report; raises RunError, StoppedError when a signal ended it in good order."""
+    """Run this rank's part and report; raises RunError, and StoppedError if a signal ended it in good order."""
     part = import_module(f".{run.options.workload}", __package__)
     try:
         part.run_rank(run, device)
         rendezvous.report(run)
         if dist.is_initialized():
             dist.destroy_process_group()
-    except RuntimeError as fault:  # what torch raises for a lost peer, a timeout, and much else
+    except RuntimeError as fault:  # torch raises it for a lost peer, a timeout and other faults
         raise explain_loss(run, fault) from None
     stopped = run.record.get("stopped")
     if stopped:
@@ -31,7 +31,7 @@ def run_rank(run: RankRun, device: Any) -> None:
 
 
 def explain_loss(run: RankRun, fault: RuntimeError) -> Exception:
-    """Say that the others were lost where the fault tells of it; any other fault is given back as it is."""
+    """Convert a fault of lost communication to a RunError; return any other fault unchanged."""
     text = " ".join(str(fault).split())[:300]
     if not any(word in text.lower() for word in _LOST):
         return fault
@@ -40,5 +40,5 @@ def explain_loss(run: RankRun, fault: RuntimeError) -> Exception:
 
 
 def name_signal(number: int) -> str:
-    """SIGTERM for 15."""
+    """Name a signal: SIGTERM for 15."""
     return signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""The digits to train on and to test with: real MNIST files where given, drawn ones otherwise."""
+"""The digits for training and test: MNIST files if given, drawn ones otherwise."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Optional, Tuple
 from . import digits, idx
 from .errors import RunError
 
-SAMPLES = {"mnist": 8000, "drawn": 4000}  # training images where nobody asks for another number
-_TEST_EVERY = 5  # one image in five is kept for the test when the files hold one set only
+SAMPLES = {"mnist": 8000, "drawn": 4000}  # default number of training images
+_TEST_EVERY = 5  # one image in five is for the test if the files contain one set only
 
 
 @dataclass(frozen=True)
 class Digits:
-    """Images (784 bytes each) and labels (one byte each), for training and for the test."""
+    """Images (784 bytes each) and labels (one byte each), for training and test."""
 
     source: str  # "mnist" or "drawn"
     train: Tuple[bytes, bytes]
@@ -23,7 +23,7 @@ class Digits:
 
 
 def load(folder: Optional[str], samples: Optional[int] = None, seed: int = 1) -> Digits:
-    """Load at most ``samples`` training images from the folder's MNIST files, or draw that many; raises RunError."""
+    """Load at most ``samples`` training images from the folder's MNIST files, or draw them; raises RunError."""
     samples = samples or SAMPLES["drawn" if folder is None else "mnist"]
     if folder is None:
         tests = max(1, samples // (_TEST_EVERY - 1))
@@ -43,9 +43,9 @@ def load(folder: Optional[str], samples: Optional[int] = None, seed: int = 1) ->
 
 
 def split(pair: Tuple[bytes, bytes]) -> Tuple[Tuple[bytes, bytes], Tuple[bytes, bytes]]:
-    """Split images and labels into four fifths to train on and every fifth for the test.
+    """Split images and labels: four fifths to train, every fifth to test.
 
-    Every fifth, because the halves of MNIST's own test set are of different hands and difficulty.
+    Every fifth, because the halves of MNIST's own test set differ in handwriting and difficulty.
     """
     images, labels = pair
     parts = []

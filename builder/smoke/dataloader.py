@@ -1,7 +1,7 @@
-"""Whether workers that load data come up, after torch and the network were used in this process; imports torch.
+"""Test whether data loading workers start after torch and the network were used in this process; imports torch.
 
-A process that is forked from one with threads and a network adapter may hang, or break its parent: on Slingshot, on
-some OpenMP runtimes. What is tried is torch's own loader, as a training uses it.
+A process forked from one with threads and a network adapter may hang, or break its parent: on Slingshot, on some OpenMP
+runtimes. The test uses torch's own loader, as a training does.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from .run import find_first_line
 
-PATIENCE = 30.0  # seconds; a spawned worker imports torch, from a file system that may be slow
+PATIENCE = 30.0  # seconds; a spawned worker imports torch, maybe from a slow file system
 _ITEMS = 32
 
 
 def list_methods(local_rank: int) -> Tuple[str, ...]:
-    """Every rank forks; one of a host spawns, which is dear and is the same for all."""
+    """List the start methods: every rank forks; one of a host spawns, which is slow and the same for all."""
     return ("fork", "spawn") if local_rank == 0 else ("fork",)
 
 
 def try_method(method: str, patience: float) -> Dict[str, Any]:
-    """Load a few batches by one worker; the error is None when they came, else says whether it hung or failed."""
+    """Load a few batches with one worker; the error says whether it hung or failed, None if it succeeded."""
     began = time.monotonic()
     error: Optional[str] = None
     try:
         error = _load_batches(method, patience)
     except Exception as fault:
-        _end_children()  # before torch's loader goes, which would wait for them
+        _end_children()  # before torch's loader is destroyed, which would wait for them
         text = find_first_line(fault)
         error = f"hung for {patience:.0f} s" if "timed out" in text else f"failed: {text[:200]}"
     finally:
@@ -48,10 +48,10 @@ def _load_batches(method: str, patience: float) -> Optional[str]:
 
 
 def _end_children() -> None:
-    """Kill what is left: our signals are blocked in a child as they are here, so it would not heed SIGTERM."""
+    """Kill the remaining children: they inherit our blocked signals, so SIGTERM has no effect."""
     for child in multiprocessing.active_children():
         try:
             child.kill()
             child.join(5.0)
         except RuntimeError:
-            pass  # torch tells, by its handler of SIGCHLD, that its worker was killed
+            pass  # torch's SIGCHLD handler reports the killed worker

@@ -1,7 +1,7 @@
-"""The training over all ranks, kept in a snapshot and taken up from it; imports torch.
+"""Training over all ranks, saved to a snapshot and resumed from it; imports torch.
 
-What a step does depends on the seed, the rank and the number of the step alone, so that a training that was broken off
-anywhere goes on as if it had not been.
+A step depends only on seed, rank and step number, so that an interrupted training continues as if it had not been
+interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .ranks import RankRun
 
 
 def run_rank(run: RankRun, device: Any) -> None:
-    """Join the others, train, test and agree; raises RunError."""
+    """Join the other ranks, train, test and agree; raises RunError."""
     options, placement = run.options, run.placement
     seconds = run.record["seconds"]
     seconds["import"] = round(run.count_seconds(), 3)
@@ -32,7 +32,7 @@ def run_rank(run: RankRun, device: Any) -> None:
     run.note(data=training.describe_digits(digits))
     rendezvous.join(run)
     rendezvous.connect(run, device.type)
-    # each rank starts from weights of its own: that they agree in the end shows that rank 0's were given to all
+    # each rank starts with different weights: equal ones in the end prove that rank 0 broadcast its own
     torch.manual_seed(options.seed + placement.rank)
     net = training.make_network().to(device)
     initial = training.compute_checksum(net)
@@ -77,7 +77,7 @@ def _train(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digit
 
 
 def _go_on(run: RankRun, trainer: training.Trainer, device: Any) -> bool:
-    """Begin a step, unless a rank was told to end: then all end before the same step."""
+    """Begin a step unless a rank was asked to stop: then all ranks stop before the same step."""
     if run.options.snapshot is not None:
         asked = int(rendezvous.reduce_max([float(run.signal)], device)[0])
         if asked:
@@ -110,10 +110,10 @@ def _sampler(images: int, run: RankRun) -> Any:
 
 
 def _test(run: RankRun, trainer: training.Trainer, net: Any, device: Any, digits: data.Digits) -> None:
-    """Each rank tests its share; the counts are summed over all."""
+    """Test this rank's share; the counts are summed over all ranks."""
     images, labels = training.load_pair(digits.test, device)
     mine = slice(run.placement.rank, None, run.placement.world)
-    # the bare network: a rank may have one batch more than another, and nothing may wait for it
+    # the network without DDP: ranks may have different numbers of batches and must not wait for each other
     right, loss = trainer.test(net, images[mine], labels[mine])
     total = torch.tensor([float(right), loss, float(len(labels[mine]))], device=device)
     dist.all_reduce(total)

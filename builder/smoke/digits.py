@@ -1,4 +1,4 @@
-"""MNIST-shaped digits drawn from strokes: the same bytes for the same seed on every machine and Python.
+"""Draw MNIST-like digits from strokes: the same bytes for the same seed on every machine and Python.
 
 Only ``random.Random.random``, ``getrandbits`` and the four IEEE operations are used: no sine, no shuffle, nothing whose
 result has changed between Pythons or differs between maths libraries.
@@ -16,7 +16,7 @@ CLASSES = 10
 
 _Stroke = Tuple[Tuple[float, float], ...]
 
-# Strokes in a box of x -1..1 (to the right) and y -1..1 (downwards); several ways of writing where people differ.
+# Strokes in a box of x -1..1 (to the right) and y -1..1 (downwards); several variants of some digits.
 _LOOP: _Stroke = (
     (0.0, -1.0), (0.42, -0.82), (0.62, -0.35), (0.62, 0.35), (0.42, 0.82), (0.0, 1.0),
     (-0.42, 0.82), (-0.62, 0.35), (-0.62, -0.35), (-0.42, -0.82), (0.0, -1.0),
@@ -71,7 +71,7 @@ _Brush = Tuple[Tuple[int, int], ...]
 
 
 def _make_brushes(radius: float) -> List[_Brush]:
-    """Pixels (offset, ink) that a round pen of this radius darkens, for each sub-pixel position."""
+    """Compute the pixels (offset, ink) that a round pen of this radius darkens, for each sub-pixel position."""
     brushes = []
     reach = int(radius + 1.5)
     for row in range(_STEPS):
@@ -103,7 +103,7 @@ def draw(first: int, count: int, seed: int = 1) -> Tuple[bytes, bytes]:
 
 
 def _ink_digit(label: int, rng: Random) -> bytearray:
-    """Ink one digit, moved, turned, slanted, stretched and with an unsteady hand."""
+    """Draw one digit: moved, rotated, slanted, stretched and jittered."""
     ways = _GLYPHS[label]
     strokes = ways[int(rng.random() * len(ways))]
     pen = _PENS[int(rng.random() * len(_PENS))]
@@ -124,14 +124,14 @@ def _ink_digit(label: int, rng: Random) -> bytearray:
 
 
 def _ink_stroke(canvas: bytearray, points: Sequence[Tuple[float, float]], pen: Sequence[_Brush]) -> None:
-    """Pull the pen along the points, a stamp for every pixel of the way."""
+    """Draw a stroke: one stamp of the pen for every pixel along the points."""
     x, y = points[0]
     for next_x, next_y in points[1:]:
         length = max(abs(next_x - x), abs(next_y - y))
         stamps = int(length) + 1
         for stamp in range(stamps + 1):
             part = stamp / stamps
-            # the widest brush reaches 2.1 pixels: kept from the edge it never wraps to the next row
+            # the widest brush reaches 2.1 pixels; this margin keeps it from wrapping to the next row
             column = min(max(x + (next_x - x) * part, 3.0), SIDE - 4.0)
             row = min(max(y + (next_y - y) * part, 3.0), SIDE - 4.0)
             brush = pen[int((row - int(row)) * _STEPS) * _STEPS + int((column - int(column)) * _STEPS)]
@@ -143,6 +143,6 @@ def _ink_stroke(canvas: bytearray, points: Sequence[Tuple[float, float]], pen: S
 
 
 def _add_noise(canvas: bytearray, rng: Random) -> bytes:
-    """Add grain to every pixel: two 784-byte numbers are added at once, which no byte of them can overflow."""
+    """Add grain to every pixel: two 784-byte numbers are added at once, and no byte of them can overflow."""
     grain = rng.getrandbits(PIXELS * 8).to_bytes(PIXELS, "little").translate(_NOISE)
     return (int.from_bytes(canvas, "little") + int.from_bytes(grain, "little")).to_bytes(PIXELS, "little")

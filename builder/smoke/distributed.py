@@ -1,4 +1,4 @@
-"""A workload over all ranks: as one rank of a launcher's, or as the parent of ranks of our own."""
+"""A workload over many ranks: this process is a launcher's rank or the parent of our own ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .run import END_SIGNALS, WorkloadRun
 
 
 def main(options: WorkloadOptions) -> int:
-    """Run as what the options and the environment make of this process; raises UsageError when that is unclear."""
+    """Run as the options and the environment demand; raises UsageError if they are ambiguous."""
     if options.rendezvous is None and options.ranks is not None:
         from . import supervise
 
@@ -22,25 +22,23 @@ def main(options: WorkloadOptions) -> int:
         return supervise.Supervisor(options).supervise()
     alone = options.rendezvous is None and options.expect_ranks is None
     if options.workload == "startup" and alone:
-        return WorkloadRun(options).perform(
-            work
-        )  # a start needs no others: those of its launcher may have nothing to do
+        return WorkloadRun(options).perform(work)  # a start does not need the launcher's other ranks
     placement = ranks.read_placement(os.environ)
     if placement is None and options.workload == "probe":
-        placement = ranks.Placement(0, 1, 0, "none")  # a look at this machine
+        placement = ranks.Placement(0, 1, 0, "none")  # a probe of this machine only
     if placement is None:
         raise UsageError(
             "no launcher started this process (no RANK, PMI_RANK, SLURM_PROCID): start it by one or give --ranks"
         )
     run = RankRun(options, placement)
     if options.rendezvous is not None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # before any thread: one that lets them in dies of them
+        signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)  # before any thread: it would not block them
         threading.Thread(target=_follow_parent, name="parent", daemon=True).start()
     return run.perform(work)
 
 
 def work(run: WorkloadRun) -> None:
-    """Do one rank's part; raises RunError."""
+    """Run one rank's part; raises RunError."""
     if run.options.workload == "startup":
         from . import startup
 
@@ -53,7 +51,7 @@ def work(run: WorkloadRun) -> None:
         run.prepare_log()
     torch = hardware.load_torch()
     run.note(torch=hardware.describe_torch(torch))
-    # pi is for the CPUs, on every machine
+    # pi uses CPUs on every machine
     wanted = "cpu" if run.options.workload == "pi" else run.options.device
     kind, index = hardware.choose_device(torch, wanted, run.placement.local_rank)
     run.note(device=hardware.describe_device(torch, kind, index))
@@ -63,7 +61,7 @@ def work(run: WorkloadRun) -> None:
 
 
 def _follow_parent() -> None:
-    """End with the parent: its end of our standard input closes when it dies, even of SIGKILL."""
+    """Exit with the parent: its end of our standard input closes when it dies, even of SIGKILL."""
     while os.read(0, 64):
         pass
     os._exit(1)

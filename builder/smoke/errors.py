@@ -1,14 +1,14 @@
-"""What can go wrong in words: a failure is part of the result, a misuse ends the program with status 2."""
+"""Exceptions: a failure becomes part of the result, a usage error exits with status 2."""
 
 from __future__ import annotations
 
 
 class RunError(Exception):
-    """Something that the workload needs is missing or broke; the text is one sentence for the result."""
+    """Something that the workload needs is missing or failed; the text is one sentence for the result."""
 
 
 class StoppedError(RunError):
-    """The work was ended in good order by a signal; ``status`` is what the program leaves with."""
+    """A signal ended the work in good order; ``status`` is the exit status of the program."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)

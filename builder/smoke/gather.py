@@ -1,7 +1,4 @@
-"""Put the records of the ranks together into one result.
-
-Say which rank a failed run is to be blamed on, from what the ranks left: the one to blame often left nothing.
-"""
+"""Gather the ranks' records into one result, and diagnose which rank failed."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _OF_ALL = (
 
 
 def assemble(result: Dict[str, Any], records: List[Dict[str, Any]]) -> None:
-    """Fill the result with the ranks' records: rank 0's (or the first one's) figures, and a row for each rank."""
+    """Merge the ranks' records into the result: the figures of the lowest rank, and a row for each rank."""
     ordered = sorted(records, key=lambda entry: int(entry["rank"]))
     for name in _OF_ALL:
         holder = next((entry for entry in ordered if name in entry), None)
@@ -40,16 +37,16 @@ def assemble(result: Dict[str, Any], records: List[Dict[str, Any]]) -> None:
 
 
 def _keep_slowest(result: Dict[str, Any], ordered: List[Dict[str, Any]]) -> None:
-    """Of a start the slowest rank counts: the others wait for it."""
+    """Keep the slowest rank's times of a start: the others wait for it."""
     for key in {key for entry in ordered for key in entry["seconds"]} - {"total"}:
         values = [to_number(entry["seconds"].get(key)) for entry in ordered]
         result["seconds"][key] = max((value for value in values if value is not None), default=None)
 
 
 def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[Dict[str, Any]]:
-    """Read the records that lie beside a result, leaving out those of an earlier run (last written before the time).
+    """Read the rank records of a result, without those of an earlier run (last written before ``not_before``).
 
-    Each has a "heard": when its rank last gave a sign of life, by the file system's clock.
+    Each record gets "heard": the time of the rank's last sign of life, by the clock of the file system.
     """
     records = []
     for rank in range(world):
@@ -67,7 +64,7 @@ def read_records(result_path: str, world: int, not_before: float = 0.0) -> List[
 
 
 def find_records(result_path: str) -> List[str]:
-    """The names of the rank records that lie beside a result."""
+    """Find the rank records of a result."""
     folder, name = os.path.split(os.path.abspath(result_path))
     pattern = re.compile(re.escape(name) + r"\.rank[0-9]{1,7}\.json")
     try:
@@ -77,7 +74,7 @@ def find_records(result_path: str) -> List[str]:
 
 
 def describe_exit(status: int) -> str:
-    """Say how a process ended, from the status that subprocess gives."""
+    """Describe how a process ended, from the status that subprocess returns."""
     if status >= 0:
         return f"exit status {status}"
     try:
@@ -86,12 +83,12 @@ def describe_exit(status: int) -> str:
         return f"killed by signal {-status}"
 
 
-STALE_SECONDS = 5.0  # seconds without a sign of life, of which there is one every 2 s
+STALE_SECONDS = 5.0  # seconds; there is a sign of life every 2 s
 _CLOSED = ("closed by peer", "reset by peer", "refused", "broken pipe", "connection closed", "remote process exited")
 
 
 def diagnose(records: List[Dict[str, Any]], world: int) -> Optional[str]:
-    """Name the rank at fault: one that failed itself, before those absent, before one silent, before bystanders."""
+    """Name the rank at fault: first one that failed itself, then absent, silent and stale ones, then bystanders."""
     ordered = sorted(records, key=lambda entry: int(entry["rank"]))
     failed = [entry for entry in ordered if entry.get("error") and not entry.get("ended_early")]
     own = [entry for entry in failed if not entry.get("lost")]
@@ -107,7 +104,7 @@ def diagnose(records: List[Dict[str, Any]], world: int) -> Optional[str]:
     if missing:
         return ", ".join(missing[:4]) + _count_more(missing, 4) + seen
     quiet = select_silent(ordered)
-    gone = select_stale(ordered, quiet) or quiet  # who lives says so within a moment
+    gone = select_stale(ordered, quiet) or quiet  # live ranks write within a moment
     if gone and len(gone) < len(ordered):
         closed = any(word in str(entry["error"]).lower() for entry in lost for word in _CLOSED)
         names = [_describe_last(entry, ordered, "died" if closed else "died or hung") for entry in gone]
@@ -116,17 +113,17 @@ def diagnose(records: List[Dict[str, Any]], world: int) -> Optional[str]:
 
 
 def select_silent(records: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The records that are neither finished nor say why not."""
+    """Select the records that are neither finished nor have an error."""
     return [entry for entry in records if not entry.get("finished") and not entry.get("error")]
 
 
 def select_stale(records: List[Dict[str, Any]], among: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Those of whom nothing was heard for a while before the last that was heard of any rank."""
+    """Select those without a sign of life for a while before the last sign of any rank."""
     return [entry for entry in among if _count_silent_seconds(entry, records) > STALE_SECONDS]
 
 
 def describe_unfinished(records: List[Dict[str, Any]], ranks: Iterable[int]) -> str:
-    """Say what each of these ranks was doing when it was last heard of, leaving out those that had finished."""
+    """Describe the last known state of each of these ranks, without those that finished."""
     known = {entry["rank"]: entry for entry in records}
     waiting = []
     for rank in ranks:
@@ -147,7 +144,7 @@ def _describe_last(entry: Dict[str, Any], records: List[Dict[str, Any]], how: st
 
 
 def _count_silent_seconds(entry: Dict[str, Any], records: List[Dict[str, Any]]) -> float:
-    """Seconds between the last sign of this rank and of any; both are of files on one file system."""
+    """Count the seconds between the last signs of this rank and of any; both files are on one file system."""
     newest = max((float(other.get("heard", 0.0)) for other in records), default=0.0)
     return newest - float(entry.get("heard", newest))
 

@@ -1,4 +1,4 @@
-"""What torch was built for and what it sees: builds, devices, the device of this rank."""
+"""Properties of torch and the devices it sees: builds, devices, the device of this rank."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 
 def load_torch() -> Any:
-    """Import torch; raises RunError when that does not work, whatever the reason."""
-    # torch makes this folder when DistributedDataParallel is imported (2.13): nothing is compiled here, so one that is
-    # there already stays as it is, and neither a read-only image nor a user without a name stands in the way
+    """Import torch; raises RunError if that fails for any reason."""
+    # torch makes this folder when DistributedDataParallel is imported (2.13). Nothing is compiled here, so an existing
+    # folder is enough, also in a read-only image and for a user without a name
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.dirname(os.path.abspath(__file__)))
-    # where cores are shared, threads that wait by turning round keep those that have work from it
+    # on shared cores, busy-waiting threads would slow down those that work
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     warnings.filterwarnings("ignore", message=".*Failed to initialize NumPy")  # nothing here uses numpy
     try:
@@ -28,7 +28,7 @@ def load_torch() -> Any:
 
 
 def describe_torch(torch: Any) -> Dict[str, Any]:
-    """Versions that torch was built with, and the GPU architectures it has kernels for."""
+    """Return the versions torch was built with, and the GPU architectures it has kernels for."""
     accelerator = _module(torch, "xpu") if getattr(torch.version, "xpu", None) else torch.cuda
     listed = getattr(accelerator, "get_arch_list", None)
     return {
@@ -41,9 +41,9 @@ def describe_torch(torch: Any) -> Dict[str, Any]:
 
 
 def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, int]:
-    """Choose the kind of device and the number of this rank's one; raises RunError when ``wanted`` is not there.
+    """Choose the device type and this rank's device; raises RunError if ``wanted`` is not available.
 
-    A rank that sees exactly one GPU was given it by the launcher (Slurm's --gpus-per-task, ROCR_VISIBLE_DEVICES).
+    A rank that sees exactly one GPU got it from the launcher (Slurm's --gpus-per-task, ROCR_VISIBLE_DEVICES).
     """
     for kind in ("cuda", "xpu"):
         if wanted in ("auto", kind):
@@ -58,7 +58,7 @@ def choose_device(torch: Any, wanted: str, local_rank: int = 0) -> Tuple[str, in
 
 
 def count_devices(torch: Any, kind: str) -> int:
-    """How many devices of this kind torch sees."""
+    """Count the devices of this type that torch sees."""
     module = _module(torch, kind)
     if module is None or not _call_quietly(module.is_available):
         return 0
@@ -66,7 +66,7 @@ def count_devices(torch: Any, kind: str) -> int:
 
 
 def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
-    """Name the device, count its like, and give what tells it from the others of its host."""
+    """Return name and count of the device, and an identity that is unique on its host."""
     if kind == "cpu":
         return {"type": "cpu", "index": 0, "count": _cores(), "name": "cpu", "identity": None, "architecture": None}
     properties = _module(torch, kind).get_device_properties(index)
@@ -83,7 +83,7 @@ def describe_device(torch: Any, kind: str, index: int) -> Dict[str, Any]:
 
 
 def select_device(torch: Any, kind: str, index: int) -> Any:
-    """Make this the process's current device and return it."""
+    """Select the process's current device and return it."""
     if kind == "cpu":
         return torch.device("cpu")
     _module(torch, kind).set_device(index)
@@ -91,17 +91,17 @@ def select_device(torch: Any, kind: str, index: int) -> Any:
 
 
 def synchronize(torch: Any, device: Any) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait for the device to finish its work."""
     if device.type != "cpu":
         _module(torch, device.type).synchronize(device)
 
 
 def measure_free_memory(torch: Any, device: Any) -> float:
-    """Bytes that are free for this process, on the device or, shared among the ranks' cores, of the host."""
+    """Measure the bytes free for this process on the device, or of the host in proportion to its cores."""
     if device.type == "cpu":
         return _measure_host_memory()
     module = _module(torch, device.type)
-    asked = getattr(module, "mem_get_info", None)  # of xpu since torch 2.6, and not on every driver
+    asked = getattr(module, "mem_get_info", None)  # for xpu since torch 2.6, and not with every driver
     found = None if asked is None else _call_quietly(lambda: asked(device))
     if found is not None:
         return float(found[0])
@@ -110,7 +110,7 @@ def measure_free_memory(torch: Any, device: Any) -> float:
 
 
 def _measure_host_memory() -> float:
-    """What the kernel calls available, for each core this process may run on; a cgroup's limit where it is less."""
+    """Return the kernel's available memory per core of this process, or a cgroup's limit if it is less."""
     free = 1e9
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
@@ -121,7 +121,7 @@ def _measure_host_memory() -> float:
             if limit is not None and used is not None:
                 free = min(free, max(0.0, limit - used))
     except (OSError, KeyError, ValueError):
-        pass  # the guess has to do
+        pass  # keep the estimate
     return free * min(1.0, _cores() / (os.cpu_count() or 1)) / 2
 
 
@@ -134,12 +134,12 @@ def _number(path: str) -> Optional[float]:
     try:
         with open(path, encoding="ascii") as file:
             return float(file.read())
-    except (OSError, ValueError):  # "max" is no limit
+    except (OSError, ValueError):  # "max" means no limit
         return None
 
 
 def describe_devices(torch: Any, kind: str) -> List[Dict[str, Any]]:
-    """Every device of the kind that this process sees."""
+    """Describe every device of the type that this process sees."""
     if kind == "cpu":
         return []
     properties = _module(torch, kind).get_device_properties
@@ -159,7 +159,7 @@ def describe_devices(torch: Any, kind: str) -> List[Dict[str, Any]]:
 
 
 def _identity(properties: Any, index: int) -> str:
-    """The address and number burnt into the device; where torch tells none (before 2.7), how it was selected."""
+    """Return PCI address and UUID; before torch 2.7, which has neither, how the device was selected."""
     address = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
     number = getattr(properties, "uuid", None)
     parts: List[str] = [":".join(str(part) for part in address if part is not None)]
@@ -188,7 +188,7 @@ def _module(torch: Any, kind: str) -> Any:
 
 
 def _call_quietly(call: Any) -> Any:
-    """The call's answer; a driver that is missing or broken is an answer too: none."""
+    """Return the result of a call, None if a missing or broken driver raises."""
     if call is None:
         return None
     try:

@@ -12,13 +12,13 @@ from .errors import RunError
 
 _IMAGES_MAGIC = 0x00000803  # unsigned bytes, three dimensions
 _LABELS_MAGIC = 0x00000801  # unsigned bytes, one dimension
-_FOLDERS = ("", "raw", os.path.join("MNIST", "raw"))  # the last: where torchvision.datasets.MNIST puts them
+_FOLDERS = ("", "raw", os.path.join("MNIST", "raw"))  # the last is the layout of torchvision.datasets.MNIST
 
 
 def read_pair(folder: str, part: str) -> Optional[Tuple[bytes, bytes]]:
-    """Read the images (784 bytes each) and labels of ``train`` or ``t10k``; None when neither file is there.
+    """Read images (784 bytes each) and labels of ``train`` or ``t10k``; None if neither file exists.
 
-    Raises RunError when one of the two is missing, truncated or not what its name says.
+    Raises RunError if one of the two is missing, truncated or of another type.
     """
     images_path = _find(folder, part + "-images-idx3-ubyte")
     labels_path = _find(folder, part + "-labels-idx1-ubyte")
@@ -36,7 +36,7 @@ def read_pair(folder: str, part: str) -> Optional[Tuple[bytes, bytes]]:
 
 
 def read_images(path: str) -> bytes:
-    """Read the pixels of an IDX image file; raises RunError when it is none, is truncated or is not 28 x 28."""
+    """Read the pixels of an IDX image file; raises RunError if it is invalid, truncated or not 28 x 28."""
     content = _content(path)
     count, rows, columns = _header(path, content, _IMAGES_MAGIC, 3, "an image")
     if (rows, columns) != (SIDE, SIDE):
@@ -45,7 +45,7 @@ def read_images(path: str) -> bytes:
 
 
 def read_labels(path: str) -> bytes:
-    """Read the labels of an IDX label file; raises RunError when it is none, is truncated or has a label over 9."""
+    """Read the labels of an IDX label file; raises RunError if it is invalid, truncated or has a label over 9."""
     content = _content(path)
     (count,) = _header(path, content, _LABELS_MAGIC, 1, "a label")
     labels = _body(path, content, 8, count)

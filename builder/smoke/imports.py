@@ -1,4 +1,4 @@
-"""Import the named modules, one after the other, in one process as a program would."""
+"""Import the named modules one after the other, in one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .run import WorkloadRun, find_first_line
 
 
 def work(run: WorkloadRun) -> None:
-    """Fill the run's result; a module that kills the process leaves its name in the result's error."""
+    """Fill the run's result; if a module kills the process, the result's error names it."""
     found = run.result["imports"] = []
     for name in run.options.modules:
         if run.options.result is not None:

@@ -1,11 +1,11 @@
-"""Which variables of a rank are worth telling: those that say how a job is wired, and no others."""
+"""Select the variables of a rank that describe its job, and no others."""
 
 from __future__ import annotations
 
 import os
 from typing import Dict, Iterable
 
-# A result is shown to people, and a variable may hold a secret: what is not listed here is not kept.
+# Results are published, and a variable may hold a secret: only these are recorded.
 _KEPT = (
     "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
     "ZE_FLAT_DEVICE_HIERARCHY", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID",
@@ -18,7 +18,7 @@ _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
 def select_variables(wanted: Iterable[str] = ()) -> Dict[str, str]:
-    """The variables that tell how the job is wired, and those that are asked for by name."""
+    """Select the variables that describe the job, and those named in ``wanted``."""
     names = {name for name in os.environ if name in _KEPT or name.startswith(_FAMILIES)}
     safe = {name for name in names if not any(word in name for word in _SECRET)}
     return {name: os.environ[name] for name in sorted(safe | set(wanted)) if name in os.environ}

@@ -1,4 +1,4 @@
-"""Where kernels that are compiled at run time are kept, and on what kind of file system that is."""
+"""Find the caches of kernels compiled at run time, and the types of their file systems."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from typing import Dict, List, Tuple
 
-# What each vendor's libraries go by, with what they take when it is not set.
+# The variables of each vendor's libraries, with their defaults.
 _CACHES: Dict[str, Tuple[Tuple[str, str], ...]] = {
     "amd": (("MIOPEN_USER_DB_PATH", "~/.config/miopen"), ("MIOPEN_CUSTOM_CACHE_DIR", "~/.cache/miopen")),
     "nvidia": (("CUDA_CACHE_PATH", "~/.nv/ComputeCache"),),
@@ -17,11 +17,11 @@ _OPTIONAL = ("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "TRITON_CACHE_DIR
 
 
 def find_caches(vendor: str) -> List[Dict[str, str]]:
-    """The caches that are in use: the vendor's, and those that a variable names."""
+    """Find the caches in use: the vendor's, and those that a variable names."""
     own = os.path.dirname(os.path.abspath(__file__))
     found = dict(_CACHES[vendor])
     for name in _OPTIONAL:
-        if name in os.environ and os.environ[name] != own:  # which hardware.py sets for this process alone
+        if name in os.environ and os.environ[name] != own:  # set by hardware.py for this process only
             found.setdefault(name, "")
     rows = []
     for name, default in found.items():
@@ -31,7 +31,7 @@ def find_caches(vendor: str) -> List[Dict[str, str]]:
 
 
 def find_file_system(path: str) -> str:
-    """The type of the file system that holds the path, or its nearest folder that is there; "unknown" when untold."""
+    """Find the type of the file system of a path or its nearest existing folder; "unknown" if there is no answer."""
     best, kind = "", "unknown"
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
@@ -46,5 +46,5 @@ def find_file_system(path: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A path of the kernel's list, which writes blanks and the like in octal."""
+    """Decode a path of the kernel's list, in which blanks and the like are octal."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,4 +1,4 @@
-"""Which libraries are loaded, in which versions, and which network the first collective went by."""
+"""The loaded libraries with their versions, and the network of the first collective."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, Dict, List, Optional
 
-# What of NCCL's log (NCCL_DEBUG=INFO) tells the network; RCCL writes the same.
+# Lines of NCCL's log (NCCL_DEBUG=INFO) that describe the network; RCCL writes the same.
 _TELLING = re.compile(r"NET/|Using network|NCCL version|RCCL version|Plugin|plugin|provider|cxi", re.IGNORECASE)
 _USED = re.compile(r"Using network (?P<name>\S.*?)\s*$")
 _LIBRARY = re.compile(
@@ -21,12 +21,12 @@ _FABRIC = "import ctypes; version = ctypes.CDLL('{}').fi_version(); print(f'{{ve
 
 
 def redirect_log(path: str) -> None:
-    """Let NCCL write what it does into the file; it reads these when the first communicator is made."""
+    """Make NCCL write its log to the file; it reads the variables when the first communicator is made."""
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=path)
 
 
 def describe_network(backend: str, log: Optional[str]) -> Dict[str, Any]:
-    """By what the ranks talk: what NCCL wrote of it, libraries that are loaded, and for gloo the interface."""
+    """Describe the network of the ranks: NCCL's log, the loaded libraries and, for gloo, the interface."""
     lines = _read_telling_lines(log) if backend == "nccl" else []
     used = next((found["name"] for found in map(_USED.search, lines) if found), None)
     if backend == "gloo":
@@ -37,7 +37,7 @@ def describe_network(backend: str, log: Optional[str]) -> Dict[str, Any]:
 
 
 def find_interface() -> str:
-    """The interface that gloo was told, or the address that the host's name stands for, which it takes otherwise."""
+    """Find the interface set for gloo, or the address of the host's name, which is its default."""
     told = os.environ.get("GLOO_SOCKET_IFNAME")
     if told:
         return told
@@ -48,7 +48,7 @@ def find_interface() -> str:
 
 
 def find_loaded() -> Dict[str, str]:
-    """Libraries of network, devices and kernels that this process has loaded: name to path."""
+    """Find the loaded libraries of network, devices and kernels: name to path."""
     found = {}
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
@@ -63,7 +63,7 @@ def find_loaded() -> Dict[str, str]:
 
 
 def read_versions(torch: Any) -> Dict[str, str]:
-    """NCCL's or RCCL's version, cuDNN's or MIOpen's, libfabric's, as far as they are there."""
+    """Read the versions of NCCL or RCCL, cuDNN or MIOpen, and libfabric, as far as present."""
     found = {}
     amd = bool(torch.version.hip)
     if torch.cuda.is_available():
@@ -80,7 +80,7 @@ def read_versions(torch: Any) -> Dict[str, str]:
 
 
 def _fabric() -> Optional[str]:
-    """The version that libfabric tells of itself, asked in a process of its own: loading it may change this one."""
+    """Read libfabric's version in a process of its own: loading it may change this one."""
     path = next((path for name, path in find_loaded().items() if name.startswith("libfabric")), "libfabric.so.1")
     if "'" in path or "\\" in path:
         return None

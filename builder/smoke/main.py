@@ -1,4 +1,4 @@
-"""Parse, choose the workload, run it, judge it."""
+"""Parse the command line, run the workload and check its result."""
 
 from __future__ import annotations
 

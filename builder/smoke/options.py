@@ -1,4 +1,4 @@
-"""The command line of the smoke workload; needs the standard library only, so that --help works without torch."""
+"""The command line of the smoke workload; standard library only, so that --help works without torch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from . import amounts
 
 VENDORS = ("nvidia", "amd", "intel", "cpu")
 DEVICES = ("auto", "cpu", "cuda", "xpu")
-DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # startup when it is told to expect ranks
+DISTRIBUTED = ("probe", "ddp", "pi", "allreduce", "startup")  # startup only with --expect-ranks
 
 
 @dataclass(frozen=True)
 class WorkloadOptions:
-    """What one run was asked for; seconds for ``timeout``, None where the workload decides."""
+    """The options of one run; ``timeout`` in seconds, None if the workload decides."""
 
     workload: str
     result: Optional[str] = None
@@ -49,11 +49,11 @@ class WorkloadOptions:
     folder: str = ""
     expect: Tuple[str, ...] = ()
     reason: Optional[str] = None
-    words: Tuple[str, ...] = ()  # the command line itself: ranks of our own are started with it
+    words: Tuple[str, ...] = ()  # the command line itself, to start our own ranks with
 
 
 def parse(arguments: List[str]) -> WorkloadOptions:
-    """Parse the command line; a misuse ends the program with status 2."""
+    """Parse the command line; a usage error exits with status 2."""
     found = vars(_parser().parse_args(arguments))
     plain: Dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
     plain["words"] = tuple(arguments)
@@ -115,7 +115,7 @@ def _ranks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--expect-ranks", type=amounts.parse_count, metavar="N", help="fail unless the launcher started N ranks"
     )
-    parser.add_argument("--rendezvous", help=argparse.SUPPRESS)  # how --ranks tells its ranks where to meet
+    parser.add_argument("--rendezvous", help=argparse.SUPPRESS)  # how --ranks passes the rendezvous to its ranks
 
 
 def _snapshot(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +139,7 @@ def _probe(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--cache-not-under", action="append", default=[], metavar="PATH",
-        help="no cache of compiled kernels lies under it; may be repeated",
+        help="no cache of compiled kernels is under it; may be repeated",
     )  # fmt: skip
 
 
@@ -182,11 +182,11 @@ def _judge(parser: argparse.ArgumentParser) -> None:
 
 
 def _conclude(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="where the results of a job lie, as WORKLOAD.json")
+    parser.add_argument("folder", metavar="FOLDER", help="where the results of a job are, as WORKLOAD.json")
     parser.add_argument(
         "--expect", type=amounts.parse_names, default=(), metavar="W,...", help="workloads whose result must be there"
     )
-    parser.add_argument("--reason", metavar="TEXT", help="why the job was ended: the verdict is FAIL then")
+    parser.add_argument("--reason", metavar="TEXT", help="why the job ended; the verdict is then FAIL")
 
 
 _Group = Callable[[argparse.ArgumentParser], None]

@@ -1,7 +1,7 @@
 """Pi as the integral of 4/(1+x^2) over 0..1, in trapezoids over the CPUs of all ranks, by gloo; imports torch.
 
-The application of the MareNostrum 5 hands-on, put right: the trapezoids at the ends count half, none is dropped where
-they do not divide by the ranks, no GPU is needed to take the time, and the time is the slowest rank's and not a sum.
+The application of the MareNostrum 5 hands-on, corrected: the trapezoids at the ends count half, none is dropped if they
+do not divide by the ranks, timing needs no GPU, and the time is that of the slowest rank instead of a sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .ranks import RankRun
 
 STEPS = 20_000_000
 _TRIALS = 3
-_CHUNK = 1 << 18  # trapezoids at once: two megabytes, which a cache holds
+_CHUNK = 1 << 18  # trapezoids at once: two megabytes, which fit into a cache
 
 
 def run_rank(run: RankRun, device: Any) -> None:
@@ -39,7 +39,7 @@ def run_rank(run: RankRun, device: Any) -> None:
 
 
 def list_counts(world: int) -> List[int]:
-    """1, 2, 4, ... and the world."""
+    """List 1, 2, 4, ... and the number of ranks."""
     found = [1]
     while found[-1] * 2 < world:
         found.append(found[-1] * 2)
@@ -47,14 +47,14 @@ def list_counts(world: int) -> List[int]:
 
 
 def assign_share(steps: int, rank: int, count: int) -> Tuple[int, int]:
-    """The trapezoids from .. to (not included) of one rank among so many: the first ranks have one more."""
+    """Assign the trapezoids from .. to (exclusive) of one rank; the first ranks have one more."""
     base, extra = divmod(steps, count)
     first = rank * base + min(rank, extra)
     return first, first + base + (rank < extra)
 
 
 def sum_trapezoids(first: int, last: int, steps: int) -> float:
-    """The area of the trapezoids from .. to (not included) of so many."""
+    """Sum the area of the trapezoids from .. to (exclusive)."""
     if first >= last:
         return 0.0
     width = 1.0 / steps
@@ -67,11 +67,11 @@ def sum_trapezoids(first: int, last: int, steps: int) -> float:
 
 
 def _time_ranks(run: RankRun, count: int, steps: int) -> Tuple[float, float, float]:
-    """Pi over the first so many ranks; the mean time until all know it, on the slowest, and of this rank's part."""
+    """Compute pi over the first ``count`` ranks; return the slowest rank's mean time and that of this rank's part."""
     first, last = assign_share(steps, run.placement.rank, count) if run.placement.rank < count else (0, 0)
     taken, own = [], []
     total = torch.zeros(1, dtype=torch.float64)
-    for trial in range(1 + _TRIALS):  # the first warms up
+    for trial in range(1 + _TRIALS):  # the first one is a warm-up
         rendezvous.wait_for_all("cpu")
         began = time.perf_counter()
         total[0] = sum_trapezoids(first, last, steps)
@@ -85,7 +85,7 @@ def _time_ranks(run: RankRun, count: int, steps: int) -> Tuple[float, float, flo
 
 
 def _scaling(rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Speedup over one rank, and how much of the ideal one that is."""
+    """Compute the speedup over one rank and the efficiency."""
     one = rows[0]["seconds"]
     found = []
     for row in rows:

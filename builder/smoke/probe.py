@@ -1,4 +1,4 @@
-"""What this rank has: devices, cores, libraries, network, caches, variables, workers that come up; imports torch."""
+"""Record what this rank has: devices, cores, libraries, network, caches, variables, workers; imports torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .ranks import RankRun
 
 
 def run_rank(run: RankRun, device: Any) -> None:
-    """Look at everything, in the order in which a training would come to use it; raises RunError."""
+    """Record everything in the order in which a training would use it; raises RunError."""
     rendezvous.join(run)
     backend = rendezvous.connect(run, device.type)
     run.note(
@@ -47,7 +47,7 @@ def _vendor(device: Any) -> str:
 
 
 def _versions() -> Dict[str, str]:
-    """Versions of what the image and the host bring together in this process."""
+    """Return the versions of the libraries that image and host load into this process."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
     found["libc"] = " ".join(platform.libc_ver())
     for name in ("cuda", "hip", "xpu"):

@@ -1,6 +1,6 @@
-"""Which rank this process is, from what the launcher left in the environment.
+"""One rank's run: its rank from the launcher's variables, its record, its exit status.
 
-One rank's run: its record beside the result, its exit status, and what a launcher's rank 0 gathers of all.
+Rank 0 of a launcher gathers the records of all ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .run import WorkloadRun
 
 @dataclass(frozen=True)
 class Placement:
-    """A rank among ``world``, its number on its host, and whose variables said so."""
+    """The rank of this process among ``world``, its number on its host, and the launcher."""
 
     rank: int
     world: int
@@ -30,8 +30,8 @@ class Placement:
     launcher: str
 
 
-# The most specific first. One Slurm task can be a torchrun that starts many ranks, and MPI launchers start one Slurm
-# task a host to start theirs: SLURM_PROCID then counts hosts, or is 0 for all, and must be the last to be asked.
+# The most specific first. One Slurm task can be a torchrun that starts many ranks, and MPI launchers run in one Slurm
+# task per host: SLURM_PROCID then counts hosts, or is 0 for all, so it is tried last.
 _LAUNCHERS: Tuple[Tuple[str, str, str, Tuple[str, ...]], ...] = (
     ("torchrun", "RANK", "WORLD_SIZE", ("LOCAL_RANK", "SLURM_LOCALID")),
     ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("OMPI_COMM_WORLD_LOCAL_RANK",)),
@@ -41,10 +41,10 @@ _LAUNCHERS: Tuple[Tuple[str, str, str, Tuple[str, ...]], ...] = (
 
 
 def read_placement(environment: Mapping[str, str]) -> Optional[Placement]:
-    """Read the placement from the first launcher that named both rank and world; None when none did.
+    """Read the placement from the first launcher that set both rank and world; None if none did.
 
-    Where no local rank is named the rank stands for it, which fits ranks that fill one host after the other.
-    Raises UsageError when the numbers contradict one another.
+    If no local rank is set the rank is used, which is right for ranks that fill one host after the other. Raises
+    UsageError if the numbers contradict one another.
     """
     for launcher, rank_name, world_name, local_names in _LAUNCHERS:
         if rank_name not in environment or world_name not in environment:
@@ -58,9 +58,9 @@ def read_placement(environment: Mapping[str, str]) -> Optional[Placement]:
 
 
 def check_own_ranks(environment: Mapping[str, str]) -> None:
-    """Raise UsageError when ranks of our own are asked for inside each of many ranks that torchrun or MPI started.
+    """Raise UsageError if --ranks is given inside ranks that torchrun or MPI started.
 
-    A Slurm variable is no obstacle: an interactive shell of an allocation has them too.
+    Slurm's variables are allowed: an interactive shell of an allocation has them too.
     """
     found = read_placement(environment)
     if found is not None and found.launcher != "slurm" and found.world > 1:
@@ -77,13 +77,13 @@ def _number(environment: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-STATUS_LOST = 3  # between a rank of our own and its parent: it failed because it lost the others
-_EARLIER = 60.0  # seconds by which an older rank record belongs to an earlier run
-_LAST_WORDS = 6.0  # seconds that rank 0 gives the others to say what they saw
+STATUS_LOST = 3  # exit status of our own ranks: it failed because it lost the others
+_EARLIER = 60.0  # seconds; older rank records are from an earlier run
+_LAST_WORDS = 6.0  # seconds that rank 0 waits for the records of the others
 
 
 class RankRun(WorkloadRun):
-    """One rank's run: its record goes beside the result; a launcher's rank 0 writes the result of all."""
+    """One rank's run: it writes its record next to the result; a launcher's rank 0 writes the result of all."""
 
     def __init__(self, options: WorkloadOptions, placement: Placement) -> None:
         super().__init__(options)
@@ -92,8 +92,8 @@ class RankRun(WorkloadRun):
         self.gathered: Any = None
         self.store: Any = None
         self._scratch: Optional[str] = None
-        self.log: Optional[str] = None  # where NCCL writes what it does
-        self.signal = 0  # that asked for an end in good order
+        self.log: Optional[str] = None  # NCCL's log file
+        self.signal = 0  # the signal that requested the stop
         self.stoppable = False
         self.record: Dict[str, Any] = {
             "rank": placement.rank,
@@ -111,39 +111,38 @@ class RankRun(WorkloadRun):
 
     @property
     def leads(self) -> bool:
-        """Whether this rank speaks for all."""
+        """Whether this is rank 0, which reports for all."""
         return self.placement.rank == 0
 
     def print_progress(self, text: str) -> None:
-        """Print one line of progress, on rank 0 only."""
         if self.leads:
             super().print_progress(text)
 
     def write_initial(self) -> None:
-        """Begin the result (a launcher's rank 0) and this rank's record; raises UsageError."""
+        """Write the initial result (a launcher's rank 0) and this rank's initial record; raises UsageError."""
         if self.leads and not self.own:
             super().write_initial()
         if self.options.result is not None:
             record.write_initial(record.name_rank_file(self.options.result, self.placement.rank), self.record)
 
     def prepare_log(self) -> None:
-        """Let NCCL write what it does into a folder that is gone in the end."""
+        """Let NCCL write its log to a temporary folder."""
         self._scratch = tempfile.mkdtemp(prefix="smoke-nccl-")
         self.log = os.path.join(self._scratch, "log")
         libraries.redirect_log(self.log)
 
     def stop(self, number: int) -> bool:
-        """Let a training that keeps a snapshot come to the end of its step."""
+        """Ask a training with a snapshot to stop after its step."""
         self.signal = number
         return self.stoppable
 
     def signal_alive(self) -> None:
-        """Give a sign of life: the time of this rank's record."""
+        """Update the time of this rank's record."""
         if self.options.result is not None:
             try:
                 os.utime(record.name_rank_file(self.options.result, self.placement.rank))
             except OSError:
-                pass  # a record that cannot be touched is told as silent, which it is
+                pass  # a record that cannot be updated counts as silent
 
     def note(self, **facts: Any) -> None:
         """Add facts to this rank's record and write it."""
@@ -156,7 +155,7 @@ class RankRun(WorkloadRun):
                 print(f"rank {self.placement.rank}: its record cannot be written: {fault}", file=sys.stderr)
 
     def finish(self) -> int:
-        """Write this rank's record; a launcher's rank 0 then judges all."""
+        """Write this rank's record; a launcher's rank 0 then checks the result of all."""
         error = self.result["error"]
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -176,7 +175,7 @@ class RankRun(WorkloadRun):
         return super().finish()
 
     def _wait_for_records(self) -> List[Dict[str, Any]]:
-        """The records that the ranks left beside the result, after a moment in which all that live can speak."""
+        """Read the records of all ranks, after giving the live ones a moment to write theirs."""
         if self.options.result is None:
             return [self.record]
         not_before = os.stat(record.name_rank_file(self.options.result, 0)).st_mtime - self.count_seconds() - _EARLIER

@@ -1,4 +1,4 @@
-"""Write results whole or not at all, and read them back."""
+"""Write results completely or not at all, and read them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UNFINISHED = "the run ended before its verdict"
 
 
 def make_result(options: WorkloadOptions) -> Dict[str, Any]:
-    """Begin a result: what was asked, where, and the error that stands until a verdict replaces it."""
+    """Make an initial result: options, host, and an error that a verdict replaces later."""
     expected: Dict[str, Any] = {"seconds": options.timeout}
     if options.workload == "imports":
         expected["modules"] = list(options.modules)
     elif options.workload == "pi":
-        expected["torch"] = options.expect_torch  # it runs on the CPU whatever device is there
+        expected["torch"] = options.expect_torch  # it always runs on the CPU
     else:
         expected.update(device=options.device, vendor=options.expect_vendor, torch=options.expect_torch)
     if options.workload in DISTRIBUTED:
@@ -44,7 +44,7 @@ def make_result(options: WorkloadOptions) -> Dict[str, Any]:
 
 
 def _probe(options: WorkloadOptions) -> Dict[str, Any]:
-    """What was expected of every rank, as far as anything was; masks in hexadecimal."""
+    """Collect the expected values of every rank that are set; masks in hexadecimal."""
     found = {
         "masks": [hex(mask) for mask in options.expect_masks] or None,
         "cores": options.expect_cores,
@@ -58,7 +58,7 @@ def _probe(options: WorkloadOptions) -> Dict[str, Any]:
 
 
 def write_initial(path: Optional[str], content: Dict[str, Any]) -> None:
-    """Write a first result, so that a killed run leaves a failed one; raises UsageError where none can be written."""
+    """Write an initial, failed result, so that a killed run leaves one; raises UsageError if that fails."""
     if path is None:
         return
     try:
@@ -68,7 +68,7 @@ def write_initial(path: Optional[str], content: Dict[str, Any]) -> None:
 
 
 def write(path: str, content: Dict[str, Any]) -> None:
-    """Write JSON beside its place and rename it there; raises OSError."""
+    """Write JSON to a temporary file next to the target and rename it; raises OSError."""
     if os.path.isdir(path):
         raise IsADirectoryError(21, "it is a folder", path)
     draft = f"{path}.{os.getpid()}.tmp"
@@ -86,9 +86,9 @@ def write(path: str, content: Dict[str, Any]) -> None:
 
 
 def overwrite(path: str, content: Dict[str, Any]) -> bool:
-    """Write over a file where it is, within its size: a full disk takes that when it takes nothing new.
+    """Overwrite a file in place, within its size: this works on a full disk.
 
-    Says whether that went well; the file is padded with spaces, so that no rest of the old one stays.
+    Returns whether that succeeded; the file is padded with spaces, so that nothing of the old content stays.
     """
     try:
         text = (json.dumps(_plain(content), sort_keys=True, allow_nan=False) + "\n").encode()
@@ -105,7 +105,7 @@ def overwrite(path: str, content: Dict[str, Any]) -> bool:
 
 
 def read(path: str) -> Any:
-    """Read a JSON file; raises RunError in one sentence when it cannot be read or is no JSON."""
+    """Read a JSON file; raises RunError with one sentence if it cannot be read or is not JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -116,12 +116,12 @@ def read(path: str) -> Any:
 
 
 def name_rank_file(result: str, rank: int) -> str:
-    """Where a rank keeps its own record, beside the result."""
+    """Return the path of a rank's record, next to the result."""
     return f"{result}.rank{rank}.json"
 
 
 def _plain(value: Any) -> Any:
-    """Replace what JSON has no word for (nan, inf) by its name."""
+    """Replace numbers that JSON does not have (nan, inf) by their names."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,6 +1,6 @@
-"""Where the ranks meet, by what they talk, and how they part; imports torch.
+"""The rendezvous of the ranks: meet at a store, connect by a backend, report and leave; imports torch.
 
-Records go through the store and not through all_gather_object, which needs numpy in most of torch's versions.
+Records are exchanged through the store, because all_gather_object needs numpy in most versions of torch.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .errors import RunError
 from .ranks import RankRun
 from .run import find_first_line
 
-_PATIENCE = 30.0  # seconds beyond the limit after which torch gives up by itself: the limit says more
+_PATIENCE = 30.0  # seconds after our limit at which torch times out; our message is better
 
 
 def join(run: RankRun) -> None:
-    """Meet at the store and wait until every rank is there, leaving time to say who is not; raises RunError."""
+    """Meet at the store and wait for every rank, leaving time to name absent ones; raises RunError."""
     placement = run.placement
     run.note(state="joining")
     store = run.store = _open_store(run)
@@ -42,7 +42,7 @@ def join(run: RankRun) -> None:
 
 
 def connect(run: RankRun, kind: str) -> str:
-    """Begin to talk by the backend that belongs to this kind of device; returns its name, raises RunError."""
+    """Initialize the backend of this kind of device; returns its name, raises RunError."""
     backend = choose_backend(kind)
     run.note(backend=backend)
     limit = timedelta(seconds=_count_seconds_left(run) + _PATIENCE)
@@ -53,7 +53,7 @@ def connect(run: RankRun, kind: str) -> str:
 
 
 def report(run: RankRun) -> None:
-    """Give every rank's record to rank 0."""
+    """Send every rank's record to rank 0."""
     placement, store = run.placement, run.store
     run.note(state="reporting")
     run.record["finished"] = True
@@ -68,23 +68,23 @@ def report(run: RankRun) -> None:
 
 
 def reduce_max(values: List[float], device: Any) -> List[float]:
-    """The greatest of each value over all ranks."""
+    """Return the maximum of each value over all ranks."""
     total = torch.tensor(values, dtype=torch.float32, device=device)
     dist.all_reduce(total, op=dist.ReduceOp.MAX)
     return [float(value) for value in total.cpu().tolist()]
 
 
 def wait_for_all(device: Any) -> None:
-    """Come back when every rank is here."""
+    """Wait for every rank."""
     reduce_max([0.0], device)
 
 
 def choose_backend(kind: str) -> str:
-    """The backend that belongs to a kind of device; raises RunError when this torch has none."""
+    """Choose the backend for a kind of device; raises RunError if this torch has none."""
     if kind == "cpu":
         return "gloo"
     if kind == "cuda":
-        return "nccl"  # RCCL goes by the same name
+        return "nccl"  # RCCL has the same name
     has_xccl = getattr(dist, "is_xccl_available", None)
     if has_xccl is not None and has_xccl():
         return "xccl"
@@ -121,7 +121,7 @@ def _open_store(run: RankRun) -> Any:
     if run.options.rendezvous is not None:
         store = dist.FileStore(run.options.rendezvous, placement.world)
     elif "MASTER_ADDR" in environment and environment.get("MASTER_PORT", "").isdecimal():
-        # torchrun's agent holds the store already; everywhere else rank 0 does
+        # torchrun's agent already has the store; otherwise rank 0 makes it
         agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
         leads = placement.rank == 0 and not agent
@@ -132,19 +132,19 @@ def _open_store(run: RankRun) -> Any:
         raise RunError("MASTER_ADDR and MASTER_PORT must say where the ranks meet: the launch script sets them")
     store.set_timeout(limit)
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    # several workloads of a job may meet at one store, torchrun's: each has a room of its own
+    # several workloads of a job may share torchrun's store: each has its own prefix
     return dist.PrefixStore(f"smoke/{run.options.workload}/{attempt}", store)
 
 
 def _leave(run: RankRun, present: Iterable[int], seconds: float) -> None:
-    """Let rank 0 leave last: it may hold the store that the others still ask."""
+    """Let rank 0 leave last: it may hold the store that the others still use."""
     if not run.leads:
         run.store.set(f"left/{run.placement.rank}", "yes")
         return
     try:
         run.store.wait([f"left/{rank}" for rank in present if rank != 0], timedelta(seconds=seconds))
     except RuntimeError:
-        pass  # all that mattered is gathered by now
+        pass  # everything is gathered by now
 
 
 def _count_seconds_left(run: RankRun) -> float:

@@ -1,4 +1,4 @@
-"""One run of a workload: its clock, its limit, its end. However it ends, a judged result is written."""
+"""One run of a workload: its clock, its limit, its end. However it ends, a checked result is written."""
 
 from __future__ import annotations
 
@@ -16,36 +16,35 @@ from .errors import RunError, StoppedError, UsageError
 from .options import WorkloadOptions
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}
-BEAT_SECONDS = 2.0  # seconds between two signs of life
-STOP_SECONDS = 25.0  # seconds that a work which can end in good order has for it; Slurm kills after 30
+BEAT_SECONDS = 2.0  # seconds between signs of life
+STOP_SECONDS = 25.0  # seconds to stop in good order; Slurm kills after 30
 
 
 class WorkloadRun:
-    """A run whose result is filled while it goes on; it is concluded once, by the work or by what ended it."""
+    """A run and its result; it finishes once, by its work or by a signal or the time limit."""
 
     def __init__(self, options: WorkloadOptions) -> None:
         self.options = options
         self.started = time.monotonic()
         self.result: Dict[str, Any] = record.make_result(options)
-        self.ended_early = False  # by the limit or a signal
+        self.ended_early = False  # by the time limit or a signal
         self._ended = threading.Lock()
 
     def count_seconds(self) -> float:
-        """Seconds since the start."""
+        """Count the seconds since the start."""
         return time.monotonic() - self.started
 
     def count_seconds_left(self) -> float:
-        """Seconds until the limit."""
+        """Count the seconds until the limit."""
         return self.options.timeout - self.count_seconds()
 
     def print_progress(self, text: str) -> None:
-        """Print one line of progress."""
         print(f"[{self.count_seconds():7.1f} s] {self.options.workload}: {text}", flush=True)
 
     def perform(self, work: Callable[[WorkloadRun], None]) -> int:
-        """Do the work within the limit and return the exit status; raises UsageError where it cannot be begun."""
+        """Run the work within the limit and return the exit status; raises UsageError if it cannot start."""
         self.write_initial()
-        # torch's threads inherit the mask: the signals reach the watching thread even while torch computes or waits
+        # torch's threads inherit the mask, so the watching thread gets the signals even while torch computes or waits
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         threading.Thread(target=self._watch, name="limit", daemon=True).start()
         error: Optional[str] = None
@@ -63,11 +62,11 @@ class WorkloadRun:
         return self.end(error)
 
     def write_initial(self) -> None:
-        """Write a first, failed result; raises UsageError where none can be written."""
+        """Write an initial, failed result; raises UsageError if that fails."""
         record.write_initial(self.options.result, self.result)
 
     def end(self, error: Optional[str], status: Optional[int] = None) -> int:
-        """Conclude with an error or none; whoever comes second waits for the first to leave."""
+        """Finish with an error or None; a second caller waits until the first one exits."""
         self._ended.acquire()
         self.ended_early = status is not None
         self.result["error"] = error
@@ -76,7 +75,7 @@ class WorkloadRun:
         return judged if status is None else status
 
     def finish(self) -> int:
-        """Judge, write and print the result; return the exit status."""
+        """Check, write and print the result; return the exit status."""
         checks = verdict.judge(self.result)
         good = verdict.has_passed(checks)
         self.result["checks"] = [asdict(check) for check in checks]
@@ -87,7 +86,7 @@ class WorkloadRun:
         return 0 if good else 1
 
     def _write(self) -> bool:
-        """Write the result; where there is no space for it, write over the first one that it failed."""
+        """Write the result; on a full disk overwrite the initial one with the failure."""
         assert self.options.result is not None
         try:
             record.write(self.options.result, self.result)
@@ -101,12 +100,12 @@ class WorkloadRun:
         return False
 
     def stop(self, number: int) -> bool:
-        """Take a signal as a wish to end in good order; False where that is not possible."""
+        """Ask the work to stop in good order; False if it cannot."""
         del number
         return False
 
     def signal_alive(self) -> None:
-        """Give a sign of life."""
+        """Do nothing: a single process needs no sign of life."""
 
     def _watch(self) -> None:
         until, stopping = self.started + self.options.timeout, 0
@@ -117,7 +116,7 @@ class WorkloadRun:
             if not told and rest > 0:
                 self.signal_alive()
             elif told and stopping and (caught is not None or rest > 0):
-                continue  # told twice: by the parent and by Slurm, which tells every process
+                continue  # a second signal: the parent and Slurm both send one
             elif told and not stopping and self.stop(told):
                 stopping = told
                 until = min(until, time.monotonic() + STOP_SECONDS)
@@ -128,14 +127,14 @@ class WorkloadRun:
             status = self.end(f"ended by {signal.Signals(number).name}", 128 + number)
         else:
             status = self.end(f"ended at its limit of {self.options.timeout:g} s", 1)
-        os._exit(status)  # the main thread may be inside torch for good
+        os._exit(status)  # the main thread may hang inside torch
 
 
 def read_stop_request() -> int:
-    """SIGTERM where the job says by a file ($RECIPE_STOP) that its end is near, else 0.
+    """Return SIGTERM if the job's file ($RECIPE_STOP) announces its end, else 0.
 
-    A signal of Slurm's may also reach the process that mounts the image for an unprivileged runtime: the image is gone
-    then, and a training dies before it can save.
+    A signal of Slurm may also reach the process that mounts the image for an unprivileged runtime: then the image is
+    gone, and a training dies before it can save.
     """
     path = os.environ.get("RECIPE_STOP")
     return int(signal.SIGTERM) if path and os.path.exists(path) else 0
@@ -152,6 +151,6 @@ def print_verdict(checks: Any) -> None:
 
 
 def find_first_line(fault: BaseException) -> str:
-    """The first line of an exception's text, or its name when it has none."""
+    """Return the first line of an exception's text, or its name if it has none."""
     lines = str(fault).strip().splitlines()
     return lines[0].strip() if lines else type(fault).__name__

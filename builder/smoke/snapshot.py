@@ -1,4 +1,4 @@
-"""Save a training between two steps and take it up again; imports torch."""
+"""Save a training between two steps and resume it; imports torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .training import Trainer
 
 
 def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
-    """Save the state of the training, whole or not at all (rank 0 only); raises RunError."""
+    """Save the state of the training, completely or not at all (rank 0 only); raises RunError."""
     if path is None:
         return
     state = {
@@ -29,7 +29,7 @@ def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
     }
     draft = f"{path}.{os.getpid()}.tmp"
     try:
-        content = io.BytesIO()  # torch's own words for a full disk are "unexpected pos"
+        content = io.BytesIO()  # torch reports a full disk as "unexpected pos"
         torch.save(state, content)
         with open(draft, "wb") as file:
             file.write(content.getbuffer())
@@ -44,7 +44,7 @@ def save(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
 
 
 def resume(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> None:
-    """Restore the state that rank 0 finds on every rank; raises RunError."""
+    """Restore on every rank the state that rank 0 finds; raises RunError."""
     if path is None:
         return
     if run.leads:
@@ -66,7 +66,7 @@ def resume(path: Optional[str], net: Any, trainer: Trainer, run: RankRun) -> Non
 
 
 def _describe_training(trainer: Trainer, run: RankRun) -> Dict[str, int]:
-    """What must be the same for the training to be the same; epochs may be added."""
+    """Describe what must be equal for the training to be the same; epochs may be added."""
     course = trainer.config
     return {"ranks": run.placement.world, "batch": course.batch, "share": course.share, "seed": run.options.seed}
 

@@ -1,4 +1,4 @@
-"""The time from the launch to the first step of a training: what an image costs before it does anything."""
+"""Measure the time from the launch to the first step of a training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _BATCH = 64
 
 
 def work(run: WorkloadRun) -> None:
-    """Time the start in its phases, then tell rank 0 where there are several; raises RunError."""
+    """Time the phases of the start, then report to rank 0 if there are several; raises RunError."""
     facts: Dict[str, Any] = run.record if isinstance(run, RankRun) else run.result
     seconds = facts["seconds"]
-    # The clock of the day may be set while this runs: it is read once, and the rest is counted.
+    # The wall clock may be set while this runs: read it once, then use the monotonic clock.
     since = time.time() - run.options.started if run.options.started is not None else _measure_age()
     to_python = since - run.count_seconds()
     seconds["exec_to_python"] = round(to_python, 3)
@@ -49,7 +49,7 @@ def work(run: WorkloadRun) -> None:
 
 
 def _step(torch: Any, device: Any) -> None:
-    """One step of the training: its kernels are loaded or compiled here."""
+    """Run one training step: its kernels are loaded or compiled here."""
     from . import training  # imports torch
 
     net = training.make_network().to(device)
@@ -62,14 +62,14 @@ def _step(torch: Any, device: Any) -> None:
 
 
 def _measure_age() -> float:
-    """Seconds since this process began, by the kernel (Linux counts from the boot in hundredths)."""
+    """Measure the seconds since this process started (Linux counts hundredths since boot)."""
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         started = float(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 def run_rank(run: RankRun, device: Any) -> None:
-    """Meet the others, to be told of together."""
+    """Join the other ranks, so that they report together."""
     from . import rendezvous  # imports torch
 
     del device

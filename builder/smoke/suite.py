@@ -1,4 +1,4 @@
-"""Put the results of a job into one verdict: what workloads left, and whom to blame where one left none."""
+"""Judge the results of a job: one verdict, and the rank at fault if a workload has no result."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def judge_suite(options: WorkloadOptions) -> int:
 
 
 def _list_workloads(options: WorkloadOptions) -> List[str]:
-    """What is expected, in that order, and what else left something."""
+    """List the expected workloads in order, then the others that left files."""
     names = dict.fromkeys(options.expect)
     for file in sorted(os.listdir(options.folder)):
         match = _RESULT.fullmatch(file) or _RANK.fullmatch(file)
@@ -65,7 +65,7 @@ def _judge_workload(folder: str, workload: str) -> Dict[str, Any]:
         else:
             error = _text(result.get("error"))
     else:
-        error = f"{show(result)} is no result" if error is None else f"{error}{_blame_rank(path)}"
+        error = f"{show(result)} is not a result" if error is None else f"{error}{_blame_rank(path)}"
     checks = verdict.judge(result) if isinstance(result, dict) else []
     good = verdict.has_passed(checks) and error is None
     return {
@@ -90,7 +90,7 @@ def _read(path: str) -> Tuple[Any, Optional[str]]:
 
 
 def _blame_rank(path: str) -> str:
-    """What the rank records say, as ": rank 1 ...", or nothing when there are none."""
+    """Return the diagnosis of the rank records as ": rank 1 ...", "" if there are none."""
     records, world = _records(path)
     if not records:
         return ""
@@ -99,7 +99,7 @@ def _blame_rank(path: str) -> str:
 
 
 def _records(path: str) -> Tuple[List[Dict[str, Any]], int]:
-    """The rank records beside a result, and how many ranks they speak of."""
+    """Read the rank records of a result, and the number of ranks that they mention."""
     ranks = [int(name.rsplit(".rank", 1)[1][: -len(".json")]) for name in gather.find_records(path)]
     records = gather.read_records(path, max(ranks, default=-1) + 1)
     told = [to_integer(entry.get("world")) or 0 for entry in records]
@@ -107,7 +107,7 @@ def _records(path: str) -> Tuple[List[Dict[str, Any]], int]:
 
 
 def _table(found: Dict[str, Dict[str, Any]], reason: Optional[str], good: bool) -> List[str]:
-    """A line for each workload, and the verdict."""
+    """Format a line for each workload, and the verdict."""
     wide = max([8, *(len(name) for name in found)])
     lines = []
     for name, entry in found.items():

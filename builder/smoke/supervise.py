@@ -1,4 +1,4 @@
-"""Start ranks on this host and stay responsible for them: limit, deaths, signals, the result."""
+"""Start ranks on this host and supervise them: time limit, deaths, signals, the result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .run import STOP_SECONDS, WorkloadRun
 
 _POLL = 0.05  # seconds
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
-_BLAME = 2.0  # seconds that a rank which lost the others gives the one at fault to show itself
+_BLAME = 2.0  # seconds to wait for the rank at fault after another one lost it
 
 
 class Supervisor(WorkloadRun):
-    """The parent of ranks of our own; torch is imported in them only."""
+    """The parent of our own ranks; only they import torch."""
 
     def __init__(self, options: WorkloadOptions) -> None:
         super().__init__(options)
@@ -33,11 +33,11 @@ class Supervisor(WorkloadRun):
         self.caught: Optional[int] = None
 
     def supervise(self) -> int:
-        """Run the ranks to their end and return the exit status; raises UsageError when no result can be written."""
+        """Run the ranks to their end and return the exit status; raises UsageError if no result can be written."""
         self.write_initial()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._catch)
-        # beside the result: a folder that is writable here, on the one host where all ranks are
+        # next to the result: a writable folder on the host of all ranks
         where = os.path.dirname(os.path.abspath(self.options.result)) if self.options.result else None
         try:
             folder = tempfile.mkdtemp(prefix=".smoke-", dir=where)
@@ -69,7 +69,7 @@ class Supervisor(WorkloadRun):
         return self._cut_short(base)
 
     def _cut_short(self, base: str) -> str:
-        """Say what the ranks were at when the limit or a signal came; with a snapshot they end in good order first."""
+        """Describe the ranks when the limit or a signal came; with a snapshot they first stop in good order."""
         if self.caught is not None and self.options.snapshot is not None:
             for child in self.children:
                 child.send_signal(self.caught)
@@ -89,23 +89,24 @@ class Supervisor(WorkloadRun):
     def _start(self, rank: int, folder: str, base: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-B", os.path.dirname(os.path.abspath(__file__)), *self.options.words]
         command += [
-            f"--rendezvous={os.path.join(folder, 'store')}",  # with it --ranks is of no meaning
+            f"--rendezvous={os.path.join(folder, 'store')}",  # with it --ranks has no effect
             f"--result={base}",
-            f"--timeout={max(1.0, self.count_seconds_left()) + _GRACE}",  # the parent's limit comes first, and it says more
+            # the parent's limit comes first, and its message says more
+            f"--timeout={max(1.0, self.count_seconds_left()) + _GRACE}",
         ]
-        # a session of its own: Ctrl-C reaches the parent alone, which ends its ranks in order
+        # a new session: Ctrl-C reaches only the parent, which ends its ranks in order
         return subprocess.Popen(command, env=self._environment(rank), stdin=subprocess.PIPE, start_new_session=True)
 
     def _environment(self, rank: int) -> Dict[str, str]:
         environment = dict(os.environ)
         environment.update(RANK=str(rank), WORLD_SIZE=str(self.world), LOCAL_RANK=str(rank))
-        environment["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this host, whatever network the site names
+        environment["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this host
         cores = max(1, len(os.sched_getaffinity(0)) // self.world)
         environment.setdefault("OMP_NUM_THREADS", str(cores))
         return environment
 
     def _wait_for_blame(self) -> None:
-        """Wait a moment while all that died did so because they lost another rank."""
+        """Wait a moment while all dead ranks died because they lost another one."""
         until = time.monotonic() + _BLAME
         while time.monotonic() < until:
             codes = [child.poll() for child in self.children]
@@ -114,12 +115,13 @@ class Supervisor(WorkloadRun):
             time.sleep(_POLL)
 
     def _blame(self, base: str) -> str:
-        """Name the rank that died: one killed by a signal before one that failed, that before one that lost others."""
+        """Name the rank that died: one killed by a signal, then one that failed, then one that lost others."""
         codes = {rank: child.poll() for rank, child in enumerate(self.children)}
         records = {entry["rank"]: entry for entry in gather.read_records(base, self.world)}
         for rank, code in codes.items():
             if code is not None and code < 0:
-                return f"rank {rank} was {gather.describe_exit(code)} while {records.get(rank, {}).get('state', 'starting')}"
+                state = records.get(rank, {}).get("state", "starting")
+                return f"rank {rank} was {gather.describe_exit(code)} while {state}"
         failed = [rank for rank, code in codes.items() if code not in (None, 0, STATUS_LOST)]
         for rank in failed:
             text = records.get(rank, {}).get("error") or f"it left no reason ({gather.describe_exit(codes[rank] or 0)})"
@@ -127,7 +129,7 @@ class Supervisor(WorkloadRun):
         return blame.diagnose(list(records.values()), self.world) or "a rank failed and left no reason"
 
     def _end_children(self) -> None:
-        """End what still runs: SIGTERM, then SIGKILL; a stopped process takes only the latter."""
+        """End the remaining ranks: SIGTERM, then SIGKILL, which also ends a stopped process."""
         alive = [child for child in self.children if child.poll() is None]
         for child in alive:
             child.terminate()
@@ -140,7 +142,7 @@ class Supervisor(WorkloadRun):
                 child.wait()
 
     def _records(self, base: str) -> List[Dict[str, Any]]:
-        """The ranks' records with how each process ended; a rank without one gets a row all the same."""
+        """Read the ranks' records and add how each process ended; a rank without a record gets a row as well."""
         found = {entry["rank"]: entry for entry in gather.read_records(base, self.world)}
         records = []
         for rank, child in enumerate(self.children):
@@ -150,7 +152,6 @@ class Supervisor(WorkloadRun):
         return records
 
     def _remove_old_records(self, base: str) -> None:
-        """Remove the rank records of an earlier run."""
         for path in gather.find_records(base):
             os.remove(path)
 

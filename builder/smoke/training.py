@@ -20,15 +20,15 @@ from .digits import SIDE
 from .errors import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
-_STEPS = {"mnist": 240, "drawn": 125}  # what takes them well over the floors of the verdict
+_STEPS = {"mnist": 240, "drawn": 125}  # enough to be well above the floors of the verdict
 _RATE = 1.0
-_FALL = 0.7  # of the rate after each of the first five epochs' worth
+_FALL = 0.7  # factor of the rate per epoch, for five epochs
 _TEST_BATCH = 500
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How long and in what portions one rank trains; ``share`` is its images per epoch."""
+    """Number of epochs and batch size of one rank; ``share`` is its images per epoch."""
 
     epochs: int
     batch: int
@@ -41,7 +41,7 @@ class TrainingConfig:
 
 
 def plan_training(digits: Digits, world: int, epochs: Optional[int]) -> TrainingConfig:
-    """Share the images among the ranks and choose enough epochs; raises RunError where a rank has no share."""
+    """Share the images among the ranks and choose the epochs; raises RunError if a rank has no share."""
     images = len(digits.train[1])
     share = images // world
     if share < 1:
@@ -51,7 +51,7 @@ def plan_training(digits: Digits, world: int, epochs: Optional[int]) -> Training
 
 
 def make_network() -> Any:
-    """Build the network with the weights of the current random state."""
+    """Make the network with the weights of the current random state."""
     nn = torch.nn
     return nn.Sequential(
         nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25),
@@ -60,14 +60,14 @@ def make_network() -> Any:
 
 
 def load_pair(pair: Tuple[bytes, bytes], device: Any) -> Tuple[Any, Any]:
-    """Put images and labels on the device; no numpy is needed."""
+    """Load images and labels to the device, without numpy."""
     images = torch.frombuffer(bytearray(pair[0]), dtype=torch.uint8).view(-1, 1, SIDE, SIDE)
     labels = torch.frombuffer(bytearray(pair[1]), dtype=torch.uint8).long()
     return images.to(device), labels.to(device)
 
 
 def compute_checksum(net: Any) -> str:
-    """SHA-256 over the bytes of every parameter, in order."""
+    """Compute the SHA-256 over the bytes of every parameter, in order."""
     total = hashlib.sha256()
     for parameter in net.parameters():
         data = parameter.detach().cpu().contiguous()
@@ -86,25 +86,25 @@ class Trainer:
         self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=1, gamma=fall)
         self.losses: List[float] = []
         self.accuracies: List[float] = []
-        self.epoch = 0  # epochs done, in this run and before it
-        self.step = 0  # steps done in the epoch after those
+        self.epoch = 0  # finished epochs, in this run and before it
+        self.step = 0  # finished steps of the current epoch
         self.resumed_step = 0
         self.samples = 0
         self.epochs_run = 0
 
     @property
     def steps_done(self) -> int:
-        """Optimizer steps done in this run and before it."""
+        """Optimizer steps in this run and before it."""
         return self.epoch * self.config.steps + self.step
 
     def resume(self, epoch: int, step: int, losses: List[float], accuracies: List[float]) -> None:
-        """Take up a training after so many epochs and steps of the next one."""
+        """Continue a training after so many epochs, and steps of the next one."""
         self.epoch, self.step, self.resumed_step = epoch, step, step
         self.losses, self.accuracies = losses, accuracies
         self.schedule.last_epoch = epoch
 
     def train_epoch(self, images: Any, labels: Any, order: Any, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Train once on the images in this order, from the step that is next; False when ``go_on`` ended it."""
+        """Train once on the images in this order, from the next step on; False if ``go_on`` stopped it."""
         self.net.train()
         losses: List[Any] = []
         self.epochs_run += 1
@@ -140,7 +140,7 @@ class Trainer:
         return right, loss
 
     def summarize(self) -> Dict[str, Any]:
-        """The training in numbers: its length, its first and last losses (a tenth of the steps), a curve to plot."""
+        """Summarize the training: length, first and last losses (means of a tenth of the steps), a curve to plot."""
         finite = [loss for loss in self.losses if math.isfinite(loss)]
         tenth = max(1, len(self.losses) // 10)
         curve = self.losses[:: max(1, len(self.losses) // 100)]
@@ -160,12 +160,12 @@ class Trainer:
 
 
 def describe_digits(digits: Digits) -> Dict[str, Any]:
-    """Where the digits came from and how many there are."""
+    """Return the source and numbers of the digits."""
     return {"source": digits.source, "train": len(digits.train[1]), "test": len(digits.test[1])}
 
 
 def _normalize_images(images: Any) -> Any:
-    return (images.float() / 255 - 0.1307) / 0.3081  # the mean and spread of MNIST's training images
+    return (images.float() / 255 - 0.1307) / 0.3081  # mean and standard deviation of MNIST's training images
 
 
 def _mean(values: List[float]) -> Optional[float]:

@@ -120,7 +120,7 @@ def test_a_plan_without_the_step_has_nothing_to_do(folder: Path) -> None:
 def test_missing_plan_folders_are_reported(folder: Path) -> None:
     shutil.rmtree(folder / "a.plan")
     done = task(folder, "array-lumi-g-1-build-image.sbatch", 0)
-    assert (done.returncode, "submit this script from the folder that holds a.plan" in done.stderr) == (2, True)
+    assert (done.returncode, "submit this script next to the folder a.plan" in done.stderr) == (2, True)
 
 
 def test_scripts_are_clean(folder: Path) -> None:
@@ -150,7 +150,7 @@ def test_by_hand_each_array_follows_the_build_before_it(folder: Path, tmp_path: 
 
 def test_what_has_to_be_done_before_is_said() -> None:
     text = text_of(make_array_plan(LUMI, [kit("a", {"smoke": SHORT}, lead=True)]), "array-lumi-g.sh")
-    assert "# Before it, in every kit, where its programs are: 'bash 0-save.sh'" in text
+    assert "# Run first, in every plan folder, on a machine with the programs: 'bash 0-save.sh'" in text
 
 
 def test_some_tasks_of_an_array() -> None:

@@ -270,4 +270,4 @@ def test_here_ranks_are_plain_processes_or_torchruns(room: Room, base_sif: Path,
         seen.rmdir()
     done = kit.run("run/ranks.sh", "2", "sh", "-c", "exit $((RANK + 3))", RECIPE_PROCESSES="plain")
     assert done.code in (3, 4)
-    assert kit.run("run/ranks.sh", "two", "true").expect(2).err == "recipe: error: 'two' is no number of ranks\n"
+    assert kit.run("run/ranks.sh", "two", "true").expect(2).err == "recipe: error: 'two' is not a number\n"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from builder.model.contents import Contents, InstalledPackage, TorchBuild
 
 PACKAGES = (
-    InstalledPackage(kind="pip", name="Typing_Extensions", version="4.16.0", place="/opt/env/lib/python3.12/site-packages"),
+    InstalledPackage(
+        kind="pip", name="Typing_Extensions", version="4.16.0", place="/opt/env/lib/python3.12/site-packages"
+    ),
     InstalledPackage(kind="pip", name="torch", version="2.8.0+rocm6.4", license="BSD-3-Clause", place="/a"),
     InstalledPackage(kind="pip", name="torch", version="2.8.0+rocm6.4", place="/b"),
     InstalledPackage(

@@ -273,7 +273,7 @@ WORK = [
     Mistake(number="105", line="recipe build local env.yml --submit", code=3, what="'local' has no batch system", fix="leave (--submit) out", cure=leave("--submit"), then=NO_ENGINE),
     Mistake(number="106", line="recipe build local env.yml --nodes 2", code=2, what="--nodes is for jobs", fix="add --submit, or leave it out", cure=leave("--nodes", "2"), then=NO_ENGINE),
     Mistake(number="107", line="recipe build lumi-g env.yml", code=4, what="this is not a machine of 'lumi-g'", fix=r"log in to 'lumi-g' and build there, or .*`(recipe plan lumi-g env\.yml)`", cure=line()),
-    Mistake(number="108", line="recipe check mn5 env.yml --driver abc", code=2, what="'abc' is no version of a driver", fix=r"e\.g\. (535\.86\.10)", cure=word("abc")),
+    Mistake(number="108", line="recipe check mn5 env.yml --driver abc", code=2, what="'abc' is not a driver version", fix=r"e\.g\. (535\.86\.10)", cure=word("abc")),
     Mistake(number="108b", line="recipe check lumi-g env.yml --driver 535.86.10", code=2, what="no table says which ROCm the driver '535.86.10'", fix=r"known kernel drivers: .*(6\.2)", cure=word("535.86.10")),
     Mistake(number="111", line="recipe smoke local env.yml", code=2, what="'env.yml' is a text, and not an image", where=r"at: +\S*env\.yml", fix="give the path of a SIF", files={"x.sif": SIF}, cure=word("env.yml", "x.sif"), then=(4,)),
     Mistake(number="111b", line="recipe smoke local folder", code=2, what="'folder' is a folder, and not an image", where=r"at: +\S*folder", fix="give the path of a SIF", files={"folder/": "", "x.sif": SIF}, cure=word("folder", "x.sif"), then=(4,)),

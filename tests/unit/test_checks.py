@@ -130,7 +130,7 @@ def test_intels_extension_of_its_own_index_is_at_home(bench: Bench) -> None:
 
 def test_one_build_of_onnx_runtime_is_enough(bench: Bench) -> None:
     lines = ("onnxruntime-openvino==1.22.0", "onnxruntime-gpu==1.22.0")
-    assert "onnxruntime and onnxruntime-openvino bring" in said(bench.found("local", *lines), "one-module")[0]
+    assert "onnxruntime and onnxruntime-openvino install" in said(bench.found("local", *lines), "one-module")[0]
     assert codes(bench.found("local", "onnxruntime-openvino==1.22.0")) == set()
     # Written twice it is one package.
     assert codes(bench.found("local", "onnxruntime==1.22.0", "onnxruntime-gpu==1.22.0")) == set()
@@ -148,8 +148,8 @@ def test_a_package_that_needs_a_newer_c_library(glibc: str, fits: bool, bench: B
 @pytest.mark.parametrize(
     ("site", "line", "compiled", "fix"),
     [
-        ("frontier", "flash-attn==2.7.4", ("flash-attn",), "nothing, where the base image has the compiler"),
-        ("mn5", "deepspeed==0.17.0", ("deepspeed",), "nothing, where the base image has the compiler"),
+        ("frontier", "flash-attn==2.7.4", ("flash-attn",), "no action needed if the base image has a compiler"),
+        ("mn5", "deepspeed==0.17.0", ("deepspeed",), "no action needed if the base image has a compiler"),
         ("lumi-g", "flash-attn==2.7.4", ("flash-attn",), "cotainr installs in one call of pip"),
         (
             "frontier",
@@ -178,7 +178,7 @@ FOREIGN = [
     ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm (on PyPI up to "
      "2.14.0.600, newer at repo.radeon.com/rocm/manylinux)"),
     ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
-    ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "leave it out: no build for Intel is known"),
+    ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "remove it: no build for Intel is known"),
 ]  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def test_a_cuda_build_that_would_be_installed_is_an_error(bench: Bench) -> None:
     (text,) = said(bench.found("lumi-g", conda=("python=3.12", "openmm=8.2=py312_cuda12_0")), "conda-build")
     assert text == (
         "error: 'openmm=8.2=py312_cuda12_0' is a CUDA build, 'lumi-g' has AMD GPUs\n"
-        "  at:  demo:5\n  fix: leave out the build string"
+        "  at:  demo:5\n  fix: remove the build string"
     )
 
 
@@ -327,7 +327,7 @@ def test_requests_of_conda_and_pip_hold_together(bench: Bench) -> None:
     target = bench.target("lumi-g", "torch>=2.5", conda=("python=3.12", "pytorch<2.7"))
     assert family(target) == ("torch==2.6.0+rocm6.2.4",)
     (text,) = said(bench.found("lumi-g", "torch==2.8.0", conda=("python=3.12", "pytorch=2.6")), "torch-unknown")
-    assert text.startswith("error: 'torch==2.8.0' fits no torch that the tables know\n  at:  demo:7\n")
+    assert text.startswith("error: 'torch==2.8.0' matches no torch in the tables\n  at:  demo:7\n")
 
 
 PYTHON_RANGES = [
@@ -398,8 +398,8 @@ def test_hashes_where_all_is_one_call(bench: Bench) -> None:
     lines = [f"{name} --hash=sha256:{'0' * 64}" for name in ("torch==2.8.0", "numpy==2.2.0")]
     (text,) = said(bench.found("lumi-g", *lines), "pip-hashes")
     assert text == (
-        "error: cotainr installs in one call of pip, and the file has no hash of the torch for this site\n"
-        "  at:  demo:1\n  fix: leave the hashes out of the file"
+        "error: cotainr installs in one call of pip, and the file has no hash for this site's torch\n"
+        "  at:  demo:1\n  fix: remove the hashes from the file"
     )
     assert said(bench.found("lumi-g", lines[1]), "pip-hashes") == []
     assert said(bench.found("local", *lines), "pip-hashes") == []
@@ -426,8 +426,8 @@ def test_a_driver_of_amds_is_read_with_care(driver: str, kernel: str) -> None:
 BAD_DRIVERS = [
     ("lumi-g", "6.3.4", "no table says which ROCm the driver '6.3.4' serves"),
     ("lumi-g", "5.1", "no table says which ROCm the driver '5.1' serves"),
-    ("mn5", "new", "'new' is no version of a driver"),
-    ("local", "535.86.10", "the site 'local' has no GPU: there is no driver to replace"),
+    ("mn5", "new", "'new' is not a driver version"),
+    ("local", "535.86.10", "the site 'local' has no GPU: it has no driver"),
 ]
 
 
@@ -455,8 +455,8 @@ MANY_BUILDS = [("lumi-g", "torchao==0.13.0"), ("dawn", "torchcodec==0.7.0"), ("f
 def test_one_name_for_the_builds_of_all_vendors(site: str, line: str, bench: Bench) -> None:
     (text,) = said(bench.found(site, "torch==2.8.0", line, conda=("python=3.12",)), "many-builds")
     assert text.startswith(
-        f"warning: '{line}' has builds for several vendors under one name: the default index's is for NVIDIA\n"
-        "  at:  demo:7\n  fix: look whether it does what you need on "
+        f"warning: '{line}' has builds for several vendors under one name; the default index has NVIDIA's\n"
+        "  at:  demo:7\n  fix: check that it does what you need on "
     )
     assert ("may have a build for them" in text) == ("natten" not in line)
     assert said(bench.found("mn5", "torch==2.8.0", line, conda=("python=3.12",)), "many-builds") == []
@@ -516,19 +516,19 @@ SOURCE = "tool @ https://example.org/tool-1.0.tar.gz"
     ("site", "backend", "lines", "context", "level", "said"),
     [
         ("mn5", "docker", [SOURCE], {"logins": ("UV_INDEX",)}, "warning", f"'{SOURCE}' is built from source"),
-        ("mn5", "docker", ["six"], {"logins": ("UV_INDEX",)}, "note", "has no wheel would see"),
+        ("mn5", "docker", ["six"], {"logins": ("UV_INDEX",)}, "note", "without a wheel could read"),
         ("lumi-g", "cotainr", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while cotainr installs"),
         ("lumi-g", "tykky", ["six"], {"logins": ("PIP_INDEX_URL",)}, "warning", "while tykky installs"),
         ("local", "apptainer", [SOURCE], {"proxies": ("https_proxy",)}, "warning", "is built from source"),
         ("local", "layers", ["six"], {"proxies": ("https_proxy",)}, "note", "the login of a proxy in 'https_proxy'"),
-        ("mn5", "docker", [SOURCE], {"proxies": ("all_proxy",)}, "warning", "its build sees the login of a proxy"),
+        ("mn5", "docker", [SOURCE], {"proxies": ("all_proxy",)}, "warning", "its build can read the login of a proxy"),
         (
             "lumi-g",
             "cotainr",
             [],
             {"proxies": ("https_proxy",)},
             "warning",
-            "while cotainr installs sees the login of a",
+            "while cotainr installs can read the login of a",
         ),
         ("local", "apptainer", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
         ("local", "layers", [SOURCE], {"logins": ("UV_INDEX",)}, "", ""),
@@ -553,8 +553,16 @@ def test_security_04_who_sees_the_login_of_an_index_is_said(
 def test_security_04_every_command_of_a_recipe_sees_the_login_of_a_proxy(bench: Bench) -> None:
     context = {"proxies": ("https_proxy",), "logins": ("UV_INDEX",)}
     for conda, more, said in (
-        ((), "container: {run: ['true']}\n", "the commands of container.run see the login of a proxy in 'https_proxy'"),
-        (("python=3.12", "ffmpeg"), "", "what packages run while they are installed would see the login of a proxy"),
+        (
+            (),
+            "container: {run: ['true']}\n",
+            "the commands of container.run can read the login of a proxy in 'https_proxy'",
+        ),
+        (
+            ("python=3.12", "ffmpeg"),
+            "",
+            "programs that packages run while they are installed could read the login of a proxy",
+        ),
     ):
         found = [one for one in bench.found("local", conda=conda, more=more, **context) if one.code == "index-login"]
         assert [said in one.message for one in found] == [True]

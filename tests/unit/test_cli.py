@@ -179,7 +179,7 @@ def test_check_of_named_sites_exits_3_when_one_refuses(recipe: Call, recipes: Pa
     assert answer.code == 3
     assert re.search(r"^lumi-g +refused: torch-build", answer.out, re.MULTILINE)
     assert "error[" not in answer.out
-    assert "error[torch-build]: 'torch==2.13.0' cannot run there" in answer.err
+    assert "error[torch-build]: 'torch==2.13.0' cannot run on this site" in answer.err
     assert recipe("check", "dawn", recipes / "mnist-local.yml").code == 0
     assert left(tmp_path) == []
 
@@ -199,14 +199,14 @@ def test_a_refused_target_is_exit_3_and_writes_nothing(
 ) -> None:
     answer = recipe(command, "lumi-g", recipes / "mnist-local.yml")
     assert (answer.code, answer.out) == (3, "")
-    assert answer.err.startswith("error: 'torch==2.13.0' cannot run there")
+    assert answer.err.startswith("error: 'torch==2.13.0' cannot run on this site")
     assert left(tmp_path) == []
 
 
 def test_plan_writes_a_folder_and_names_it(recipe: Call, mnist: Path, tmp_path: Path) -> None:
     answer = recipe("plan", "dawn", mnist, "-o", "kit")
     assert (answer.code, answer.out) == (0, "kit\n")
-    assert answer.err.startswith("note: the GPU driver of 'dawn' is not known")
+    assert answer.err.startswith("note: the GPU driver of 'dawn' is unknown")
     plan = from_json((tmp_path / "kit" / "plan.json").read_text(encoding="utf-8"))
     assert plan.tool == f"recipe {__version__}"
     assert all((tmp_path / "kit" / file.path).is_file() for file in plan.files)
@@ -271,7 +271,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(recipe: Call, recipe
         assert answer.code == 0
         assert answer.out.startswith("digits.local.layers: digits-local.sif\n")
         assert "torch       2.13.0+cpu\n" in answer.out
-        assert answer.err.startswith("note: without a version: numpy")
+        assert answer.err.startswith("note: no version given for: numpy")
     assert left(tmp_path) == []
 
 

@@ -71,7 +71,7 @@ def test_a_counterpart_takes_its_place(
     assert told.why.startswith("its counterpart ")
     (finding,) = [finding for finding in found.findings if finding.code == "package-counterpart"]
     assert (finding.level, finding.at and finding.at.line) == (level, 6)
-    assert f"'{became}' takes its place" in finding.message
+    assert f"it is replaced by '{became}'" in finding.message
     assert not [finding for finding in found.findings if finding.code in ("package-vendor", "default-wheel")]
 
 
@@ -132,21 +132,21 @@ def overrides(plan: Plan) -> set[str]:
 def test_conda_is_told_the_sites_cuda_and_it_is_said(target: Resolve) -> None:
     found = target("mn5", conda="jax=0.6.2")
     assert said(found.findings, "conda-cuda")[0].startswith(
-        "note: conda is told of CUDA 12.2, which the driver of 'mn5'"
+        "note: conda's solver uses CUDA 12.2, which the driver of 'mn5'"
     )
     assert next(file.text for file in compile_plan(found).files if file.path == "image/cuda-version") == "12.2\n"
 
 
 def test_conda_gets_another_driver_too(target: Resolve) -> None:
     found = target("mn5", conda="jax=0.6.2", driver="580.65.06")
-    assert "conda is told of CUDA 13.0" in said(found.findings, "conda-cuda")[0]
+    assert "conda's solver uses CUDA 13.0" in said(found.findings, "conda-cuda")[0]
 
 
 def test_an_unknown_driver_is_a_warning(target: Resolve) -> None:
     own = "extends: mn5\ngpu: {driver: unknown, cuda_native: unknown}\n"
     found = target("mine", conda="jax=0.6.2", own_site=own)
     assert said(found.findings, "conda-cuda")[0].startswith(
-        "warning: the CUDA that the driver of 'mine' serves is not known"
+        "warning: the CUDA that the driver of 'mine' serves is unknown"
     )
 
 
@@ -168,9 +168,9 @@ def test_cotainr_is_told_as_well(target: Resolve) -> None:
 @pytest.mark.parametrize(
     ("site", "driver", "doubt"),
     [
-        ("lumi-g", "6.4", "the driver 6.4 is not certain: the ROCm it serves: older than 6.3"),
+        ("lumi-g", "6.4", "the driver 6.4 are not certain: the ROCm it serves: older than 6.3"),
         ("lumi-g", "30.10", "the ROCm it serves: 7.2 and newer"),
-        ("frontier", "6.14.14", "the driver 6.14.14 is not certain: which ROCm brought it: rocm_kmd"),
+        ("frontier", "6.14.14", "the driver 6.14.14 are not certain: which ROCm brought it: rocm_kmd"),
         ("lumi-g", "6.3", ""),
         ("lumi-g", "30.30", ""),
         ("mn5", "535.86.10", ""),

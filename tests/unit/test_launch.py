@@ -87,7 +87,7 @@ def test_a_site_without_the_job_says_which_it_has() -> None:
     poor = replace(target, site=replace(target.site, scheduler=replace(target.site.scheduler, jobs=jobs)))
     with pytest.raises(ConfigError) as caught:
         choose_job(poor, nodes=2, devices=None)
-    assert caught.value.findings[0].fix == "it describes: gpu, node; add the job to a site of your own"
+    assert caught.value.findings[0].fix == "it has: gpu, node; add the job to a site of your own"
 
 
 def test_the_masks_of_lumi_are_the_cores_next_to_each_gcd() -> None:

@@ -328,7 +328,7 @@ def test_changed_facts_of_a_site_make_a_lock_stale(folder: Folder) -> None:
 
 def test_locked_wants_a_lock(folder: Folder) -> None:
     folder.lock()
-    with pytest.raises(UnsupportedError, match="there is no lock of the environment for 'frontier'") as caught:
+    with pytest.raises(UnsupportedError, match="--locked requires a lock, and there is none for 'frontier'") as caught:
         folder.plan("frontier", locked=True)
     assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["lock-missing"]
 

@@ -167,7 +167,7 @@ def test_the_image_that_brings_the_torch(stem: str, site: str, base: str, torch:
         ("torch-2.11", "lumi-g", "torch-build", "serves none of its builds (builds: rocm7.1, rocm7.2)"),
         ("torch-2.3.1", "lumi-g", "torch-build", "serves none of its builds (builds: rocm5.7, rocm6.0)"),
         ("torch-2.3.1", "frontier", "torch-build", "it serves ROCm 6.3, 6.4, 7.0, 7.1, 7.2"),
-        ("torch-1.13", "local", "torch-unknown", "fits no torch that the tables know"),
+        ("torch-1.13", "local", "torch-unknown", "matches no torch in the tables"),
         ("build-rocm", "mn5", "torch-vendor", "is built for AMD GPUs, the site 'mn5' has NVIDIA GPUs"),
         ("build-cuda", "lumi-g", "torch-vendor", "is built for NVIDIA GPUs, the site 'lumi-g' has AMD GPUs"),
         ("build-cuda", "local", "torch-vendor", "is built for NVIDIA GPUs, the site 'local' has CPUs only"),
@@ -178,7 +178,7 @@ def test_the_image_that_brings_the_torch(stem: str, site: str, base: str, torch:
         ("companion-none", "local", "torch-companion", "there is no torchaudio for torch 2.13.0"),
         ("python-3.8", "lumi-g", "torch-python", "'torch==2.6.0' has no wheel for Python 3.8"),
         ("vendor-cuda", "lumi-g", "package-vendor", "works on NVIDIA devices only, 'lumi-g' has AMD GPUs"),
-        ("torch-contradiction", "local", "torch-unknown", "fits no torch"),
+        ("torch-contradiction", "local", "torch-unknown", "matches no torch"),
         ("local", "local", "pip-local", "'./package' is a folder on this machine"),
     ],
 )
@@ -226,7 +226,7 @@ def test_another_driver_is_another_window() -> None:
     assert [finding.code for finding in refused("torch-2.11", "lumi-g")] == ["torch-build"]
     with pytest.raises(ConfigError) as caught:
         resolved("torch-2.8", "lumi-g", driver="nonsense")
-    assert caught.value.findings[0].message == "'nonsense' is no version of a driver"
+    assert caught.value.findings[0].message == "'nonsense' is not a driver version"
 
 
 def test_what_is_asked_for_is_not_left_out_in_silence() -> None:
@@ -252,7 +252,7 @@ def _site(name: str, **changes: object) -> Site:
 def test_a_wheel_without_kernels_for_the_gpu_is_refused() -> None:
     found = refused("torch-2.8", _site("lumi-g", gpu__target="gfx1010"))
     assert [finding.code for finding in select_errors(found)] == ["gpu-target"]
-    assert "hold no kernels for gfx1010" in found[0].message
+    assert "contain no kernels for gfx1010" in found[0].message
 
 
 def test_a_wheel_that_is_too_new_for_the_c_library_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The backends: ways to build an image. A literal table; each row is a module with the same two functions."""
+"""The backends: programs that build an image. Each row of the table is a module with the same two functions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from builder.model.target import Target
 
 
 class Backend(Protocol):
-    """What a backend's module offers."""
+    """The interface of a backend's module."""
 
     def check(self, target: Target) -> tuple[Finding, ...]:
-        """Say what this way of building cannot do for the target; errors stop the compilation."""
+        """Report what the backend cannot build for the target; errors stop the compilation."""
 
     def plan(self, target: Target) -> BackendPlan:
-        """Write the files and steps that make the image."""
+        """Make the files and steps that build the image."""
 
 
 BACKENDS: Final[Mapping[BackendName, Backend]] = {
@@ -32,7 +32,7 @@ BACKENDS: Final[Mapping[BackendName, Backend]] = {
 
 
 def check_backend(target: Target) -> tuple[Finding, ...]:
-    """Say what is known of a target and of its way of building; raises UnsupportedError when it cannot serve it."""
+    """Return the findings of a target and its backend; raises UnsupportedError if there is an error."""
     findings = (*target.findings, *BACKENDS[target.backend].check(target))
     if select_errors(findings):
         raise UnsupportedError(*findings)

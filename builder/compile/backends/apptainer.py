@@ -26,23 +26,23 @@ from builder.model.finding import Finding, Location
 from builder.model.plan import Copy, File, ShellExpr, Step
 from builder.model.target import Target
 
-NORMALISER = Copy(source="layering", path="layering", bundled=True)  # the program that makes it the same bytes
+NORMALISER = Copy(source="layering", path="layering", bundled=True)  # the program that normalizes the image
 # The conda client of the build, 2.3.2; it does not stay in the image. https://hub.docker.com/r/mambaorg/micromamba
-# The digest of its image for linux/amd64 as two projects hold it, read 2026-11-23: the conda solver of a CaImAn image
+# The digest of its image for linux/amd64, as two projects pin it, read 2026-11-23: the conda solver of a CaImAn image
 # ("mambaorg/micromamba:2.3.2@sha256:9558...") and SPICE of the Diaz lab ("the Linux/amd64 ... manifest digest"). That
-# for arm64 is unknown here: RECIPE_MICROMAMBA has to name an image there, and may anywhere.
+# for arm64 is unknown: there RECIPE_MICROMAMBA must name an image; elsewhere it may.
 MICROMAMBA = {
     "x86_64": "docker.io/mambaorg/micromamba@sha256:955819619f303e2aa1dc1ba89beefe7f326a378b3d0782a4a0d28b1cf11b68b6",
 }
 
 
 def check(target: Target) -> tuple[Finding, ...]:
-    """A definition file can do all that a recipe can ask for."""
+    """Check the conda client; a definition file supports everything else."""
     return check_conda_client(target)
 
 
 def check_conda_client(target: Target) -> tuple[Finding, ...]:
-    """No program is taken from an image that is not named by its digest."""
+    """Refuse a conda client whose image has no known digest."""
     arch = target.site.node.arch
     if target.environment.place != "conda" or target.context.micromamba or arch in MICROMAMBA:
         return ()
@@ -52,7 +52,7 @@ def check_conda_client(target: Target) -> tuple[Finding, ...]:
 
 
 def plan(target: Target) -> BackendPlan:
-    """A definition file, the script that builds it and the job that runs the script."""
+    """Make a definition file, the script that builds it and the job that runs the script."""
     name = name_image(target)
     image = f"{name}.sif"
     number = 1
@@ -80,12 +80,12 @@ def plan(target: Target) -> BackendPlan:
 
 
 def choose_compression(target: Target) -> str:
-    """zstd where the site's runtime is known to mount it, else what the engine takes."""
+    """Choose zstd if the site's runtime is known to mount it, else the engine's default."""
     return "zstd" if target.site.runtime.zstd == "yes" else "default"
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Agent and location of a base image, as a definition file names them."""
+    """Split a reference into agent and location, as a definition file names them."""
     for prefix, agent in (("docker://", "docker"), ("oras://", "oras"), ("library://", "library")):
         if reference.startswith(prefix):
             return agent, reference.removeprefix(prefix)
@@ -95,13 +95,13 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def choose_micromamba(target: Target) -> str:
-    """The image that conda's client is taken from, "" where no conda environment is made."""
+    """Choose the image with conda's client; "" without a conda environment."""
     ours = MICROMAMBA.get(target.site.node.arch, "")
     return (target.context.micromamba or ours) if target.environment.place == "conda" else ""
 
 
 def make_definition(target: Target) -> str:
-    """The definition file; nothing in it but the base image's name comes from a recipe or a site."""
+    """Make the definition file; it contains no text of a recipe or site except the base image's name."""
     agent, location = split_reference(pin_base_reference(target))
     return render(
         "image.def.j2",
@@ -114,7 +114,6 @@ def make_definition(target: Target) -> str:
 
 
 def make_build_script(target: Target, *, image: str) -> str:
-    """The script of the build step."""
     build = target.site.build
     definition_file = f"{name_image(target)}.def"
     lines = [

@@ -1,4 +1,4 @@
-"""cotainr (LUMI): a conda environment file and one call, on a base image of the site's."""
+"""cotainr (LUMI): a conda environment file and one call, on one of the site's base images."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ from builder.model.finding import Finding, Location
 from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target
 
-FIX = "use another site for it, or leave it out"
+FIX = "use another site, or remove it"
 
 
 def check(target: Target) -> tuple[Finding, ...]:
-    """cotainr makes one conda environment: no distribution packages, files or commands."""
+    """Report what one conda environment cannot do: distribution packages, files and commands."""
     found = list(check_unsupported_keys(target, keys=("system", "files", "run", "labels"), backend="cotainr", fix=FIX))
     found += check_constraints(target, backend="cotainr")
     recipe = target.recipe
     own = {**recipe.variables, **recipe.container.env}
     if own:
         line = recipe.lines.get("container.env") or recipe.lines.get("variables")
-        message = "a cotainr image carries no variables of its own: the run scripts give them to it"
+        message = "a cotainr image contains no variables: the run scripts set them"
         at = Location(file=recipe.file, line=line)
-        fix = (
-            f"with other ways to start the image, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
-        )
+        fix = f"to start the image without them, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
         found.append(Finding(code="cotainr-env", message=message, at=at, fix=fix, level="note"))
     if any(line.editable for line in recipe.pip):
-        message = "an editable install has no place in an image"
+        message = "an editable install does not work in an image"
         at = Location(file=recipe.file, line=next(line.line for line in recipe.pip if line.editable))
         found.append(Finding(code="cotainr-editable", message=message, at=at, fix="install it without -e"))
     return tuple(found)
 
 
 def plan(target: Target) -> BackendPlan:
-    """The environment file, the call and the job that runs it."""
+    """Make the environment file, the script with the call and the job that runs it."""
     name = name_image(target)
     image, script = f"{name}.sif", "1-build-image.sh"
     files = [
@@ -62,7 +60,7 @@ def plan(target: Target) -> BackendPlan:
         why=f"build {image} with cotainr on {target.base.reference}",
         script=script,
         produces=(image,),
-        # What a module brings is not there before the script has loaded it.
+        # The programs of a module are missing until the script loads it.
         programs=() if list_modules(target) else ("cotainr", "singularity"),
         space_gib=estimate_size_gib(target) * 2,
     )
@@ -73,12 +71,12 @@ def plan(target: Target) -> BackendPlan:
 
 
 def make_build_script(target: Target, *, image: str) -> str:
-    """The call.
+    """Make the script with the call.
 
-    The base image is named: --system means another one with every release of the module. --accept-licenses is given
-    only where the user said so, and asked for before minutes are spent: cotainr's own question comes late and ends in
-    a termios error without a terminal. cotainr asks before it overwrites and exits 0 when the answer is no: nothing
-    may lie in its way (cotainr/cli.py and util.py of 2025.7.1).
+    --base-image is given because --system names another image with every release of the module. --accept-licenses is
+    given only if the user accepted them, and this is checked first: cotainr asks late, and without a terminal its
+    question ends in a termios error. cotainr asks before it overwrites and exits with 0 if the answer is no, so no old
+    output may exist (cotainr/cli.py and util.py of 2025.7.1).
     """
     build = target.site.build
     part = f"{image}.part.sif"
@@ -109,6 +107,6 @@ def make_build_script(target: Target, *, image: str) -> str:
 
 
 def list_modules(target: Target) -> tuple[str, ...]:
-    """Modules of the build; never those that are for running."""
+    """List the modules of the build, without those for running."""
     build = target.site.build
     return (*target.site.runtime.modules, *build.modules, *build.backend_modules.get(target.backend, ()))

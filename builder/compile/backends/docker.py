@@ -33,12 +33,12 @@ from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target
 
 PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
-# What a Docker ENV line may hold: Apptainer up to 1.4 sources the others as shell (seen on 1.4.5: "$(...)" and "`").
+# Safe values of ENV: Apptainer up to 1.4 evaluates others as shell (seen with 1.4.5: "$(...)" and "`").
 SAFE_ENV = re.compile(r"[A-Za-z0-9_./:,@%+= -]*")
 
 
 def check(target: Target) -> tuple[Finding, ...]:
-    """Docker builds from registries only; some variables are set by Apptainer and Singularity alone."""
+    """Report base images that are not in a registry, and variables that `docker run` does not set."""
     found = [*check_conda_client(target)]
     reference = target.base.reference
     if not reference.startswith("docker://"):
@@ -49,14 +49,14 @@ def check(target: Target) -> tuple[Finding, ...]:
         if not SAFE_ENV.fullmatch(value):
             line = target.recipe.lines.get(f"container.env.{name}") or target.recipe.lines.get(f"variables.{name}")
             message = f"the variable '{name}' is set under Apptainer and Singularity, not under docker run"
-            fix = "nothing, if you run the SIF; else use letters, digits and _./:,@%+=- only"
+            fix = "no action needed if you run the SIF; otherwise use only letters, digits and _./:,@%+=-"
             at = Location(file=target.recipe.file, line=line)
             found.append(Finding(code="docker-env", message=message, at=at, fix=fix, level="note"))
     return tuple(found)
 
 
 def plan(target: Target) -> BackendPlan:
-    """Dockerfile and .dockerignore; build and save are one step, the conversion another (here, or as a job there)."""
+    """Make the Dockerfile and .dockerignore; one step builds and saves, another converts (here or as a job)."""
     name = name_image(target)
     image, archive = f"{name}.sif", f"{name}.tar"
     files = [
@@ -99,12 +99,12 @@ def plan(target: Target) -> BackendPlan:
 
 
 def make_tag(target: Target) -> str:
-    """Name and tag of the Docker image; saved by it, since an image saved by its id has lost its name."""
+    """Make name and tag of the Docker image; an image saved by its id would have no name."""
     return f"recipe/{name_image(target)}:{target.recipe.digest[:12]}"
 
 
 def make_dockerfile(target: Target) -> str:
-    """The Dockerfile: each layer copies only what it reads, those that change often come last."""
+    """Make the Dockerfile: each layer copies only the files it reads; those that change often come last."""
     names = {file.path.removeprefix(f"{IMAGE_FOLDER}/") for file in make_image_files(target)}
     always = ("install.sh", "protect.py", "place", "lock", "protected.txt", "python-version", "cuda-version")
     parts = [
@@ -124,7 +124,7 @@ def make_dockerfile(target: Target) -> str:
     if target.environment.place == "base" and not any(part == "packages" for part, _ in layers):
         layers.insert(-1, ("packages", ()))
     texts = {file.path.removeprefix(f"{IMAGE_FOLDER}/"): file.text for file in make_image_files(target)}
-    # What code of a part can write is named by all that decides which code it is: another recipe has another one.
+    # A cache that code of a part can write is named by a hash of all inputs of that code: recipes share none.
     decided, caches = [pin_base_reference(target), *(texts[name] for name in always if name in texts)], {}
     for part, files in layers:
         decided += [part, *(texts.get(name, "") for name in files)]
@@ -148,7 +148,7 @@ def _is_used(part: str, files: tuple[str, ...], names: set[str]) -> bool:
 
 
 def make_build_script(target: Target, *, archive: str) -> str:
-    """Build with BuildKit and save; indexes, certificates and wheel folders are mounted, never copied into a layer."""
+    """Make the script: build with BuildKit and save; indexes, certificates and wheels are mounted, never copied."""
     label_words = [
         word for name, value in sorted(make_labels(target).items()) for word in ("--label", f"{name}={value}")
     ]
@@ -157,7 +157,7 @@ def make_build_script(target: Target, *, archive: str) -> str:
     lines = [
         "export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain",
         'temporary_folder "" ""',
-        "# The build context is what Docker can see: local wheel folders are linked into it and leave with the build.",
+        "# The build context is what Docker can see: local wheel folders are linked into it during the build.",
         "rm -rf inputs.recipe",
         "inputs=$PWD/inputs.recipe",
         "copy_inputs=yes",
@@ -172,7 +172,7 @@ def make_build_script(target: Target, *, archive: str) -> str:
 
 
 def make_convert_lines(target: Target, *, archive: str, image: str, modules: bool) -> list[str]:
-    """The conversion, here or in a job."""
+    """Make the lines of the conversion, for this machine or for a job."""
     build = target.site.build
     first = target.site.runtime.command if modules else "apptainer"
     second = "singularity" if first == "apptainer" else "apptainer"
@@ -193,7 +193,7 @@ def make_convert_lines(target: Target, *, archive: str, image: str, modules: boo
 
 
 def make_convert_job(target: Target, *, archive: str, image: str, name: str, script: str) -> JobScript | None:
-    """The conversion as a job, None where the site has no job for it: a build's will do."""
+    """Make the conversion job from the site's convert or build job; None if it has neither."""
     job = target.site.scheduler.jobs.get("convert") or target.site.scheduler.jobs.get("build")
     if job is None:
         return None
@@ -209,6 +209,6 @@ def make_convert_job(target: Target, *, archive: str, image: str, name: str, scr
 
 
 def make_convert_script(target: Target, *, archive: str, image: str, modules: bool) -> str:
-    """The conversion step on the machine that built the archive."""
+    """Make the script of the conversion on the machine that built the archive."""
     lines = make_convert_lines(target, archive=archive, image=image, modules=modules)
     return make_step_script(target, title=f"Converts {archive} to {image}.", modules=(), lines=lines)

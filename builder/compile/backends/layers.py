@@ -1,4 +1,4 @@
-"""SIF layers: the base image as it is, and squashfs layers that become a part of it or are mounted over it."""
+"""SIF layers: the base image unchanged, and squashfs layers that are merged with it or mounted over it."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from builder.model.plan import Copy, File, ShellExpr, Step
 from builder.model.target import Target
 
 SCRIPT = "1-build-image.sh"
-# For a conda client inside an image; here layers.json says what goes into the environment.
+# Only a conda client inside an image needs them; here layers.json describes the environment.
 CONDA_FILES = tuple(
     f"{IMAGE_FOLDER}/{name}" for name in ("environment.yml", "conda-explicit.txt", "conda-local.txt", "cuda-version")
 )
 
 
 def check(target: Target) -> tuple[Finding, ...]:
-    """What is not known of the site's runtime, or known against it.
+    """Report a site whose runtime cannot mount layers, or is untested with them.
 
-    It matters for a base image that is a file and may be packed in another way than the layers. One of a registry is
-    packed like them here, and the image is one file system, as any other image is.
+    This matters only for a base image that is a local file, which may be packed differently. One from a registry is
+    packed like the layers, and the image is a single file system.
     """
     found: list[Finding] = []
     site = target.site
@@ -53,15 +53,15 @@ def check(target: Target) -> tuple[Finding, ...]:
         message = f"{site.runtime.command} on '{site.name}' does not mount layers"
         found.append(Finding(code="layers-runtime", message=message, at=Location(key="runtime.layers"), fix=instead))
     elif site.runtime.layers == "unknown":
-        message = f"nobody has seen {site.runtime.command} on '{site.name}' mount the layers of an image"
-        fix = "if the smoke test there does not find the packages, " + instead
+        message = f"layered images are untested with {site.runtime.command} on '{site.name}'"
+        fix = "if the smoke test does not find the packages, " + instead
         at = Location(key="runtime.layers")
         found.append(Finding(code="layers-unproven", message=message, at=at, fix=fix, level="warning"))
     return tuple(found)
 
 
 def plan(target: Target) -> BackendPlan:
-    """The description of the layers, the program that makes them and the script that calls it."""
+    """Make the description of the layers and the script that calls the program which builds them."""
     name = name_image(target)
     image = f"{name}.sif"
     files = [
@@ -87,7 +87,7 @@ def plan(target: Target) -> BackendPlan:
 
 
 def make_layers_json(target: Target, *, image: str) -> str:
-    """`layers.json`: what the stand-alone program has to know besides the files of `image/`."""
+    """Make `layers.json`, the input of the stand-alone program besides the files of `image/`."""
     environment = target.environment
     document = {
         "image": image,
@@ -104,7 +104,7 @@ def make_layers_json(target: Target, *, image: str) -> str:
 
 
 def describe_conda(target: Target) -> dict[str, object]:
-    """What goes into a conda environment: the exact packages of a lock, else what its solver is to be asked."""
+    """Describe a conda environment: the exact packages of a lock, else the request to the solver."""
     environment, lock = target.environment, target.lock
     names = ("name", "version", "build", "subdir", "url", "sha256", "md5", "size", "depends")
     return {
@@ -117,7 +117,6 @@ def describe_conda(target: Target) -> dict[str, object]:
 
 
 def make_build_script(target: Target, *, image: str) -> str:
-    """The script of the build step."""
     build = target.site.build
     lines = [
         make_call("pick_runtime", *list_runtime_commands(target)),

@@ -1,4 +1,4 @@
-"""tykky, the LUMI container wrapper: a folder whose bin/ holds wrappers around a container (LUMI, CSC)."""
+"""tykky, the LUMI container wrapper: a folder whose bin/ contains wrappers around a container (LUMI, CSC)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from builder.model.finding import Finding, Location
 from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target
 
-FIX = "use another site for it, or leave it out"
+FIX = "use another site, or remove it"
 
 
 def check(target: Target) -> tuple[Finding, ...]:
-    """tykky installs into a container that looks like the host: no distribution packages, files or labels."""
+    """Report what tykky does not support: distribution packages, files, labels and base images."""
     found = list(check_unsupported_keys(target, keys=("system", "files", "labels", "base"), backend="tykky", fix=FIX))
     found += check_constraints(target, backend="tykky")
     own = {**target.recipe.variables, **target.recipe.container.env}
     if own:
         line = target.recipe.lines.get("container.env") or target.recipe.lines.get("variables")
-        message = "the wrappers of tykky carry no variables of the recipe: the run scripts give them to the container"
-        fix = f"with other ways to start them, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
+        message = "the wrappers of tykky set no variables of the recipe: the run scripts set them"
+        fix = f"to start them otherwise, export {', '.join(sorted(own))} yourself, each as SINGULARITYENV_NAME"
         at = Location(file=target.recipe.file, line=line)
         found.append(Finding(code="tykky-env", message=message, at=at, fix=fix, level="note"))
     if target.site.build.wrapper_path == "":
@@ -43,7 +43,7 @@ def check(target: Target) -> tuple[Finding, ...]:
 
 
 def plan(target: Target) -> BackendPlan:
-    """The environment file, what runs after it, and the call."""
+    """Make the environment file, the post-install script and the script with the call."""
     name = name_image(target)
     script = "1-build-image.sh"
     files = [
@@ -74,17 +74,18 @@ def plan(target: Target) -> BackendPlan:
 
 
 def make_build_script(target: Target, *, name: str) -> str:
-    """The call: options of 0.4.2 only (no --uv, no --nocache); mamba solves faster than conda.
+    """Make the script with the call, with options of 0.4.2 (no --uv, no --nocache); mamba solves faster than conda.
 
-    An installation whose bin/ is on PATH stops `new`; --prefix must be there and be writable
-    (frontends/script_shared.py of hpc-container-wrapper 0.4.2). The wrappers find their folder by themselves, so the
+    `new` fails if an installation's bin/ is on PATH; the folder of --prefix must exist and be writable
+    (frontends/script_shared.py of hpc-container-wrapper 0.4.2). The wrappers locate their folder at run time, so the
     installation can be moved as a whole.
     """
     build = target.site.build
     part = f"{name}.part"
     post = ["--post-install", "post-install.sh"] if target.recipe.container.run else []
     lines = [
-        'command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"',
+        "command -v conda-containerize >/dev/null ||",
+        '    fail "conda-containerize is not installed, or its module is not loaded"',
         *make_proxy_lines(target),
         "clear_binds",
         make_conda_override(target),
@@ -94,7 +95,7 @@ def make_build_script(target: Target, *, name: str) -> str:
         f"rm -rf {part} {name}.old",
         f"mkdir {part}",
         make_call("conda-containerize", "new", "--mamba", "--prefix", part, *post, "environment.yml") + " </dev/null",
-        f'[ -x {part}/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"',
+        f'[ -x {part}/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"',
         f"if [ -e {name} ]; then mv {name} {name}.old; fi",
         f"mv {part} {name}",
         f"rm -rf {name}.old",

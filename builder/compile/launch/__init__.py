@@ -1,7 +1,8 @@
-"""How an image is run at a site: the folder `run/` of a plan, one script a shape of job, in the site's own launcher.
+"""Scripts that run an image at a site: the folder `run/` of a plan, one script per shape of job.
 
-Three levels, because each value has its time: a job script (early: modules, master address), `rank.sh` (late: what only
-a rank knows, such as its device) and `container.sh` (the runtime with its flags and binds), which the others source.
+There are three levels because values are expanded at different times: a job script (early: modules, master address),
+`rank.sh` (late: what only a rank knows, such as its device) and `container.sh` (the runtime with its flags and binds),
+which both source.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ __all__ = [
 
 
 def make_run_files(target: Target) -> tuple[File, ...]:
-    """Every script of `run/`."""
     files = [
         File(path="run/container.sh", text=make_container_script(target)),
         File(path="run/suite.sh", text=read_template("suite.sh")),

@@ -1,8 +1,8 @@
-"""The suite of a shape: which workloads run without a command, and what the site's file expects of each.
+"""The suite of a shape and the scripts that run it.
 
-Scripts for a machine without a scheduler: one process, or several ranks of it.
-
-The job script of a shape: header, the job's environment, the launcher's line, and the suite without a command.
+The suite is the list of workloads that run if no command is given, with the values that the site's file expects.
+Scripts for a machine without a scheduler start one process or several ranks. Job scripts have a header, the environment
+of the job, the line of the launcher and the suite.
 """
 
 from __future__ import annotations
@@ -28,28 +28,30 @@ SUITES: Mapping[str, tuple[str, ...]] = {
 }
 # One process, on the first rank; the others run on every rank.
 ONE_PROCESS = ("mnist", "imports")
-RESERVED_SECONDS = 60  # seconds of a job's time that no workload may take
-# Variables that a launcher or a runtime reads on the way and that need not arrive in the image as they are.
+RESERVED_SECONDS = 60  # seconds of a job that no workload may use
+# Variables for launchers and runtimes, which may change them before the image sees them.
 _PASSING_PREFIXES = ("SLURM_", "APPTAINERENV_", "SINGULARITYENV_")
 
 
 def choose_suite(target: Target, purpose: Purpose) -> tuple[str, ...]:
-    """The workloads of a shape: the probe and what the recipe names, else all; none without torch and imports."""
+    """Choose the workloads of a shape: the probe and the recipe's, else all; none without torch and imports."""
     if not choose_workloads(target):
         return ("imports",) if target.recipe.container.smoke.imports else ()
     chosen = target.recipe.container.smoke.workloads
     suite = SUITES[purpose]
     if chosen is None:
         return suite
-    # The probe asks whether the machine and the launch are right, which no recipe can know.
+    # The probe checks the machine and the launch, which do not depend on the recipe.
     return tuple(name for name in suite if name in chosen or name == "probe")
 
 
 def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Lines:
-    """Bash that runs the suite by the functions of `suite.sh`; without a job on this machine, with `$ranks` ranks."""
+    """Make bash that runs the suite with the functions of `suite.sh`; without a job with `$ranks` ranks on this
+    machine.
+    """
     suite = choose_suite(target, purpose)
     if not suite:
-        return ['echo "recipe: error: the recipe has no torch to try: give a command" >&2', "exit 2"]
+        return ['echo "recipe: error: the recipe has no torch to test: give a command" >&2', "exit 2"]
     shape = purpose if job is not None else {"gpu": "one"}.get(purpose, "ranks")
     lines = [shell.quote_command(["begin_suite", shape, *suite])]
     if purpose != "gpu" and job is not None and set(suite) - set(ONE_PROCESS):
@@ -65,7 +67,7 @@ def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Li
 
 
 def _ranks(target: Target, job: Job) -> str:
-    """How many ranks the launcher is to start; on Dawn the hierarchy of devices decides, late."""
+    """Return the number of ranks to start; on Dawn the device hierarchy decides it at run time."""
     each = "tasks" if target.site.launch.launcher == "mpiexec" else str(count_ranks_per_node(target, job))
     return f"$(({each} * SLURM_JOB_NUM_NODES))"
 
@@ -78,7 +80,7 @@ def _workload(name: str, words: list[Word]) -> str:
 
 
 def _device_lines(target: Target, job: Job | None) -> Lines:
-    """A job must use the site's GPUs. A machine without a scheduler has CPUs, or says by RECIPE_DEVICE what it has."""
+    """Require the site's GPUs in a job; a machine without a scheduler uses CPUs or the device of RECIPE_DEVICE."""
     vendor = target.site.vendor
     if vendor == "cpu":
         return ["device=(--device cpu)"]
@@ -92,10 +94,10 @@ def _expectations(target: Target, job: Job | None, *, purpose: Purpose, name: st
     if name == "imports":
         return [*target.recipe.container.smoke.imports]
     if purpose != "gpu" and name not in ONE_PROCESS:
-        # A launcher whose variables never reach the image must not pass as a world of one.
+        # If the launcher's variables do not reach the image, it must not pass as a world of one.
         words += ["--expect-ranks", ShellExpr("${ranks}")]
     if name == "ddp" and job is not None:
-        # At the time limit it saves, and the job that is submitted again, or requeued, goes on from there.
+        # It saves at the time limit; a requeued job, or one submitted again, resumes there.
         words += ["--snapshot", ShellExpr("${results}/ddp-${ranks}.snapshot")]
     if name == "probe" and job is not None:
         words += _probe(target, job, purpose=purpose)
@@ -124,7 +126,7 @@ def _probe(target: Target, job: Job, *, purpose: Purpose) -> list[Word]:
 
 
 def _variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
-    """What every rank must find in its environment; what is expanded late has no value yet."""
+    """Collect the variables that every rank must have; those expanded late have no value yet."""
     launch = target.site.launch
     near = launch.multi_node_environment if purpose == "nodes" else launch.one_node_environment
     found = {"PYTHONNOUSERSITE": "1", **launch.environment, **near}
@@ -134,7 +136,7 @@ def _variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
 
 
 def _floors(target: Target, job: Job | None) -> Lines:
-    """The bandwidth that must be reached, by the number of nodes: known for whole nodes, unknown elsewhere."""
+    """Make the bandwidth floors by number of nodes; they are known for whole nodes only."""
     bandwidth = target.site.launch.bandwidth
     if job is None or not bandwidth or not uses_whole_nodes(target, job):
         return ["floors=()"]
@@ -146,12 +148,12 @@ def _floors(target: Target, job: Job | None) -> Lines:
 
 
 def _floor(target: Target, figure: str) -> str:
-    """The measured figure less the site's tolerance, in GB/s."""
+    """Return the measured bandwidth less the site's tolerance, in GB/s."""
     return f"{float(figure) * (100 - target.site.launch.bandwidth_tolerance) / 100:.4g}"
 
 
 def make_local_script(target: Target, *, ranks: bool) -> str:
-    """`one.sh` or `ranks.sh`: runs a command in the image on this machine; without one, the suite."""
+    """Make `one.sh` or `ranks.sh`: run a command in the image on this machine; without a command, the suite."""
     usage = "run/ranks.sh [RANKS [COMMAND...]]" if ranks else "run/one.sh [COMMAND...]"
     lines = [
         "#!/usr/bin/env bash",
@@ -176,7 +178,7 @@ _ONE = ["", "launch() {", '    in_image "$@"', "}", ""]
 _RANKS = [
     "ranks=${1:-2}",
     'if [ "$#" -gt 0 ]; then shift; fi',
-    'case $ranks in "" | *[!0-9]* | 0*) echo "recipe: error: \'$ranks\' is no number of ranks" >&2 && exit 2 ;; esac',
+    'case $ranks in "" | *[!0-9]* | 0*) echo "recipe: error: \'$ranks\' is not a number" >&2 && exit 2 ;; esac',
     "",
     "# RECIPE_PROCESSES=plain: without torchrun, for a program that needs no torch",
     "launch() {",
@@ -196,9 +198,9 @@ SHAPES = {"gpu": "one device", "node": "one node", "nodes": "several nodes (sbat
 
 
 def make_shape_script(target: Target, job: Job, *, purpose: Purpose, name: str = "", script: str = "") -> JobScript:
-    """An sbatch script for one device, (a part of) one node or several nodes; "$@" is the command, none is the suite.
+    """Make an sbatch script for one device, (part of) one node or several nodes; "$@" is the command, else the suite.
 
-    `name` is the job's name, by default that of the recipe and the shape; `script` the path in the plan folder.
+    `name` is the name of the job, by default recipe and shape; `script` is the path in the plan folder.
     """
     before, call = LAUNCHERS[target.site.launch.launcher](target, job, purpose)
     lines = [
@@ -219,7 +221,7 @@ def make_shape_script(target: Target, job: Job, *, purpose: Purpose, name: str =
         "fi",
         *make_suite_lines(target, job, purpose=purpose),
     ]
-    title = f"{SHAPES[purpose]} of {target.site.title}: runs the command that is given, or the smoke suite."
+    title = f"{SHAPES[purpose]} of {target.site.title}: runs the given command, or the smoke suite."
     return make_batch_script(
         target,
         job,

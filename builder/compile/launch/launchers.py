@@ -1,6 +1,6 @@
-"""Commands that must not be launched at a site, said before a job waits in the queue for nothing.
+"""The launchers: each prepares a job once and starts its ranks.
 
-The launchers of the field: each gives what a job prepares once, and the line that starts its ranks.
+Commands that must not be launched at a site are refused before a job waits in the queue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VALUES = ("-W", "-X", "--check-hash-based-pycs")  # options of python that take
 
 
 def check_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
-    """What speaks against a user's command: torchrun where the site forbids it, or inside ranks that are started."""
+    """Report a command that must not run: torchrun if the site forbids it, or inside ranks that the job starts."""
     program = find_torchrun(words)
     if not program:
         return ()
@@ -36,7 +36,7 @@ def check_command(target: Target, words: Sequence[str]) -> tuple[Finding, ...]:
 
 
 def find_torchrun(words: Sequence[str]) -> str:
-    """Give the name by which a command starts torchrun, "" when it does not."""
+    """Return the name by which a command starts torchrun, "" if it does not."""
     rest = list(words)
     while rest and (rest[0] in ("env", "exec", "command", "nice", "time") or _is_assignment(rest[0])):
         rest.pop(0)
@@ -51,7 +51,7 @@ def find_torchrun(words: Sequence[str]) -> str:
 
 
 def _module(options: list[str]) -> str:
-    """The launcher that python is told to run by `-m`; what follows a program's name is no option of python."""
+    """Return the launcher that `python -m` runs; words after a program's name are no options of python."""
     while options and options[0].startswith("-"):
         word = options.pop(0)
         if word in _VALUES and options:
@@ -68,10 +68,10 @@ def _is_assignment(word: str) -> bool:
 
 Lines = list[str]
 RANK_COMMAND = ["bash", "run/rank.sh"]
-# torchrun takes its options from PET_* too (torch/distributed/argparse_util.py, torch 1.9 to 2.14), which no other user
-# of the machine can see.
+# torchrun reads options from PET_* as well (torch/distributed/argparse_util.py, torch 1.9 to 2.14), which other users
+# of the machine cannot see.
 _RENDEZVOUS = [
-    "# Who knows this id can run programs as you, by the port where torchrun meets: each launch draws one.",
+    "# Anyone who knows this id can run programs as you through torchrun's port: each launch makes a new one.",
     "PET_RDZV_ID=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')",
     "PET_RDZV_ENDPOINT=$MASTER_ADDR:$MASTER_PORT",
     "export PET_RDZV_ID PET_RDZV_ENDPOINT",
@@ -83,7 +83,7 @@ def _call(words: list[Word]) -> Lines:
 
 
 def _cores(job: Job) -> list[Word]:
-    """srun does not take --cpus-per-task over from the job since Slurm 22.05."""
+    """Pass --cpus-per-task on: srun does not inherit it from the job since Slurm 22.05."""
     return [ShellExpr("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
 
 
@@ -103,12 +103,12 @@ def _srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, L
 
 
 def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
-    """Hydra, Intel MPI's launcher, which is told the hosts and the ranks of each."""
+    """Start ranks with Hydra, the launcher of Intel MPI, with the list of hosts and the ranks of each."""
     del purpose
     before = [
-        "# Hydra starts one process a node by srun, which would bind it, and all ranks with it, to the cores of one.",
+        "# Hydra starts one process per node by srun, which would bind it and all its ranks to the cores of one task.",
         "export SLURM_CPU_BIND=none",
-        "# In a job Intel's own mpirun says the same; its mpiexec would take ssh.",
+        "# Intel's mpirun sets the same in a job; mpiexec would use ssh.",
         "export I_MPI_HYDRA_BOOTSTRAP=${I_MPI_HYDRA_BOOTSTRAP:-slurm}",
         'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)',
         *_devices(target, job),
@@ -119,7 +119,7 @@ def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
 
 
 def _devices(target: Target, job: Job) -> Lines:
-    """The ranks of a node. The scheduler counts cards; ranks take stacks (FLAT) or cards (COMPOSITE)."""
+    """Count the ranks of a node: the scheduler counts cards; ranks use stacks (FLAT) or cards (COMPOSITE)."""
     gpu, tasks = target.site.gpu, job.tasks_per_node
     hierarchy = target.site.launch.device_hierarchy
     if gpu is None or not hierarchy:
@@ -145,7 +145,7 @@ def _plain(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
 
 
 def is_bound(target: Target, job: Job) -> bool:
-    """Whether the site's CPU masks hold for a job: on whole nodes only, where the job owns every core."""
+    """Whether the site's CPU masks apply to a job: on whole nodes only, where the job owns every core."""
     return job.bind and bool(target.site.launch.cpu_masks) and uses_whole_nodes(target, job)
 
 

@@ -1,8 +1,7 @@
-"""`container.sh`: how a site enters the image, with its runtime, flags and binds.
+"""Scripts that the jobs source or start.
 
-What holds for a whole job, expanded once, early, on its first node: `job.sh`, and the port of each shape.
-
-`rank.sh`: one task of a job. What only the rank knows is expanded here, late.
+`container.sh` starts the image with the site's runtime, flags and binds. `job.sh` holds the values of a whole job,
+expanded once on its first node. `rank.sh` runs one task and expands the values that only a rank knows.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Launcher
 from builder.model.target import Target
 
-# Packages of the user's home are no part of an image; nor is the Python that a module of the host has set up.
+# An image must not use packages of the user's home, or the Python of a module on the host.
 ISOLATION = {"PYTHONNOUSERSITE": "1"}
 _CALL = '"$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"'
-# The wrappers of tykky make PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
+# The wrappers of tykky derive PATH from the host's (generate_wrappers.sh of hpc-container-wrapper 0.4.2).
 _WITH_PATH = 'import os, sys; os.environ["PATH"] = sys.argv[1]; os.execvp(sys.argv[2], sys.argv[2:])'
 
 
 def make_container_script(target: Target) -> str:
-    """Define in_image, which runs a command in the image, and exec_image, which becomes that command."""
+    """Define in_image, which runs a command in the image, and exec_image, which replaces the process by it."""
     if target.backend == "tykky":
         return _tykky(target)
     first, second = list_runtime_commands(target)
     lines = [
-        "# How this site enters the image; sourced by the scripts beside it.",
+        "# How this site starts the image; sourced by the other scripts of this folder.",
         "# shellcheck shell=bash",
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}.sif"}}',
         f"runtime=$(command -v {first} || command -v {second}) || {{",
@@ -47,7 +46,7 @@ def make_container_script(target: Target) -> str:
         f"    {_CALL}" if not collect_run_variables(target) else f"    (image_variables && exec {_CALL})",
         "}",
         "",
-        "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
+        "# exec_image COMMAND...: replaces this process, so that signals reach the command",
         "exec_image() {",
         *(["    image_variables"] if collect_run_variables(target) else []),
         f"    exec {_CALL}",
@@ -57,7 +56,7 @@ def make_container_script(target: Target) -> str:
 
 
 def _options(target: Target) -> list[str]:
-    """Flags and binds; what a site binds from its own disks is bound where it exists (its file names drift)."""
+    """Make flags and binds; the site's optional binds are added only if they exist, because file names change."""
     runtime = target.site.runtime
     flags: list[Word] = [*([runtime.gpu_flag] if runtime.gpu_flag else []), *runtime.options]
     flags += [word for bind in runtime.binds for word in ("--bind", ShellExpr(bind))]
@@ -71,23 +70,23 @@ def _options(target: Target) -> list[str]:
 
 
 def _variables(target: Target) -> list[str]:
-    """`image_variables`: what an image without variables of its own is given each time it is entered.
+    """Define `image_variables`: variables of the recipe, set for each run of an image that does not contain them.
 
-    The names that the runtime takes for those of the image are set around one call and obeyed by nothing on the way;
-    `--env` would split values at commas, and it and `--env-file` evaluate them (seen with Apptainer 1.4.5).
+    The runtime's prefixed names are set around one call, where no other program reads them; `--env` would split values
+    at commas, and it and `--env-file` evaluate them (seen with Apptainer 1.4.5).
     """
     names = collect_run_variables(target)
     if not names:
         return []
     return [
         "",
-        "# image_variable NAME VALUE: inside the image only; what the user has set there wins",
+        "# image_variable NAME VALUE: in the image only; the user's own value has priority",
         "image_variable() {",
         "    local apptainer=APPTAINERENV_$1 singularity=SINGULARITYENV_$1",
         '    if [ -z "${!apptainer+set}${!singularity+set}" ]; then export "$apptainer=$2" "$singularity=$2"; fi',
         "}",
         "",
-        "# image_variables: those of the recipe, as they stand, for the call that follows in the same shell",
+        "# image_variables: the recipe's, unexpanded, for the next call in the same shell",
         "# shellcheck disable=SC2016",
         "image_variables() {",
         "    export APPTAINER_NO_EVAL=1 SINGULARITY_NO_EVAL=1",
@@ -101,25 +100,25 @@ def _variables(target: Target) -> list[str]:
 
 
 def _find_late_variable(target: Target) -> str:
-    """The one variable that tykky's wrappers set themselves: it is set behind them."""
+    """Return the variable that tykky's wrappers set themselves; it is set after them."""
     return "PATH" if target.backend == "tykky" else ""
 
 
 def _tykky(target: Target) -> str:
     lines = [
-        "# How this site enters the installation; sourced by the scripts beside it.",
+        "# How this site starts the installation; sourced by the other scripts of this folder.",
         "# shellcheck shell=bash",
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
         *shell.export(ISOLATION),
         *_variables(target),
         "",
-        "# in_image COMMAND...: the wrappers of the installation enter its container by themselves",
+        "# in_image COMMAND...: the wrappers of the installation start its container",
         "in_image() {",
         '    (exec_image "$@")' if collect_run_variables(target) else '    (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")',
         "}",
         "",
-        "# exec_image COMMAND...: becomes it, so that a signal to this process reaches it",
+        "# exec_image COMMAND...: replaces this process, so that signals reach the command",
         "exec_image() {",
         '    cd -- "${RECIPE_WORKDIR:-.}" || exit',
         *(["    image_variables"] if collect_run_variables(target) else []),
@@ -130,7 +129,7 @@ def _tykky(target: Target) -> str:
 
 
 def _make_path_prefix(target: Target) -> str:
-    """Words before a command that set the recipe's PATH in the container, where it has one."""
+    """Make the words before a command that set the recipe's PATH in the container, if it has one."""
     path = collect_run_variables(target).get(_find_late_variable(target))
     if path is None:
         return ""
@@ -139,11 +138,11 @@ def _make_path_prefix(target: Target) -> str:
 
 JOB_PORT_SUFFIX = "+job"
 FREE_PORT = "free"
-# Below the ports that the kernel gives away by itself (32768 and up), above those of services.
+# Below the kernel's ephemeral ports (32768 and up), above those of services.
 PORT_BASE = 10000
 _FREE_PORT_FUNCTION = [
     "",
-    "# free_port: a port of the first node on which nothing listens, drawn by chance; ranks meet there",
+    "# free_port: a random free port of the first node, for the rendezvous of the ranks",
     "free_port() {",
     "    local port",
     "    for _ in {1..20}; do",
@@ -161,12 +160,12 @@ _FREE_PORT_FUNCTION = [
 
 
 def make_job_environment(target: Target) -> str:
-    """`job.sh`: modules, addresses and the site's environment, for every shape of job."""
+    """Make `job.sh`: modules, addresses and the site's environment, for every shape of job."""
     site, launch = target.site, target.site.launch
-    lines = ["# What holds for a whole job; sourced by the job scripts beside it.", "# shellcheck shell=bash"]
+    lines = ["# Settings of a whole job; sourced by the job scripts of this folder.", "# shellcheck shell=bash"]
     lines += [
         ". ./engine.sh",
-        "# What modules of the host set up is for the Python of the host; what the user set is for the image too.",
+        "# PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.",
         "python_path=${PYTHONPATH-}",
         *make_module_lines((*site.runtime.modules, *site.runtime.run_modules)),
         "unset PYTHONHOME PYTHONPATH",
@@ -195,9 +194,9 @@ def make_job_environment(target: Target) -> str:
 
 
 def make_port_lines(target: Target, job: Job) -> list[str]:
-    """The port where ranks meet: found free, unless the site has one.
+    """Make the lines that choose the rendezvous port: a free one, unless the site has one.
 
-    Its own comes from the job's number where it says so, or where two jobs may share a node.
+    It is derived from the job's number if the site says so, or if two jobs may share a node.
     """
     if target.site.launch.master_port == FREE_PORT:
         return ["MASTER_PORT=${RECIPE_MASTER_PORT:-$(free_port)}", "export MASTER_PORT"]
@@ -218,7 +217,7 @@ TASK_VARIABLES = {"mpiexec": "PMI_RANK"}
 
 
 def make_rank_script(target: Target) -> str:
-    """Run by the launcher once a task; it becomes the command, so that signals of the launcher reach that."""
+    """Make `rank.sh`, which the launcher starts once per task; exec passes the launcher's signals to the command."""
     launch = target.site.launch
     lines = [
         "#!/usr/bin/env bash",
@@ -233,7 +232,7 @@ def make_rank_script(target: Target) -> str:
         lines += shell.export({"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": local}, expand=True)
     lines += shell.export(launch.rank_environment, expand=True)
     if launch.node_local_dirs:
-        # All ranks of a node do this at once.
+        # All ranks of a node run this at the same time.
         lines.append(". ./engine.sh")
         for folder in launch.node_local_dirs:
             words = f"{shell.quote_word(ShellExpr(folder))} 'node-local folder' 'submit the job again'"
@@ -249,7 +248,7 @@ def make_rank_script(target: Target) -> str:
 def _one_process(target: Target) -> list[str]:
     task = TASK_VARIABLES.get(target.site.launch.launcher, "SLURM_PROCID")
     return [
-        "# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do",
+        "# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit",
         'if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then',
         f'    if [ "${task}" -ne 0 ]; then exit 0; fi',
         "    unset RANK WORLD_SIZE LOCAL_RANK",
@@ -260,9 +259,9 @@ def _one_process(target: Target) -> list[str]:
 
 
 def _torchrun_lines() -> list[str]:
-    """One task a node; torchrun starts the node's ranks. The node's number is late: srun knows it, the job does not."""
+    """Make the lines for one task per node, where torchrun starts the ranks; only srun knows the node's number."""
     return [
-        "# RECIPE_RANKS: ranks of a node; PET_RDZV_*: where and by which id they meet; set by the job script",
+        "# RECIPE_RANKS: ranks per node; PET_RDZV_*: address and id of the rendezvous; set by the job script",
         "exec_image python3 -m torch.distributed.run \\",
         '    --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \\',
         '    --rdzv_backend c10d --max_restarts 0 --tee 3 --no-python "$@"',

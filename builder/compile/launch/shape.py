@@ -1,4 +1,4 @@
-"""The shape of a job: nodes, devices and ranks, adapted from the shapes that the site's file describes."""
+"""The shape of a job: nodes, devices and ranks, adapted from the shapes in the site's file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from builder.model.site import Job, Purpose
 from builder.model.target import Target
 
 _MEMORY = re.compile(r"(\d+)([KMGT]?)")
-_KIB = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}  # a bare number is MiB for Slurm
+_KIB = {"K": 1, "": 1024, "M": 1024, "G": 1024**2, "T": 1024**3}  # Slurm reads a bare number as MiB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a job has: devices of a node as ranks count them (0 on CPU sites), ranks on each node."""
+    """The size of a job: devices per node as ranks count them (0 on CPU sites), and ranks per node."""
 
     nodes: int
     devices: int
@@ -24,17 +24,16 @@ class Shape:
 
 
 def make_shape(target: Target, job: Job) -> Shape:
-    """The shape of a job of a target's site."""
     return Shape(nodes=job.nodes, devices=job.devices, ranks_per_node=count_ranks_per_node(target, job))
 
 
 def count_ranks_per_node(target: Target, job: Job) -> int:
-    """How many ranks a job starts on each node; torchrun starts one a device, the others one a task."""
+    """Count the ranks per node: torchrun starts one per device, the other launchers one per task."""
     return max(1, job.devices) if target.site.launch.launcher == "srun-torchrun" else job.tasks_per_node
 
 
 def uses_whole_nodes(target: Target, job: Job) -> bool:
-    """Whether a job has its nodes to itself: it takes all that a node has, or the site gives nothing less."""
+    """Whether a job has its nodes to itself: it requests all of a node, or the site allocates whole nodes only."""
     site = target.site
     if site.scheduler.whole_nodes or "exclusive" in job.options:
         return True
@@ -46,9 +45,9 @@ def uses_whole_nodes(target: Target, job: Job) -> bool:
 
 
 def choose_job(target: Target, *, nodes: int | None, devices: int | None) -> tuple[Purpose, Job]:
-    """Pick and adapt the site's job for so many nodes and devices of each; neither given: one device of one node.
+    """Choose and adapt the site's job for the given nodes and devices of each; the default is one device.
 
-    `devices` counts as ranks do (a GCD, a stack). Raises ConfigError where the site has no such shape.
+    `devices` counts as ranks do (a GCD, a stack). Raises ConfigError if the site has no such shape.
     """
     site, jobs = target.site, target.site.scheduler.jobs
     if site.scheduler.kind == "none":
@@ -59,7 +58,7 @@ def choose_job(target: Target, *, nodes: int | None, devices: int | None) -> tup
     most = site.gpu.devices if site.gpu else 0
     if devices is not None and devices > most:
         here = f"a node of '{site.name}' has {most} devices, not {devices}" if most else f"'{site.name}' has no GPUs"
-        raise _make_error(here, f"ask for 1 to {most}, on more nodes" if most else "leave the number of GPUs out")
+        raise _make_error(here, f"request 1 to {most}, on more nodes" if most else "leave the number of GPUs out")
     if nodes is not None and nodes > 1:
         return "nodes", _adapt_to_nodes(target, nodes=nodes, devices=devices)
     if nodes is None and devices in (None, 1):
@@ -72,37 +71,37 @@ def choose_job(target: Target, *, nodes: int | None, devices: int | None) -> tup
 
 
 def _adapt_to_nodes(target: Target, *, nodes: int, devices: int | None) -> Job:
-    """Several nodes; fewer devices than they have leave the rest idle, and the CPU masks do not hold."""
+    """Adapt the job for several nodes; with fewer devices than they have, the CPU masks do not apply."""
     site = target.site
     job = replace(_find_job(target, "nodes"), nodes=nodes)
     if devices is None or site.gpu is None or devices == site.gpu.devices:
         return job
     if site.scheduler.several_whole:
         message = f"a job of {nodes} nodes of '{site.name}' takes all {site.gpu.devices} devices of each"
-        raise _make_error(message, "leave the number of GPUs out, or ask for one node")
+        raise _make_error(message, "leave the number of GPUs out, or request one node")
     return _scale(target, job, devices=devices, one=job, share=devices / site.gpu.devices)
 
 
 def make_partial_job(target: Target, *, devices: int) -> Job:
-    """A part of one node: as many shares of cores and memory as devices, without CPU masks."""
+    """Make a job for a part of one node: cores and memory in proportion to the devices, without CPU masks."""
     jobs = target.site.scheduler.jobs
     if "gpu" in jobs:
-        # Parts come from the partition that gives one device.
+        # Parts of a node use the partition for single devices.
         whole = jobs.get("node", jobs["gpu"])
         one = replace(jobs["gpu"], minutes=max(whole.minutes, jobs["gpu"].minutes))
         return _scale(target, one, devices=devices, one=whole, share=float(devices))
     node = _find_job(target, "node")
-    assert target.site.gpu is not None, "devices were asked for"
+    assert target.site.gpu is not None, "devices are requested"
     return _scale(target, node, devices=devices, one=node, share=devices / target.site.gpu.devices)
 
 
 def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) -> Job:
-    """A job with other devices: tasks, cores and cards follow; memory is multiplied by `share`.
+    """Change the devices of a job: tasks, cores and cards follow, memory is multiplied by `share`.
 
-    `one` is the job whose cores for a rank are taken.
+    `one` is the job that defines the cores of a rank.
     """
     gpu = target.site.gpu
-    assert gpu is not None, "devices were asked for"
+    assert gpu is not None, "devices are requested"
     cores = one.cpus_per_task
     tasks = devices
     if target.site.launch.launcher == "srun-torchrun":
@@ -121,7 +120,7 @@ def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) ->
 
 
 def _memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
-    """Options with the share of memory; `mem-per-gpu` and `mem-per-cpu` follow by themselves."""
+    """Scale the memory option; `mem-per-gpu` and `mem-per-cpu` need no change."""
     scaled = dict(options)
     found = _MEMORY.fullmatch(scaled.get("mem", ""))
     if found is not None and int(found[1]):
@@ -134,8 +133,8 @@ def _find_job(target: Target, purpose: Purpose) -> Job:
     jobs = target.site.scheduler.jobs
     if purpose not in jobs:
         has = ", ".join(name for name in ("gpu", "node", "nodes") if name in jobs) or "none"
-        message = f"the file of '{target.site.name}' describes no job '{purpose}'"
-        raise _make_error(message, f"it describes: {has}; add the job to a site of your own")
+        message = f"the file of '{target.site.name}' has no job '{purpose}'"
+        raise _make_error(message, f"it has: {has}; add the job to a site of your own")
     return jobs[purpose]
 
 

@@ -1,4 +1,4 @@
-"""Checks of a resolved target: small pure functions, each with a stable code; docs/checks has a page for each."""
+"""Checks of a resolved target: small pure functions, each with a stable code and a page in docs/checks."""
 
 from __future__ import annotations
 
@@ -48,20 +48,19 @@ CHECKS: tuple[Check, ...] = (
 
 
 def run_checks(target: Target, *, obstacles: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Run every check over a target."""
     found = [finding for check in CHECKS for finding in check(target)]
     return (*target.recipe.warnings, *found, *_explain_fresh(target, obstacles=obstacles))
 
 
 def _explain_fresh(target: Target, *, obstacles: tuple[Finding, ...]) -> Iterator[Finding]:
-    """Under `auto`, say why the base image's own torch is not used where the site has images with one."""
+    """With `auto`, explain why the torch of the site's base images is not used."""
     has_torch = any("torch" in image.provides for image in target.site.base_images)
     if target.environment.place == "base" or target.recipe.container.python != "auto" or not has_torch or not obstacles:
         return
     if target.backend in ("cotainr", "tykky") or obstacles[0].code == "base-no-torch":
         return
-    message = f"a fresh environment is made, because {obstacles[0].message}"
+    message = f"a new environment is created, because {obstacles[0].message}"
     own = bool(target.context.base or target.recipe.container.base)
-    fix = "choose a base image without a torch of its own" if own else "nothing, if that is what you want"
+    fix = "choose a base image without a torch of its own" if own else "no action needed"
     level: Level = "warning" if own and "torch" in target.base.provides else "note"
     yield Finding(code="python-env", message=message, at=obstacles[0].at, fix=fix, level=level)

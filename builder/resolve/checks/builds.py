@@ -1,4 +1,4 @@
-"""Checks of what packages need: a torch to compile against, a C library, a maintainer, a module to themselves."""
+"""Checks of what packages need: torch at build time, a C library, a maintainer, a module name of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.resolve.checks.packages import locate
 
 
 def check_build_needs(target: Target) -> Iterator[Finding]:
-    """Packages that are compiled when they are installed, against a torch that must be there already."""
+    """Report packages that are compiled on installation and need an installed torch."""
     for line, row in _find_installed(target):
         if not row.needs or line.url.endswith(".whl"):
             continue
@@ -23,18 +23,16 @@ def check_build_needs(target: Target) -> Iterator[Finding]:
         fix = "install it after the others, in container.run: "
         fix += f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
         if target.backend in ("cotainr", "tykky"):
-            fix = (
-                f"{target.backend} installs in one call of pip: name a ready wheel by its address, or use another site"
-            )
+            fix = f"{target.backend} installs in one call of pip: give the address of a wheel, or use another site"
         elif line.name in target.environment.compiled and target.context.lock is None:
-            fix = "nothing, where the base image has the compiler: it comes after the others, against its torch"
+            fix = "no action needed if the base image has a compiler: it is installed last, against the others' torch"
         yield Finding(code="build-needs", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
 
 def check_index_login(target: Target) -> Iterator[Finding]:
-    """Code that runs beside the login of an index or a proxy, where the backend cannot keep it apart.
+    """Report code that can read the login of an index or a proxy during the build.
 
-    layers/index_proxy.py keeps that of an index apart; that of a proxy is seen by all that runs in a build.
+    layers/index_proxy.py hides the login of an index; every program of a build sees that of a proxy.
     """
     context, environment = target.context, target.environment
     installs = bool(environment.pip_lines or environment.torch_lines)
@@ -50,38 +48,38 @@ def check_index_login(target: Target) -> Iterator[Finding]:
         return
     who, at, level = seen
     other = next((name for name in ("apptainer", "layers") if name in target.site.build.backends), "")
-    fix = "use a token that can do nothing but read this index"
+    fix = "use a token that can only read this index"
     if context.proxies:
         fix = f"use a proxy without a login{f', and {fix}' if logins else ''}"
     elif other:
-        fix = f"build with --backend {other}, where no build sees it"
+        fix = f"build with --backend {other}, where no build can read it"
     yield Finding(code="index-login", message=f"{who} {' and '.join(parts)}", at=at, fix=fix, level=level)
 
 
 def _find_login_reader(target: Target, *, installs: bool) -> tuple[str, Location, Level] | None:
-    """What runs in the build, as the beginning of a sentence, where it comes from, and how sure it is."""
+    """Find the code that can read a login: the start of a sentence, its location and a level."""
     built, at = _find_built(target), Location(file=target.recipe.file)
     if target.backend in ("cotainr", "tykky"):
-        return f"all that runs while {target.backend} installs sees", at, "warning"
+        return f"every program that runs while {target.backend} installs can read", at, "warning"
     if built:
         return (
-            f"'{built[0].text}' is built from source, and its build sees",
+            f"'{built[0].text}' is built from source, and its build can read",
             locate(target.recipe, built[0]),
             "warning",
         )
     if target.context.proxies and target.recipe.container.run:
-        return "the commands of container.run see", at, "warning"
+        return "the commands of container.run can read", at, "warning"
     if installs and target.lock is not None and any(file.kind != "wheel" for file in target.lock.pip):
-        return "what the lock has as sources is built, and its build sees", at, "warning"
+        return "the lock contains source packages, and their builds can read", at, "warning"
     if installs and target.lock is None:
-        return "the build of a package that has no wheel would see", at, "note"
+        return "the build of a package without a wheel could read", at, "note"
     if target.context.proxies and (target.recipe.container.system or target.environment.place == "conda"):
-        return "what packages run while they are installed would see", at, "note"
+        return "programs that packages run while they are installed could read", at, "note"
     return None
 
 
 def _find_built(target: Target) -> list[PipRequirement]:
-    """The requirements that are known to be built, where no lock says it."""
+    """Find the requirements that are known to be built from source, if no lock lists them."""
     if target.lock is not None:
         return []
     compiled = target.environment.compiled
@@ -93,7 +91,7 @@ def _find_built(target: Target) -> list[PipRequirement]:
 
 
 def check_package_glibc(target: Target) -> Iterator[Finding]:
-    """A wheel that needs a newer C library than the base image has."""
+    """Report a wheel that needs a newer C library than the base image has."""
     has = target.base.glibc
     for line, row in _find_installed(target):
         needed = row.glibc.get(target.site.vendor)
@@ -106,29 +104,29 @@ def check_package_glibc(target: Target) -> Iterator[Finding]:
 
 
 def check_retired(target: Target) -> Iterator[Finding]:
-    """A package that its maintainers have given up."""
+    """Report a package that its maintainers have abandoned."""
     for line, row in _find_installed(target):
         if row.retired:
-            message = f"'{line.text}' is given up by its maintainers: {row.retired}"
-            fix = f"leave it out: {row.instead} takes its place"
+            message = f"'{line.text}' was abandoned by its maintainers: {row.retired}"
+            fix = f"remove it: {row.instead} replaces it"
             at = locate(target.recipe, line)
             yield Finding(code="package-retired", message=message, at=at, fix=fix, level="warning")
 
 
 def check_one_module(target: Target) -> Iterator[Finding]:
-    """Packages that bring one and the same module: the last one installed is what a program gets."""
+    """Report packages that provide the same module: the last one installed overwrites the others."""
     installed = [re.split(r"[\[ =<>!~;@]", text)[0] for text in target.environment.pip_lines]
     for row in package_table().packages:
         found = sorted({name for name in installed if name in (row.name, *row.shares)}) if row.shares else []
         if len(found) > 1:
-            message = f"{' and '.join(found)} bring the same module: one takes the other's place in part"
+            message = f"{' and '.join(found)} install the same module: one overwrites the other in part"
             line = next((line for line in target.recipe.pip if line.name in found), None)
             at = locate(target.recipe, line) if line else None
             yield Finding(code="one-module", message=message, at=at, fix="keep one of them", level="warning")
 
 
 def _find_installed(target: Target) -> Iterator[tuple[PipRequirement, VendorPackage]]:
-    """The requirements that are installed as they stand, with their rows."""
+    """Find the requirements that are installed unchanged, with their rows."""
     rows = {row.name: row for row in package_table().packages}
     for line in target.recipe.pip:
         if line.name in rows and line.text in target.environment.pip_lines:

@@ -1,4 +1,4 @@
-"""Checks of a recipe's conda dependencies: builds of another vendor, and packages that have none for the site's."""
+"""Checks of conda dependencies: builds for another vendor, and packages without a build for the site's vendor."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from builder.parse.gpu_tables import VendorMarker, package_table
 from builder.resolve.checks.packages import VENDOR_NAMES, name_devices, suggest_counterpart
 from builder.resolve.conda_names import matches
 
-# What conda-forge has of them is for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
+# conda-forge builds these for NVIDIA GPUs, or for NVIDIA GPUs and CPUs.
 NVIDIA_ONLY = ("cupy", "flash-attn", "tensorflow-gpu", "vllm", "xformers")
 NVIDIA_OR_CPU = ("bitsandbytes", "jax", "jaxlib", "onnxruntime", "tensorflow")
 
 
 def check_conda_builds(target: Target) -> Iterator[Finding]:
-    """Build strings and metapackages of conda that choose a vendor's build, or the CPU's."""
+    """Report build strings and metapackages of conda that select another vendor's build, or the CPU's."""
     site = target.site
     for spec in target.recipe.conda:
         marker = next((row for row in package_table().markers if _is_marked(row, spec)), None)
@@ -26,8 +26,8 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
             continue
         at = Location(file=target.recipe.file, line=spec.line)
         has = f"'{site.name}' has {name_devices(site.vendor)}"
-        message = f"'{spec.text}' chooses a build for {VENDOR_NAMES[marker.vendor]}, {has}: it is not used"
-        fix = "leave it out: the build of torch is chosen for the site"
+        message = f"'{spec.text}' chooses a build for {VENDOR_NAMES[marker.vendor]}, {has}: it is ignored"
+        fix = "remove it: recipe chooses the build of torch for the site"
         yield Finding(code="conda-build", message=message, at=at, fix=fix, level="warning")
     if site.vendor in ("amd", "intel"):
         yield from _check_other_cuda_builds(target)
@@ -40,18 +40,18 @@ def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
 
 
 def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
-    """A CUDA build of anything else would be installed as it stands."""
+    """Report any other CUDA build, which would be installed unchanged."""
     for spec in target.recipe.conda:
         marked = any(_is_marked(row, spec) for row in package_table().markers)
         installed = target.environment.place == "conda" and spec.text in target.environment.conda
         if "cuda" in spec.build and not marked and installed:
             at = Location(file=target.recipe.file, line=spec.line)
             message = f"'{spec.text}' is a CUDA build, '{target.site.name}' has {name_devices(target.site.vendor)}"
-            yield Finding(code="conda-build", message=message, at=at, fix="leave out the build string")
+            yield Finding(code="conda-build", message=message, at=at, fix="remove the build string")
 
 
 def check_conda_default(target: Target) -> Iterator[Finding]:
-    """conda-forge has no builds for AMD and Intel GPUs: a CPU build would be installed without a word."""
+    """Report packages that conda-forge does not build for AMD and Intel GPUs: a CPU build would be installed."""
     site, recipe = target.site, target.recipe
     if site.vendor not in ("amd", "intel"):
         return
@@ -66,26 +66,26 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         built = "NVIDIA GPUs and for CPUs" if cpu else "NVIDIA GPUs"
         message = f"'{spec.text}' from conda is built for {built}: on '{site.name}' it {ends}"
         fix = suggest_counterpart(spec.name.removesuffix("-gpu"), vendor=site.vendor)
-        fix += ", or add 'cpu' to container.gpu if that is meant" if cpu else ""
+        fix += ", or add 'cpu' to container.gpu if you want that" if cpu else ""
         yield Finding(code="conda-default", message=message, at=at, fix=fix)
 
 
 def check_conda_cuda(target: Target) -> Iterator[Finding]:
-    """conda takes the CPU's builds where it sees no NVIDIA GPU; an image is mostly built where there is none."""
+    """Report the CUDA version that conda's solver uses: on a build host without NVIDIA GPU it chooses CPU builds."""
     site, environment = target.site, target.environment
     asked = [name for text in environment.conda if (name := re.split(r"[ =<>!~]", text)[0]) not in ("python", "pip")]
     if site.vendor != "nvidia" or environment.place != "conda" or not asked or site.gpu is None:
         return
     if environment.cuda:
         message = (
-            f"conda is told of CUDA {environment.cuda}, which the driver of '{site.name}' serves: "
-            "without a GPU where the image is built it would choose builds for CPUs"
+            f"conda's solver uses CUDA {environment.cuda}, which the driver of '{site.name}' serves: "
+            "on a build machine without GPU it would choose builds for CPUs"
         )
-        fix = "nothing: CONDA_OVERRIDE_CUDA is set for the build only"
+        fix = "no action needed: CONDA_OVERRIDE_CUDA is set for the build only"
         yield Finding(code="conda-cuda", message=message, fix=fix, level="note")
         return
-    message = f"the CUDA that the driver of '{site.name}' serves is not known: conda chooses builds for CPUs"
-    fix = "read the driver on a GPU node with `recipe doctor`, and give it by --driver"
+    message = f"the CUDA that the driver of '{site.name}' serves is unknown: conda chooses builds for CPUs"
+    fix = "read the driver on a GPU node with `recipe doctor`, and pass it with --driver"
     yield Finding(code="conda-cuda", message=message, fix=fix, level="warning")
 
 

@@ -1,4 +1,4 @@
-"""Checks of a recipe's packages: what would install and then run without the GPU, or not be what was meant."""
+"""Checks of a recipe's packages: what installs but runs without the GPU, or is not what was meant."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from builder.resolve.packages import (
 from builder.resolve.requested import COMPANIONS, FAMILY, to_release
 from builder.resolve.torch import find_required_torch, find_vendor, serves_cuda
 
-HARMLESS_PACKAGES = ("nvidia-ml-py", "nvidia-ml-py3")  # asks a driver that need not be there
+HARMLESS_PACKAGES = ("nvidia-ml-py", "nvidia-ml-py3")  # query a driver, and work without one
 _CUDA_MAJOR = re.compile(r"(?:^|-)cu(?:da)?(1[1-9])(?:\d|x)?(?:$|-)")
 VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
 
 
 def check_local_requirements(target: Target) -> Iterator[Finding]:
-    """A requirement that is a folder on this machine is not there while the image is built."""
+    """Report a requirement that is a local folder: it does not exist during the build."""
     for line in target.recipe.pip:
         if is_local(line):
-            message = f"'{line.text}' is a folder on this machine: it is not in the image while packages are installed"
+            message = f"'{line.text}' is a folder on this machine, which the build of an image cannot see"
             yield Finding(
                 code="pip-local",
                 message=message,
@@ -44,13 +44,13 @@ def check_local_requirements(target: Target) -> Iterator[Finding]:
     options = target.recipe.pip_options
     for place in filter(None, (options.index_url, *options.extra_index_urls, *options.find_links)):
         if "://" not in place or place.startswith("file:"):
-            message = f"'{place}' is a folder on this machine: it is not in the image while packages are installed"
-            fix = "leave it out, and set PIP_FIND_LINKS or PIP_INDEX_URL when building: those folders are made visible"
+            message = f"'{place}' is a folder on this machine, which the build of an image cannot see"
+            fix = "remove it, and set PIP_FIND_LINKS or PIP_INDEX_URL when building: builds can see those folders"
             yield Finding(code="pip-local", message=message, at=Location(file=target.recipe.file), fix=fix)
 
 
 def _suggest_copy(recipe: Recipe, target: Target) -> str:
-    """How a folder comes into the image: by the container section of a YAML file, which not every backend serves."""
+    """Suggest how to copy a folder into the image: with the container section, which not every backend supports."""
     able = [name for name in target.site.build.backends if name not in ("cotainr", "tykky")]
     if not able:
         return f"give the address of a wheel or its git repository: {target.backend} copies no folders"
@@ -61,20 +61,21 @@ def _suggest_copy(recipe: Recipe, target: Target) -> str:
 
 
 def check_vendor(target: Target) -> Iterator[Finding]:
-    """A name that serves one vendor's devices only, on a site of another."""
+    """Report a package that works only on devices of another vendor."""
     site = target.site
     for line in target.recipe.pip:
         marker = _find_other_vendor(line, target=target)
         if marker is None:
             continue
-        message = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only, '{site.name}' has {name_devices(site.vendor)}"
+        works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
+        message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
         fix = suggest_counterpart(line.name, vendor=site.vendor)
         level: Level = "warning" if site.vendor == "cpu" else "error"
         yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
 def _find_other_vendor(line: PipRequirement, *, target: Target) -> VendorMarker | None:
-    """What marks a requirement as one for another vendor's devices; None where nothing does."""
+    """Find the marker that assigns a requirement to another vendor, None if there is none."""
     vendor = target.site.vendor
     found = (row for row in package_table().markers if _is_marked(row, line) and row.vendor != vendor)
     marker = next(found, None)
@@ -82,7 +83,7 @@ def _find_other_vendor(line: PipRequirement, *, target: Target) -> VendorMarker 
 
 
 def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
-    """Whom the file on the default index serves: Intel's extension is for CPUs there. It has no local version."""
+    """Return the vendors that the file on the default index serves; it has no local version."""
     if "+" in line.specifier:
         return ()
     return next((row.pypi for row in package_table().packages if row.name == line.name), ())
@@ -95,7 +96,7 @@ def _is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
 
 
 def _is_dropped(line: PipRequirement, *, target: Target) -> bool:
-    """What is dropped or replaced on the way is no fault: CUDA's libraries, Triton, what the base image protects."""
+    """Whether the package is dropped or replaced anyway: CUDA libraries, Triton, packages of the base image."""
     if line.name in TRITON and target.environment.torch is not None:
         return True
     if _find_replacement(line, target=target):
@@ -110,7 +111,7 @@ def _find_replacement(line: PipRequirement, *, target: Target) -> Replacement | 
 
 
 def check_counterparts(target: Target) -> Iterator[Finding]:
-    """Another vendor's package for which the site's counterpart is installed."""
+    """Report packages of another vendor that are replaced by the site's counterpart."""
     for line in target.recipe.pip:
         other = _find_replacement(line, target=target)
         if other is None or other.text not in target.environment.pip_lines:
@@ -118,16 +119,16 @@ def check_counterparts(target: Target) -> Iterator[Finding]:
         message = f"'{line.text}' is not built for the {VENDOR_NAMES[target.site.vendor]} GPUs of '{target.site.name}'"
         if target.site.vendor == "cpu":
             message = f"'{line.text}' is built for GPUs, '{target.site.name}' has none"
-        message += f": '{other.text}' takes its place"
+        message += f": it is replaced by '{other.text}'"
         doubts = other.row.unsure
         message += f"; not certain: {', '.join(doubts)}" if doubts else ""
-        fix = "try it on a GPU node" if doubts else "nothing: its module has the same name"
+        fix = "try it on a GPU node" if doubts else "no action needed: its module has the same name"
         level: Level = "warning" if doubts else "note"
         yield Finding(code="package-counterpart", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
 def check_default_wheel(target: Target) -> Iterator[Finding]:
-    """The file on the default index is another vendor's, or for the CPU, and installs without a word."""
+    """Report a package whose file on the default index is for another vendor or the CPU."""
     site, recipe = target.site, target.recipe
     if site.vendor == "cpu":
         return
@@ -157,12 +158,12 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
         if "index rocmX.Y" in fix and torch is not None and "://" in torch.index:
             fix = f"pin a local version, as in {line.name}==VERSION+{torch.token}, of the index {torch.index}"
         if row.pypi == ("cpu",):
-            fix += ", or add 'cpu' to container.gpu if that is meant"
+            fix += ", or add 'cpu' to container.gpu if you want that"
         yield Finding(code="default-wheel", message=message, at=locate(recipe, line), fix=fix)
 
 
 def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], target: Target) -> bool:
-    """Whether a vendor's build comes with it: by an extra, a plug-in beside it, or the base image's own."""
+    """Whether the vendor's build is installed with it: by an extra, a plug-in, or in the base image."""
     if row.name in target.base.provides and target.environment.place == "base":
         return True
     if row.name == "jaxlib":
@@ -178,7 +179,7 @@ def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], tar
 
 
 def check_many_builds(target: Target) -> Iterator[Finding]:
-    """Packages beside torch that exist in several GPU builds under one name, of which the default index has one."""
+    """Report packages with several GPU builds under one name, of which the default index has one."""
     site = target.site
     if site.vendor not in ("amd", "intel"):
         return
@@ -188,8 +189,8 @@ def check_many_builds(target: Target) -> Iterator[Finding]:
         kept = target.environment.place == "base" and line.name in target.base.provides
         pinned = find_vendor(line.specifier.partition("+")[2]) == site.vendor
         if line.name in names and not (kept or pinned or line.url):
-            message = f"'{line.text}' has builds for several vendors under one name: the default index's is for NVIDIA"
-            fix = f"look whether it does what you need on {name_devices(site.vendor)}"
+            message = f"'{line.text}' has builds for several vendors under one name; the default index has NVIDIA's"
+            fix = f"check that it does what you need on {name_devices(site.vendor)}"
             torch = target.environment.torch
             if line.name in torch_table().indexed.names and torch and "://" in torch.index:
                 fix += f"; the index {torch.index} may have a build for them, with a local version to pin"
@@ -208,17 +209,17 @@ def _check_minimum(row: VendorPackage, line: PipRequirement, *, target: Target) 
 
 
 def suggest_counterpart(name: str, *, vendor: Vendor) -> str:
-    """What serves a vendor in place of a package, from the table."""
+    """Suggest, from the table, what serves a vendor in place of a package."""
     families = (row for row in package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
     row = next(families, None) or next((row for row in package_table().packages if row.name in name), None)
     text = getattr(row, vendor, None) if row is not None and vendor != "cpu" else None
     if text:
         return f"for {VENDOR_NAMES[vendor]} there is: {text}"
-    return f"leave it out: no build for {VENDOR_NAMES[vendor]} is known"
+    return f"remove it: no build for {VENDOR_NAMES[vendor]} is known"
 
 
 def check_torch_pin(target: Target) -> Iterator[Finding]:
-    """A package that requires one torch exactly would bring that one, or fail in the middle of the installation."""
+    """Report a package that requires an exact other torch: it would replace torch, or fail to install."""
     torch = target.environment.torch
     if torch is None or not torch.version:
         return
@@ -232,7 +233,7 @@ def check_torch_pin(target: Target) -> Iterator[Finding]:
 
 
 def check_package_cuda(target: Target) -> Iterator[Finding]:
-    """A package whose name or extra says a CUDA that the site's driver does not run."""
+    """Report a package whose name or extra names a CUDA version that the site's driver does not run."""
     site = target.site
     if site.vendor != "nvidia" or site.gpu is None:
         return
@@ -246,19 +247,19 @@ def check_package_cuda(target: Target) -> Iterator[Finding]:
 
 
 def check_hashes(target: Target) -> Iterator[Finding]:
-    """One call of pip asks a hash of everything as soon as one line has a hash, and the site's torch has none."""
+    """Report hashes if pip is called once: one hash makes pip require all, and the site's torch has none."""
     recipe = target.recipe
     hashed = [line for line in recipe.pip if line.hashes]
     if target.backend not in ("cotainr", "tykky") or not target.environment.torch_lines:
         return
     if hashed or recipe.pip_options.require_hashes:
         at = locate(recipe, hashed[0]) if hashed else Location(file=recipe.file)
-        message = f"{target.backend} installs in one call of pip, and the file has no hash of the torch for this site"
-        yield Finding(code="pip-hashes", message=message, at=at, fix="leave the hashes out of the file")
+        message = f"{target.backend} installs in one call of pip, and the file has no hash for this site's torch"
+        yield Finding(code="pip-hashes", message=message, at=at, fix="remove the hashes from the file")
 
 
 def check_torch_index(target: Target) -> Iterator[Finding]:
-    """An index of another vendor's wheels, or of one build among many: the compiler's own choice takes its place."""
+    """Report an index of torch wheels that is not used, because the compiler chooses the index."""
     torch = target.environment.torch
     if torch is None:
         return
@@ -281,7 +282,7 @@ def check_torch_index(target: Target) -> Iterator[Finding]:
 
 
 def check_pins(target: Target) -> Iterator[Finding]:
-    """Packages without a version are other packages tomorrow."""
+    """Report packages without a version: a later image may contain others."""
     recipe = target.recipe
     loose = [
         spec.name
@@ -295,22 +296,24 @@ def check_pins(target: Target) -> Iterator[Finding]:
     ]
     if loose:
         shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
-        message = f"without a version: {shown}; tomorrow's image may hold others"
+        message = f"no version given for: {shown}; a later image may contain other versions"
         at = Location(file=recipe.file)
-        yield Finding(code="unpinned", message=message, at=at, fix="pin what must stay the same", level="note")
+        yield Finding(
+            code="unpinned", message=message, at=at, fix="pin the versions that must not change", level="note"
+        )
 
 
 def _is_chosen(name: str) -> bool:
-    """Whether the compiler settles the version, or leaves the package out."""
+    """Whether the compiler chooses the version, or drops the package."""
     companion = name in COMPANIONS or find_python_name(name) in COMPANIONS
     return companion or name in load_name_table().torch_choosers or is_cuda_library(name) or name.startswith("nvidia-")
 
 
 def locate(recipe: Recipe, line: PipRequirement) -> Location:
-    """Where a requirement stands."""
+    """Return the location of a requirement."""
     return Location(file=line.file or recipe.file, line=line.line)
 
 
 def name_devices(vendor: Vendor) -> str:
-    """A vendor's devices, in a message."""
+    """Name a vendor's devices for a message."""
     return "CPUs only" if vendor == "cpu" else f"{VENDOR_NAMES[vendor]} GPUs"

@@ -15,24 +15,24 @@ from builder.resolve.torch import find_release, has_trouble, parse_cuda
 
 
 def check_gpu_vendor(target: Target) -> Iterator[Finding]:
-    """container.gpu names the vendors a recipe is meant for."""
+    """Report a site whose vendor is not in container.gpu."""
     recipe, site = target.recipe, target.site
     if recipe.wants(site.vendor):
         return
     at = Location(file=recipe.file, line=recipe.lines.get("container.gpu"), key="container.gpu")
     meant = ", ".join(recipe.container.gpu)
     if site.vendor == "cpu":
-        message = f"the recipe is meant for {meant} GPUs, the site '{site.name}' has none: it runs on CPUs there"
-        fix = "add 'cpu' to container.gpu if that is meant"
+        message = f"the recipe is for {meant} GPUs, but the site '{site.name}' has none: it runs on CPUs there"
+        fix = "add 'cpu' to container.gpu if you want that"
         yield Finding(code="gpu-vendor", message=message, at=at, fix=fix, level="warning")
     else:
-        message = f"the recipe is meant for {meant} GPUs, the site '{site.name}' has {site.vendor} GPUs"
+        message = f"the recipe is for {meant} GPUs, but the site '{site.name}' has {site.vendor} GPUs"
         fix = f"add '{site.vendor}' to container.gpu, or choose another site"
         yield Finding(code="gpu-vendor", message=message, at=at, fix=fix)
 
 
 def check_gpu_target(target: Target) -> Iterator[Finding]:
-    """A ROCm wheel holds kernels for a list of GPUs; on another one it imports and fails at the first kernel."""
+    """Report a GPU without kernels in the ROCm wheel: torch imports, and fails at the first kernel."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is None or gpu is None or gpu.vendor != "amd" or not torch.token.startswith("rocm"):
         return
@@ -40,12 +40,12 @@ def check_gpu_target(target: Target) -> Iterator[Finding]:
     row = next((row for row in torch_table().gfx if row.torch == short), None)
     if row is not None and gpu.target not in (*row.gfx, *row.gfx_from_rocm6):
         gpus = f"{gpu.target}, the GPUs of '{target.site.name}'"
-        message = f"the ROCm wheels of torch {torch.version} hold no kernels for {gpus}"
+        message = f"the ROCm wheels of torch {torch.version} contain no kernels for {gpus}"
         yield Finding(code="gpu-target", message=message, fix=f"they are built for {', '.join(row.gfx)}")
 
 
 def check_rocm(target: Target) -> Iterator[Finding]:
-    """A ROCm build that the driver serves, with trouble known at the site."""
+    """Report a ROCm build that the driver serves but that has known trouble at the site."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is not None and gpu is not None and has_trouble(torch.token, site=target.site):
         message = (
@@ -56,7 +56,7 @@ def check_rocm(target: Target) -> Iterator[Finding]:
 
 
 def check_cuda_minor(target: Target) -> Iterator[Finding]:
-    """A CUDA newer than the driver's own runs by minor-version compatibility: without PTX compilation."""
+    """Report a CUDA newer than the driver's: minor-version compatibility excludes PTX compilation."""
     torch, gpu = target.environment.torch, target.site.gpu
     if torch is None or gpu is None or gpu.cuda_native is None:
         return
@@ -66,46 +66,46 @@ def check_cuda_minor(target: Target) -> Iterator[Finding]:
             f"CUDA {cuda} is newer than the driver of '{target.site.name}' ({gpu.driver}, CUDA {gpu.cuda_native}): "
             "it runs by minor-version compatibility, without compilation of PTX"
         )
-        fix = "nothing, unless a package compiles PTX at run time; check the driver with nvidia-smi"
+        fix = "no action needed, unless a package compiles PTX at run time; check the driver with nvidia-smi"
         yield Finding(code="cuda-minor", message=message, fix=fix, level="warning")
 
 
 def check_driver_known(target: Target) -> Iterator[Finding]:
-    """A GPU stack can only be checked against a driver that is known."""
+    """Report an unknown driver: the GPU stack cannot be checked."""
     gpu = target.site.gpu
     if gpu is not None and gpu.driver is None and target.environment.torch is not None:
         message = (
-            f"the GPU driver of '{target.site.name}' is not known: the build of torch could not be checked against it"
+            f"the GPU driver of '{target.site.name}' is unknown: the build of torch could not be checked against it"
         )
         fix = "run the smoke test on a GPU node"
         yield Finding(code="site-driver-unknown", message=message, fix=fix, level="note")
 
 
 def check_site_facts(target: Target) -> Iterator[Finding]:
-    """What a site's file holds second-hand is used, and said."""
+    """Report uncertain facts in the site's file."""
     gpu = target.site.gpu
     if gpu is not None and gpu.unsure and target.environment.torch is not None:
-        message = f"what is known of the GPUs of '{target.site.name}' is not certain: {'; '.join(gpu.unsure)}"
-        fix = "read the driver on a GPU node with `recipe doctor`, and give it by --driver"
+        message = f"the facts about the GPUs of '{target.site.name}' are not certain: {'; '.join(gpu.unsure)}"
+        fix = "read the driver on a GPU node with `recipe doctor`, and pass it with --driver"
         yield Finding(code="site-unsure", message=message, fix=fix, level="warning")
 
 
 def check_driver_facts(target: Target) -> Iterator[Finding]:
-    """What the tables say of a driver second-hand decides which build of torch is chosen."""
+    """Report uncertain facts about the driver, which decide the build of torch."""
     if target.environment.torch is not None:
         yield from check_driver_rows(target.site)
 
 
 def check_driver_rows(site: Site) -> Iterator[Finding]:
-    """The same where no build was found: the row may be what is in the way."""
+    """Report uncertain table rows about the driver; also used if no build was found, as a possible cause."""
     found = list_doubts(site.gpu) if site.gpu else ()
     if found and site.gpu:
-        message = f"what is known of the driver {site.gpu.driver} is not certain: {'; '.join(found)}"
+        message = f"the facts about the driver {site.gpu.driver} are not certain: {'; '.join(found)}"
         yield Finding(code="table-unsure", message=message, fix="run the smoke test on a GPU node", level="warning")
 
 
 def check_wheel_glibc(target: Target) -> Iterator[Finding]:
-    """A wheel needs the C library it was built for, and an image has its own, whatever the site has."""
+    """Report a wheel that needs a newer glibc than the base image has; the glibc of the site does not matter."""
     torch, has = target.environment.torch, target.base.glibc
     row = find_release(torch.version) if torch is not None and not torch.provided and torch.version else None
     if row is not None and has is not None and Version(has) < Version(row.glibc):
@@ -115,11 +115,11 @@ def check_wheel_glibc(target: Target) -> Iterator[Finding]:
 
 
 def check_torch_facts(target: Target) -> Iterator[Finding]:
-    """What the tables hold second-hand is used, and said; what is doubtful of another vendor's builds is not."""
+    """Report uncertain facts about the chosen torch; doubts about other vendors' builds are ignored."""
     torch = target.environment.torch
     if torch is not None and torch.provided and target.base.unsure:
-        message = f"what is known of '{target.base.reference}' is not certain: {', '.join(target.base.unsure)}"
-        fix = "the image is asked for its torch when it is built; choose another base image to be certain before"
+        message = f"the facts about '{target.base.reference}' are not certain: {', '.join(target.base.unsure)}"
+        fix = "the build checks the torch of the image; choose another base image to be certain before"
         yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
     row = find_release(torch.version) if torch is not None and not torch.provided and torch.version else None
     if torch is None or row is None:
@@ -127,18 +127,18 @@ def check_torch_facts(target: Target) -> Iterator[Finding]:
     kind = {"nvidia": "cuda", "amd": "rocm", "intel": "xpu", "cpu": "cpu"}[target.site.vendor]
     doubts = [text for text in row.unsure if text.split()[0] in (kind, torch.token)]
     if doubts:
-        message = f"what is known of torch {row.torch} is not certain: {', '.join(doubts)}"
-        fix = "the image is asked for its torch when it is built; choose an older torch to be certain before"
+        message = f"the facts about torch {row.torch} are not certain: {', '.join(doubts)}"
+        fix = "the build checks the torch of the image; choose an older torch to be certain before"
         yield Finding(code="table-unsure", message=message, fix=fix, level="warning")
 
 
 def check_base_pinned(target: Target) -> Iterator[Finding]:
-    """A base image without a tag, or with `latest`, is another image tomorrow."""
+    """Report a base image without a tag, or with `latest`: its content may change."""
     reference = target.base.reference
     if not reference.startswith("docker://") or "@sha256:" in reference:
         return
     tag = reference.rpartition("/")[2].partition(":")[2]
     if tag in ("", "latest"):
         at = Location(file=target.recipe.file, line=target.recipe.lines.get("container.base"), key="container.base")
-        message = f"the base image '{reference}' has no fixed tag: it is another image tomorrow"
+        message = f"the base image '{reference}' has no fixed tag: its content may change"
         yield Finding(code="base-floating", message=message, at=at, fix="name a version, or a digest", level="warning")

@@ -1,6 +1,6 @@
-"""Checks of names: conda's word for torch, slips of the keyboard, and packages of a distribution in the wrong list.
+"""Checks of names: conda's name for torch, typing errors, and distribution packages in the wrong list.
 
-Nothing is looked up: the names that are compared are those of our own tables.
+Nothing is looked up online: names are compared with those of our own tables.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from builder.resolve.checks.packages import locate
 from builder.resolve.conda_names import find_python_name, load_name_table, matches
 from builder.resolve.requested import FAMILY
 
-MIN_LENGTH = 5  # characters of a name that is compared: shorter ones are near too many others
-# How Debian and Ubuntu name what no Python or conda package is called: what people met who moved to containers.
+MIN_LENGTH = 5  # shorter names are similar to too many others
+# Names of Debian and Ubuntu packages that no Python or conda package has.
 _SYSTEM = re.compile(
     r"lib[a-z0-9.+-]+-dev|python3-[a-z0-9-]+|build-essential|lib(?:gl1|gl1-mesa-glx|glib2\.0-0|sm6|xext6|xrender1|x11-6"
     r"|egl1|gomp1|sndfile1|opengl0|glu1-mesa|xi6|xrandr2|xcb1|tiff5|jpeg62-turbo|stdc\+\+6)"
 )
-# What is in an environment of one system only (conda-forge's and the defaults channel's packages).
+# Packages that exist for one system only (conda-forge and the defaults channel).
 WINDOWS = ("vs2015_runtime", "vc", "vc14_runtime", "ucrt", "pywin32", "pywinpty", "wincertstore", "win_inet_pton",
            "pyreadline3", "menuinst", "m2w64-*", "msys2-*", "vs2017_*", "vs2019_*", "vs2022_*")  # fmt: skip
 MACOS = ("appnope", "python.app", "pyobjc-*", "libcxx", "libcxxabi", "clang_osx-*", "ld64", "cctools_osx-*")
 
 
 def check_conda_torch(target: Target) -> Iterator[Finding]:
-    """conda-forge calls torch pytorch; whoever writes torch means that."""
+    """Report torch as a conda dependency: conda-forge calls it pytorch."""
     for spec in target.recipe.conda:
         if spec.name == "torch":
             at = Location(file=target.recipe.file, line=spec.line)
@@ -47,9 +47,9 @@ def check_conda_torch(target: Target) -> Iterator[Finding]:
 
 
 def check_import_name(target: Target) -> Iterator[Finding]:
-    """A requirement by the name that Python imports, or by conda's name: the index has another package there, or none.
+    """Report a requirement that uses the import name or conda's name, which the index does not have.
 
-    An index of the user's own may have it.
+    A private index may have it.
     """
     recipe, table = target.recipe, load_name_table()
     options = recipe.pip_options
@@ -59,7 +59,7 @@ def check_import_name(target: Target) -> Iterator[Finding]:
         if meant is None or line.url:
             continue
         at, written = locate(recipe, line), re.match(r"[\w.-]*", line.text)
-        message = f"'{line.text}' is not what the package index calls it: the package is '{meant}'"
+        message = f"'{line.text}' is not the name on the package index: the package is '{meant}'"
         yield Finding(
             code="name-import",
             message=message,
@@ -71,21 +71,21 @@ def check_import_name(target: Target) -> Iterator[Finding]:
 
 
 def check_near_miss(target: Target) -> Iterator[Finding]:
-    """A name that is one slip away from a well-known one, and is not known itself."""
+    """Report an unknown name that differs from a well-known one by a single slip."""
     recipe = target.recipe
     asked = [(spec.name, Location(file=recipe.file, line=spec.line)) for spec in recipe.conda if not spec.url]
     asked += [(line.name, locate(recipe, line)) for line in recipe.pip if line.name and not line.url]
     for name, at in asked:
         near = "" if _is_known(name) else _find_meant(str(canonicalize_name(name)))
         if near:
-            message = f"'{name}' is no package that we know, and one letter away from '{near}'"
+            message = f"'{name}' is not a known package, and one letter away from '{near}'"
             yield Finding(
-                code="name-near", message=message, at=at, fix=f"write {near} if that is meant", level="warning"
+                code="name-near", message=message, at=at, fix=f"write {near} if you mean that", level="warning"
             )
 
 
 def check_system_name(target: Target) -> Iterator[Finding]:
-    """A distribution's package among those of conda or pip."""
+    """Report a distribution package among those of conda or pip."""
     recipe = target.recipe
     system = {other for other in load_name_table().other.values() if other}
     asked = [(spec.name, Location(file=recipe.file, line=spec.line)) for spec in recipe.conda]
@@ -96,12 +96,12 @@ def check_system_name(target: Target) -> Iterator[Finding]:
         message = f"'{name}' is the name of a distribution package, not of one of conda or pip"
         fix = f"move it to container.system: [{name}]"
         if target.backend in ("cotainr", "tykky"):
-            fix = f"leave it out, or take its conda package: {target.backend} installs no distribution packages"
+            fix = f"remove it, or use its conda package: {target.backend} installs no distribution packages"
         yield Finding(code="name-system", message=message, at=at, fix=fix, level="warning")
 
 
 def check_other_system(target: Target) -> Iterator[Finding]:
-    """An export of an environment of Windows or macOS: it names packages and builds that Linux does not have."""
+    """Report an export from Windows or macOS: it names packages and builds that Linux does not have."""
     for system, patterns in (("Windows", WINDOWS), ("macOS", MACOS)):
         found = [spec for spec in target.recipe.conda if any(matches(spec.name, form) for form in patterns)]
         found = [spec for spec in found if spec.text in target.environment.conda]
@@ -127,7 +127,7 @@ def _is_known(name: str) -> bool:
 
 
 def _find_meant(name: str) -> str:
-    """The known name that is one slip away, "" for none."""
+    """Find the known name that is one slip away, "" if there is none."""
     if len(name) < MIN_LENGTH:
         return ""
     return next(
@@ -136,10 +136,10 @@ def _find_meant(name: str) -> str:
 
 
 def _is_one_slip(one: str, other: str) -> bool:
-    """Whether two letters are swapped, one is another, or one inside is missing or too many."""
+    """Whether two letters are swapped, one is replaced, or an inner one is missing or added."""
     start = next((index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), -1)
     if start < 1:
-        return False  # the same, longer at the end only (jinja and jinja2), or another first letter
+        return False  # equal, longer at the end only (jinja and jinja2), or a different first letter
     if len(one) == len(other):
         swapped = one[start : start + 2] == other[start : start + 2][::-1] and one[start + 2 :] == other[start + 2 :]
         letters = one[start].isalpha() and other[start].isalpha()

@@ -14,7 +14,7 @@ if [ -n "${RECIPE_MNIST:-}" ]; then
     options+=(--bind "$RECIPE_MNIST:/media:ro")
     digits+=(--data /media)
 fi
-# /mnt is in every image, whatever folder this is.
+# Every image has /mnt.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f "$results"/verify.json "$results"/smoke-*.json
 failed=0

@@ -14,14 +14,14 @@ if [ -n "${RECIPE_MNIST:-}" ]; then
     options+=(--bind "$RECIPE_MNIST:/media:ro")
     digits+=(--data /media)
 fi
-# /mnt is in every image, whatever folder this is.
+# Every image has /mnt.
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f "$results"/verify.json "$results"/smoke-*.json
 failed=0
 if [ "${RECIPE_EXPECT_GPU:-no}" = yes ] || [ -e /dev/kfd ]; then
     arguments+=(--expect-vendor amd)
 else
-    echo 'recipe: no amd GPU here: the smoke test trains on the CPU; run it on a GPU node as well'
+    echo 'recipe: no amd GPU here: the smoke test trains on the CPU; run it on a GPU node too'
     arguments+=(--device cpu)
 fi
 inside python3 -B verify.py recipe.json "$results/verify.json" || failed=1

@@ -8,7 +8,7 @@ set -u
 
 export DOCKER_BUILDKIT=1 BUILDKIT_PROGRESS=plain
 temporary_folder "" ""
-# The build context is what Docker can see: local wheel folders are linked into it and leave with the build.
+# The build context is what Docker can see: local wheel folders are linked into it during the build.
 rm -rf inputs.recipe
 inputs=$PWD/inputs.recipe
 copy_inputs=yes

@@ -16,7 +16,7 @@ fi
 login_for docker.io site
 pick_runtime singularity apptainer
 clear_binds
-export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
+export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, not that of this machine
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 rm -f mnist-lumi-c.sif.part.sif
 own_caches

@@ -9,7 +9,7 @@ set -u
 . run/container.sh
 inside() { "$runtime" exec "${options[@]}" --bind "$PWD:/mnt" --pwd /mnt "$image" "$@"; }
 rm -f proof.json
-# A wrong answer is in the log; the file is there only when the image is what was planned.
+# The log has a wrong answer; the file exists only if the image matches the plan.
 inside python3 -B verify.py recipe.json proof.json || {
     rm -f proof.json
     exit 1

@@ -15,7 +15,7 @@ if [ "${RECIPE_ACCEPT_LICENSES:-no}" != yes ]; then
 fi
 pick_runtime singularity apptainer
 clear_binds
-export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
+export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, not that of this machine
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 rm -f mnist-lumi-g.sif.part.sif
 own_caches

@@ -8,16 +8,17 @@ use_module load LUMI
 use_module load lumi-container-wrapper
 set -u
 
-command -v conda-containerize >/dev/null || fail "there is no conda-containerize: is its module loaded?"
+command -v conda-containerize >/dev/null ||
+    fail "conda-containerize is not installed, or its module is not loaded"
 clear_binds
-export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, whatever this machine has
+export CONDA_OVERRIDE_CUDA=  # the solver sees no NVIDIA GPU, not that of this machine
 temporary_folder "/tmp/${USER}" "/tmp/${USER}"
 export CW_BUILD_TMPDIR="$work"
 own_caches
 rm -rf mnist-lumi-g.part mnist-lumi-g.old
 mkdir mnist-lumi-g.part
 conda-containerize new --mamba --prefix mnist-lumi-g.part environment.yml </dev/null
-[ -x mnist-lumi-g.part/bin/python3 ] || fail "conda-containerize ended without an error and wrote no wrappers"
+[ -x mnist-lumi-g.part/bin/python3 ] || fail "conda-containerize reported no error but wrote no wrappers"
 if [ -e mnist-lumi-g ]; then mv mnist-lumi-g mnist-lumi-g.old; fi
 mv mnist-lumi-g.part mnist-lumi-g
 rm -rf mnist-lumi-g.old

@@ -74,7 +74,7 @@ def change(plan: Plan, path: list[str | int], value: Any) -> str:
         (["schema"], True, "schema", "the plan has schema True, this version reads 1"),
         (["image"], 3, "image", "expected text, found 3"),
         (["image"], None, "", "'image' is missing"),
-        (["more"], 1, "more", "'more' is no key of a plan"),
+        (["more"], 1, "more", "'more' is not a key of a plan"),
         (["image_kind"], "iso", "image_kind", "expected 'sif' or 'folder', found \"iso\""),
         (["steps"], {}, "steps", "expected a list, found {}"),
         (["steps", 0, "kind"], [1], "steps[0].kind", "expected 'build' or"),

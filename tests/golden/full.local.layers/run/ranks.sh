@@ -7,7 +7,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . run/suite.sh
 ranks=${1:-2}
 if [ "$#" -gt 0 ]; then shift; fi
-case $ranks in "" | *[!0-9]* | 0*) echo "recipe: error: '$ranks' is no number of ranks" >&2 && exit 2 ;; esac
+case $ranks in "" | *[!0-9]* | 0*) echo "recipe: error: '$ranks' is not a number" >&2 && exit 2 ;; esac
 
 # RECIPE_PROCESSES=plain: without torchrun, for a program that needs no torch
 launch() {

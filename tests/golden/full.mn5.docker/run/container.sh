@@ -1,4 +1,4 @@
-# How this site enters the image; sourced by the scripts beside it.
+# How this site starts the image; sourced by the other scripts of this folder.
 # shellcheck shell=bash
 image=${RECIPE_IMAGE:-"$PWD/full-of-everything-mn5.sif"}
 runtime=$(command -v singularity || command -v apptainer) || {
@@ -21,7 +21,7 @@ in_image() {
     "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
 }
 
-# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+# exec_image COMMAND...: replaces this process, so that signals reach the command
 exec_image() {
     exec "$runtime" exec "${options[@]}" --bind "$PWD" --pwd "${RECIPE_WORKDIR:-$PWD}" "$image" "$@"
 }

@@ -1,15 +1,15 @@
-# How this site enters the installation; sourced by the scripts beside it.
+# How this site starts the installation; sourced by the other scripts of this folder.
 # shellcheck shell=bash
 image=${RECIPE_IMAGE:-"$PWD/mnist-lumi-c"}
 export PATH="$image/bin:$PATH"
 export PYTHONNOUSERSITE=1
 
-# in_image COMMAND...: the wrappers of the installation enter its container by themselves
+# in_image COMMAND...: the wrappers of the installation start its container
 in_image() {
     (cd -- "${RECIPE_WORKDIR:-.}" && exec "$@")
 }
 
-# exec_image COMMAND...: becomes it, so that a signal to this process reaches it
+# exec_image COMMAND...: replaces this process, so that signals reach the command
 exec_image() {
     cd -- "${RECIPE_WORKDIR:-.}" || exit
     exec "$@"

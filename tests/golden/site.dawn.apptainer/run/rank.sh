@@ -6,7 +6,7 @@ set -eu
 export RANK="${PMI_RANK}"
 export WORLD_SIZE="${PMI_SIZE}"
 export LOCAL_RANK="${MPI_LOCALRANKID}"
-# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
+# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$PMI_RANK" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK

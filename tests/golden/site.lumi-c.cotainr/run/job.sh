@@ -1,7 +1,7 @@
-# What holds for a whole job; sourced by the job scripts beside it.
+# Settings of a whole job; sourced by the job scripts of this folder.
 # shellcheck shell=bash
 . ./engine.sh
-# What modules of the host set up is for the Python of the host; what the user set is for the image too.
+# PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.
 python_path=${PYTHONPATH-}
 unset PYTHONHOME PYTHONPATH
 if [ -n "$python_path" ]; then export PYTHONPATH="$python_path"; fi

@@ -9,7 +9,7 @@ export LOCAL_RANK="${SLURM_LOCALID}"
 export ROCR_VISIBLE_DEVICES="${SLURM_LOCALID}"
 . ./engine.sh
 private_folder "/tmp/${USER}-miopen-cache-${SLURM_JOB_ID}" 'node-local folder' 'submit the job again' || fail 'a node-local folder cannot be made'
-# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
+# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK

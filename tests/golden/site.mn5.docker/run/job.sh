@@ -1,7 +1,7 @@
-# What holds for a whole job; sourced by the job scripts beside it.
+# Settings of a whole job; sourced by the job scripts of this folder.
 # shellcheck shell=bash
 . ./engine.sh
-# What modules of the host set up is for the Python of the host; what the user set is for the image too.
+# PYTHONPATH of host modules is for the host's Python; the user's own is for the image too.
 python_path=${PYTHONPATH-}
 use_module load singularity
 unset PYTHONHOME PYTHONPATH
@@ -10,7 +10,7 @@ set -u
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR
 
-# free_port: a port of the first node on which nothing listens, drawn by chance; ranks meet there
+# free_port: a random free port of the first node, for the rendezvous of the ranks
 free_port() {
     local port
     for _ in {1..20}; do

@@ -3,7 +3,7 @@
 set -eu
 . run/container.sh
 . run/watch.sh
-# RECIPE_ONE_PROCESS: a workload of one process, for which the other tasks have nothing to do
+# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit
 if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     if [ "$SLURM_PROCID" -ne 0 ]; then exit 0; fi
     unset RANK WORLD_SIZE LOCAL_RANK
@@ -11,7 +11,7 @@ if [ "${RECIPE_ONE_PROCESS:-no}" = yes ]; then
     exec_image "$@"
 fi
 watch_stop
-# RECIPE_RANKS: ranks of a node; PET_RDZV_*: where and by which id they meet; set by the job script
+# RECIPE_RANKS: ranks per node; PET_RDZV_*: address and id of the rendezvous; set by the job script
 exec_image python3 -m torch.distributed.run \
     --nproc_per_node "$RECIPE_RANKS" --nnodes "$SLURM_JOB_NUM_NODES" --node_rank "$SLURM_PROCID" \
     --rdzv_backend c10d --max_restarts 0 --tee 3 --no-python "$@"
