@@ -130,7 +130,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
         "import os, time\nos.register_at_fork(after_in_child=lambda: time.sleep(600))\n"
     )
     status, output = smoke.run(
-        "probe", "--result", "result.json", "--timeout", "50", "--expect-masks", hex(1 << 500),
+        "probe", "--result", "result.json", "--timeout", "70", "--expect-masks", hex(1 << 500),
         "--expect-variable", "SITE=lumi", "--expect-network", "NET/OFI", "--expect-devices", "1",
         "--cache-not-under", "/dev", PYTHONPATH=str(tmp_path), MIOPEN_USER_DB_PATH="/dev/shm/x",
     )  # fmt: skip
@@ -139,7 +139,7 @@ def test_a_probe_needs_no_launcher_and_fails_by_what_is_missing(smoke: Smoke, tm
     assert failed.keys() == {
         "affinity", "devices", "network", "variable SITE", "caches", "workers by fork",
     }, output  # fmt: skip
-    assert failed["workers by fork"].startswith("rank 0 hung for 1")
+    assert failed["workers by fork"].startswith("rank 0 hung for ")
     assert failed["affinity"].endswith("outside 500")
     assert failed["network"] == "rank 0 used lo"
     assert failed["variable SITE"] == "rank 0 has missing"
@@ -215,15 +215,15 @@ def test_the_leader_that_was_killed_is_named_in_the_end(smoke: Smoke) -> None:
 
 
 def test_a_rank_that_hangs_is_named_within_the_limit(smoke: Smoke) -> None:
-    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "25")
+    processes = smoke.launch([0, 1], 2, *LONG, "--timeout", "45")
     began = time.monotonic()
     smoke.wait_for_ranks(2, training)
     os.kill(processes[1].pid, signal.SIGSTOP)
     processes[0].communicate(timeout=120)
-    assert time.monotonic() - began < 90
+    assert time.monotonic() - began < 150
     assert processes[0].returncode == 1
     error = smoke.failed()["error"]
-    assert error.startswith("ended at its limit of 25 s: rank 1 on ")
+    assert error.startswith("ended at its limit of 45 s: rank 1 on ")
     assert "rank 0" not in error
 
 
