@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from builder.compile.arrays import MAX_TASKS, PlannedFolder, make_array_plan
+from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
 from builder.execute.executor import StepBatch, run_local_steps, select_steps
 from builder.execute.options import Options, Signals
 from builder.execute.parallel import MultiProgress
@@ -353,7 +353,7 @@ def write_arrays(builds: Builds, *, place: Path, most: int | None) -> list[Path]
 
 def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     """The arrays of one site's plans, None where it has no jobs for them."""
-    kits = [PlannedFolder(folder=build.folder.name, plan=build.plan) for build in builds.values()]
+    kits = [ArrayTask(folder=build.folder.name, plan=build.plan) for build in builds.values()]
     if not any(step.batch for kit in kits for step in kit.plan.steps):
         return None
     most = most or MAX_TASKS

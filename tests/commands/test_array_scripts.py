@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.compile.arrays import PlannedFolder, make_array_plan
+from builder.compile.arrays import ArrayTask, make_array_plan
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step
 from builder.model.step_job import StepJob
@@ -24,7 +24,7 @@ from builder.slurm.submit import SubmitOptions, Task, arguments, of_tasks
 LUMI = load_site("lumi-g")
 
 
-def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> PlannedFolder:
+def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> ArrayTask:
     """A kit whose steps are given as name -> what its job asks for."""
     kinds = {"verify": "verify", "smoke": "smoke"}
     made, files = [], []
@@ -39,7 +39,7 @@ def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> PlannedF
         target=f"{name}.lumi-g.cotainr", recipe=name, site="lumi-g", backend="cotainr", vendor="amd",
         image=f"{name}.sif", image_kind="sif", base="b", steps=tuple(made), files=tuple(files),
     )  # fmt: skip
-    return PlannedFolder(folder=f"{name}.plan", plan=plan)
+    return ArrayTask(folder=f"{name}.plan", plan=plan)
 
 
 SMALL = StepJob(name="own", minutes=60, notice=120, memory="64G", partition="small")
