@@ -68,7 +68,8 @@ def _check_processor(site: Site, base: Path, *, at: Location) -> None:
         return  # no SIF: what it is for is known when it is read
     machine = ARCHITECTURES.get(f"{found}\0".encode(), site.node.arch)
     if machine != site.node.arch:
-        message = f"the base image '{sanitize(str(base), limit=400)}' is for {machine}, and '{site.name}' has {site.node.arch}"
+        shown = sanitize(str(base), limit=400)
+        message = f"the base image '{shown}' is for {machine}, and '{site.name}' has {site.node.arch}"
         fix = f"name an image for {site.node.arch}, or leave {at.key or 'the base image'} out: the site has one"
         raise UnsupportedError(Finding(code="base-processor", message=message, at=at, fix=fix))
 

@@ -52,8 +52,8 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
             continue
         output = next((output for output in outputs if _holds(output, path)), None)
         if output is not None:
-            message = f"the output '{sanitize(str(output), limit=400)}' would overwrite {what} '{sanitize(str(path), limit=400)}'"
-            message += ", which is never replaced"
+            shown, own = sanitize(str(output), limit=400), sanitize(str(path), limit=400)
+            message = f"the output '{shown}' would overwrite {what} '{own}', which is never replaced"
             fix = "give another output with -o"
             raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(path)), fix=fix))
 

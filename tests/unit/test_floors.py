@@ -25,11 +25,11 @@ ONE_DOOR = {
 }
 # Names of modules that two rooms have; a command of cli/ and the reader of a model in parse/ have its name anyway.
 SAME_NAMES = {
-    "arrays": "compile pipeline slurm",
     "build": "layers pipeline",
     "collect": "report slurm",
     "conda": "lock resolve/checks",
     "errors": "sif smoke",
+    "events": "sif system",
     "main": "layers smoke",
     "options": "execute slurm smoke",
     "packages": "resolve resolve/checks",

@@ -22,17 +22,20 @@ UNWANTED = re.compile(
 )
 # Repair some and lower the number; a room that is not here has none.
 LEFT: dict[str, int] = {
-    "builder/cli": 6,
-    "builder/compile": 37,
+    "builder/audit": 11,
+    "builder/cli": 3,
     "builder/data": 1,
-    "builder/execute": 9,
-    "builder/model": 9,
-    "builder/pipeline": 10,
-    "builder/resolve": 10,
-    "builder/slurm": 33,
-    "builder/smoke": 15,
-    "docs": 2,
-    "docs/checks": 2,
+    "builder/execute": 17,
+    "builder/inspect": 2,
+    "builder/layers": 2,
+    "builder/lock": 1,
+    "builder/parse": 3,
+    "builder/pipeline": 5,
+    "builder/report": 1,
+    "builder/sif": 1,
+    "builder/slurm": 13,
+    "builder/system": 2,
+    "docs": 1,
 }
 
 

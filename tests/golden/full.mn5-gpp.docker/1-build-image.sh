@@ -23,5 +23,6 @@ docker build \
   --label 'recipe.tool=recipe 0.0.0' \
   --label version=1.10 ${RECIPE_FRESH:+--no-cache} \
   --secret "id=settings,src=$settings" --secret "id=plain,src=$plain" .
+docker_answer recipe/full-of-everything-mn5-gpp:93aa2da04914
 docker save recipe/full-of-everything-mn5-gpp:93aa2da04914 --output full-of-everything-mn5-gpp.tar.part
 put_in_place full-of-everything-mn5-gpp.tar.part full-of-everything-mn5-gpp.tar
