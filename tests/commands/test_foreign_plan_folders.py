@@ -79,7 +79,7 @@ def test_security_03_status_puts_an_image_nowhere_else(place: Path, name: str, t
     folder = submitted(place, output=place / name)
     (folder / "x.sif").write_text("touch CANARY")
     code, said = recipe("status", *trust, folder)
-    assert (code, "does not lie beside the plan folder" in said) == (2, True)
+    assert (code, "is not next to the plan folder" in said) == (2, True)
     assert (place / "id_ed25519").read_text() == "my key\n"
     assert (folder / "x.sif").read_text() == "touch CANARY"
 

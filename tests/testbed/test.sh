@@ -19,6 +19,7 @@ set -euo pipefail
 STARTED=() # services that were not running before
 JOB=""
 TEMPORARY=""
+RUN=0 # of pytest
 
 stop_started() {
     local service
@@ -29,10 +30,16 @@ stop_started() {
 clean_up() { # ends what was started, and removes what the tests wrote
     stop_started
     if [ -n "$TEMPORARY" ]; then
-        # shellcheck disable=SC2016 # the inner shell's parameter
-        as_user sh -c 'chmod -R u+rwX "$1" 2>/dev/null; rm -rf "$1"' - "$TEMPORARY" || true
+        remove_temporary .
+        rmdir "$TEMPORARY" 2>/dev/null || true
         unmount_scratch
     fi
+}
+
+remove_temporary() { # remove_temporary NAME: below the folder of this run
+    if [ -z "$TEMPORARY" ]; then return 0; fi
+    # shellcheck disable=SC2016 # the inner shell's parameters
+    as_user sh -c 'cd "$1" && chmod -R u+rwX "$2" 2>/dev/null; find "$2" -mindepth 1 -delete' - "$TEMPORARY" "$1" || true
 }
 
 use_scratch() { # the tests write in memory where there is enough of it
@@ -40,7 +47,7 @@ use_scratch() { # the tests write in memory where there is enough of it
     folder=$(mount_scratch)
     if [ -z "$folder" ]; then return 0; fi
     TEMPORARY=$folder/tests-$$
-    export PYTEST_ADDOPTS="$PYTEST_ADDOPTS --basetemp='$TEMPORARY'"
+    as_user mkdir -p "$TEMPORARY"
 }
 
 interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
@@ -107,14 +114,20 @@ lint() { # all linters, also after one that finds something
     as_job ruff format --check . || rc=1
     as_job mypy || rc=1
     as_job shellcheck --external-sources tests/testbed/*.sh .ci/run || rc=1
-    as_job python -m pytest -q tests/unit/test_words.py || rc=1
+    tests -q tests/unit/test_words.py || rc=1
     return "$rc"
 }
 
-tests() { as_job python -m pytest "$@"; }
+tests() { # as the user, in a folder of its own, removed afterwards: some files in it may not be removed by pytest
+    local rc=0
+    RUN=$((RUN + 1))
+    as_job env "PYTEST_ADDOPTS=$PYTEST_ADDOPTS${TEMPORARY:+ --basetemp='$TEMPORARY/$RUN'}" python -m pytest "$@" || rc=$?
+    remove_temporary "$RUN"
+    return "$rc"
+}
 
 terminal() { # apart from the others, whose conftest.py it must not share; as an ordinary user always
-    as_job python -m pytest -n 2 tests/terminal "$@"
+    tests -n 2 tests/terminal "$@"
 }
 
 users() { # as root, who alone can act as two users; as an ordinary user it is said and is no failure of `all`
@@ -179,7 +192,7 @@ case $what in
     unit) prepare_python && tests -n 2 tests/unit "$@" ;;
     properties) prepare_python && tests -n 2 -m property tests/unit "$@" ;;
     fuzz) prepare_python && fuzz "$@" ;;
-    commands) prepare_python && as_job python -m pytest -n 2 tests/commands "$@" ;;
+    commands) prepare_python && tests -n 2 tests/commands "$@" ;;
     terminal) prepare_python && terminal "$@" ;;
     users)
         is_root || die 4 "tests/users act as two users, and only root can" "run it as root, or leave them to CI"

@@ -36,6 +36,7 @@ answer() {
 docker_answer() {
     local container
     container=$(docker create "$1" true 2>/dev/null) || return 0
+    mkdir -p "$work/answer"
     docker cp "$container:/opt/recipe/answer.json" - 2>/dev/null | tar -xO 2>/dev/null | head -c 32768 >"$work/answer/answer.json" || true
     docker rm "$container" >/dev/null 2>&1 || true
 }
@@ -167,7 +168,6 @@ temporary_folder() {
     private_folder "$parent" "temporary folder" "set RECIPE_TMPDIR to a folder of your own" shared ||
         fail "the temporary folder $parent cannot be made: give another one by RECIPE_TMPDIR"
     work=$(mktemp -d "$place/recipe-XXXXXXXX") || fail "the temporary folder $parent cannot be written to"
-    mkdir "$work/answer"
     trap remove_work EXIT
     export TMPDIR="$work" APPTAINER_TMPDIR="$work" SINGULARITY_TMPDIR="$work"
     if [ -n "${2:-}" ] && [ -z "${APPTAINER_CACHEDIR:+${SINGULARITY_CACHEDIR:-}}" ]; then
@@ -375,7 +375,7 @@ package_settings() {
 inside_build() {
     own_cache
     package_settings
-    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$inputs/answer" "$work/uv" "$work/given"
+    mkdir -p "$inputs/cache" "$inputs/given" "$inputs/uv" "$inputs/answer" "$work/uv" "$work/given" "$work/answer"
     mkdir -m 1777 "$work/tmp" "$work/vartmp"
     mkfifo "$work/given/ask" "$work/given/answer"
     # An engine shows its own /tmp, where the caches and the work of others may lie.
