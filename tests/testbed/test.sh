@@ -119,9 +119,10 @@ lint() { # all linters, also after one that finds something
 }
 
 tests() { # as the user, in a folder of its own, removed afterwards: some files in it may not be removed by pytest
-    local rc=0
+    local rc=0 options=$PYTEST_ADDOPTS
     RUN=$((RUN + 1))
-    as_job env "PYTEST_ADDOPTS=$PYTEST_ADDOPTS${TEMPORARY:+ --basetemp='$TEMPORARY/$RUN'}" python -m pytest "$@" || rc=$?
+    if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$TEMPORARY/$RUN'"; fi
+    as_job env "PYTEST_ADDOPTS=$options" python -m pytest "$@" || rc=$?
     remove_temporary "$RUN"
     return "$rc"
 }
