@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.text import make_config_error, sanitize
 from builder.parse.container import check_variables, read_container, stringify
@@ -116,7 +116,7 @@ class Environment:
             if name.raw in KEYS:
                 continue
             fix = suggest_name(name.raw, known=KEYS)
-            edit: tuple[str, str] | None = (name.raw, find_nearest(name.raw, known=KEYS))
+            edit: tuple[str, str] | None = (name.raw, find_typo(name.raw, known=KEYS))
             if name.raw == "pip":
                 edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
@@ -223,7 +223,8 @@ class Environment:
                     operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
                     right = f"{shown_name}{operator}{sanitize(value.raw)}"
                     fix = f"write '- {right}'"
-                    edit = make_edit(Location(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
+                    exact = Location(file=at.file, line=name.line) if value.raw[:1] in "0123456789=<>!~" else None
+                    edit = make_edit(exact, f"{name.raw}: {value.raw}", right)
                     message = f"'{shown_name}: {sanitize(value.raw)}' has a colon where conda wants '='"
                 else:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import CondaSpec
 from builder.model.text import check_url, make_config_error, refuse_secrets, sanitize
 
@@ -212,7 +212,7 @@ def check_python(spec: CondaSpec, *, at: Location) -> None:
         fix, edit = "write it as in 'python=3.12'", None
         if threaded := THREADED.fullmatch(number):
             message = f"'{sanitize(spec.text)}' asks for the free-threaded Python, which no site is built with"
-            fix, edit = f"write 'python={threaded[1]}'", make_edit(at, number, threaded[1])
+            fix = f"write 'python={threaded[1]}'"  # another Python: the user has to decide
         elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
             right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
             if PYTHON.fullmatch(right):
@@ -237,7 +237,7 @@ def _fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
                 message,
                 at=at,
                 fix=suggest_name(key, known=FIELDS, noun="known"),
-                edit=make_edit(at, key, find_nearest(key, known=FIELDS)),
+                edit=make_edit(at, key, find_typo(key, known=FIELDS)),
             )
         if key in found:
             raise make_config_error(

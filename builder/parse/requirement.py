@@ -63,10 +63,10 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
 def _not_a_requirement(body: str, *, at: Location) -> ConfigError:
     """Say what a line that PEP 508 refuses looks like."""
     quoted = f"'{sanitize(body)}'"
-    single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(?:=\S+)?", body)
+    single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
     if single:
         right = f"{single[1]}=={single[2]}"
-        edit = make_edit(at, body, right)
+        edit = make_edit(at, body, right) if not single[3] else None  # a conda build would be lost
         fix = f"pip compares with two: '{right}'"
         return make_config_error("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
     spaced = re.fullmatch(r"([A-Za-z0-9._-]+)\s+v?([0-9][A-Za-z0-9.*+]*)", body)

@@ -59,14 +59,16 @@ def check_import_name(target: Target) -> Iterator[Finding]:
         if meant is None or line.url:
             continue
         at, written = locate(recipe, line), re.match(r"[\w.-]*", line.text)
+        missing = line.name in table.not_on_index and not own
         message = f"'{line.text}' is not the name on the package index: the package is '{meant}'"
         yield Finding(
             code="name-import",
             message=message,
             at=at,
             fix=f"write {meant}",
-            level="error" if line.name in table.not_on_index and not own else "warning",
-            edit=make_edit(at, written[0] if written else line.name, meant),
+            level="error" if missing else "warning",
+            # a package that an index has under the name may be the one that is meant
+            edit=make_edit(at, written[0] if written else line.name, meant) if missing else None,
         )
 
 
