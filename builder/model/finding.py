@@ -152,7 +152,7 @@ def _fold(word: str) -> str:
 
 
 def _is_slip(one: str, other: str) -> bool:
-    """Whether two words are equal, or two letters are swapped, or one is missing, added or (in a long word) replaced."""
+    """Whether two words are equal, or differ by two swapped letters or by one that is missing, added or replaced."""
     if one == other:
         return True
     if min(len(one), len(other)) < 3 or max(len(one), len(other)) < 4:
