@@ -87,7 +87,8 @@ PACKAGES = (
         r"No matching distribution found for (?P<pip>[^()]+)",
         r"there is no version of (?P<version>[^\s,]+)",
         message="the package index has no such package or version: {what}{pip}{version}",
-        fix="check the name and the version, and container.indexes when it is not on the public index",
+        fix="check the name and the version; if another index has it, add a line '--extra-index-url URL' to the packages "
+        "of pip",
     ),
     cause(
         "conflict",
