@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
@@ -176,7 +177,7 @@ class Environment:
             return (), ()
         specs: list[CondaSpec] = []
         ats: list[Location] = []
-        pip_line = 0
+        pip_line, flat = 0, False
         for index, item in enumerate(value.items):
             key = f"dependencies[{index}]"
             at = Location(file=self.file, line=item.line, key=key)
@@ -187,11 +188,13 @@ class Environment:
                 elif isinstance(item, Table):
                     last = index == len(value.items) - 1
                     pip_line = self._pip(item, at=at, first=pip_line, last=last)
+                    flat = isinstance(below := item.get("pip"), Text) and below.kind == "null"
                 else:
                     fix = "write every package directly below 'dependencies:'"
                     raise make_config_error("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
-                self._add_fault(error)
+                deeper = flat and isinstance(item, Text) and " - " in item.raw
+                self._add_fault(_indent_below_pip(error) if deeper else error)
         conda, twice = join_conda(specs, ats=ats)
         if twice is not None:
             self._add_fault(twice)
@@ -269,6 +272,12 @@ class Environment:
         check_variables(value, decoder=self.decoder, key="variables")
         found: Mapping[str, str] = self.decoder.decode(value, Mapping[str, str], key="variables")
         return found
+
+
+def _indent_below_pip(error: ConfigError) -> ConfigError:
+    """Give the faults of items after an empty `- pip:` the fix that keeps them packages of pip."""
+    fix = "indent this line and the one before it below '- pip:', in one column"
+    return ConfigError(*(replace(finding, fix=fix, edit=None) for finding in error.findings))
 
 
 def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:

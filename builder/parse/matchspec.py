@@ -145,6 +145,10 @@ def _split_build(rest: str, *, whole: str, at: Location) -> tuple[str, str]:
         items = [sanitize(item) for item in whole.split(" - ")]
         message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
         fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
+        if items[0] == "pip":
+            message = "'- pip' has no colon: the packages below it are read as a part of it"
+            fix = f"write '- pip:', with '- {items[1]}' indented below it"
+            raise make_config_error("conda-words", message, at=at, fix=fix, edit=make_edit(at, "pip", "pip:"))
         raise make_config_error("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{sanitize(whole)}' is not one package with one version"

@@ -120,7 +120,8 @@ def _options(text: str, *, at: Location) -> tuple[Option, ...]:
                     "pip-option",
                     f"the option '--{name}' takes no value",
                     at=at,
-                    fix=f"write '--{name}', or remove it if it is not wanted",
+                    fix=f"write '--{name}'"
+                    + ("" if value.lower() in SWITCHED_ON else ", or remove it if it is not wanted"),
                     edit=make_edit(at, word, f"--{name}") if value.lower() in SWITCHED_ON else None,
                 )
             found.append(Option(name=name))

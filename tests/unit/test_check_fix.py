@@ -9,6 +9,7 @@ import pytest
 from builder.cli.fixing import corrected
 from builder.cli.main import run
 from builder.model.finding import Edit, find_typo
+from builder.parse.recipe import load_recipe
 
 FAULTY = """\
 nmae: demo  # nmae is the name
@@ -242,3 +243,37 @@ def test_only_a_single_slip_is_a_typing_error() -> None:
     assert find_typo("--no-cache", known=("--no-index", "--no-binary")) == ""
     assert find_typo("abcdx", known=("abcda", "abcdb")) == ""
     assert find_typo("extra_index-url", known=("extra-index-url",)) == "extra-index-url"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "  - pip\n    - torch\n",
+        "  - pip\n    - numpy\n    - torch\n",
+        "  - pip:\n  - torch\n",
+        "  - pip:\n  - numpy\n    - torch\n",
+    ],
+)
+def test_what_is_meant_below_pip_comes_there(items: str, env: Path) -> None:
+    env.write_text(f"name: t\ndependencies:\n  - python=3.12\n{items}")
+    run(["check", "--fix", "local", str(env)])
+    recipe = load_recipe(env)
+    assert [spec.name for spec in recipe.conda] == ["python"]
+    assert recipe.pip[-1].name == "torch"
+
+
+@pytest.mark.parametrize(
+    ("items", "fix"),
+    [
+        ("  - pip\n    - torch\n", "write '- pip:', with '- torch' indented below it"),
+        ("  - pip:\n    - numpy\n      - torch\n", "begin '- torch' in the column of '- numpy', below '- pip:'"),
+        ("  - pip:\n  - numpy\n    - torch\n", "indent this line and the one before it below '- pip:', in one column"),
+        ("  - pip:\n    - numpy\n  - torch\n", "indent it below '- pip:' if pip is to install it, or write pytorch"),
+    ],
+)
+def test_the_fix_of_a_wrong_column_stays_below_pip(
+    items: str, fix: str, env: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env.write_text(f"name: t\ndependencies:\n  - python=3.12\n{items}")
+    run(["check", "local", str(env)])
+    assert f"fix: {fix}\n" in capsys.readouterr().err

@@ -35,14 +35,17 @@ def check_conda_torch(target: Target) -> Iterator[Finding]:
     for spec in target.recipe.conda:
         if spec.name == "torch":
             at = Location(file=target.recipe.file, line=spec.line)
+            # an item after pip's list may have been meant for it
+            behind = 0 < target.recipe.lines.get("dependencies.pip", 0) < (spec.line or 0)
+            other = "indent it below '- pip:' if pip is to install it, or write pytorch"
             message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
             yield Finding(
                 code="conda-torch",
                 message=message,
                 at=at,
-                fix="write pytorch there",
+                fix=other if behind else "write pytorch there",
                 level="note",
-                edit=make_edit(at, "torch", "pytorch"),
+                edit=None if behind else make_edit(at, "torch", "pytorch"),
             )
 
 

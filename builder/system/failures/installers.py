@@ -87,8 +87,7 @@ PACKAGES = (
         r"No matching distribution found for (?P<pip>[^()]+)",
         r"there is no version of (?P<version>[^\s,]+)",
         message="the package index has no such package or version: {what}{pip}{version}",
-        fix="check the name and the version; if another index has it, add a line '--extra-index-url URL' to the packages "
-        "of pip",
+        fix="check the name and the version; if another index has it, add '--extra-index-url URL' to pip's packages",
     ),
     cause(
         "conflict",
