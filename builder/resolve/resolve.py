@@ -149,7 +149,7 @@ def _torch(
 
 
 def _find_refusals(first: Finding, recipe: Recipe, *, site: Site, context: Context) -> list[Finding]:
-    """Add the refusals of the family's other requirements, each asked for alone."""
+    """Add the refusals of the family's other requirements, each requested alone."""
     asked = find_requested_family(recipe)
     alone = (choose_torch({name: item}, site=site, index=context.torch_index) for name, item in asked.items())
     others = [one for one in alone if isinstance(one, Finding) and one.at != first.at]

@@ -111,7 +111,7 @@ def test_every_key_that_a_text_names_is_one() -> None:
     assert wrong == []
 
 
-def test_a_package_of_another_index_is_asked_for_by_a_line_that_pip_reads(tmp_path: Path) -> None:
+def test_the_line_of_another_index_is_one_that_is_read(tmp_path: Path) -> None:
     step = Step(name="build", kind="build", why="", script="1-build.sh")
     fix = explain(step, ["ERROR: No matching distribution found for six==99.0"], 1).fix
     match = re.search(r"'(--extra-index-url) URL'", fix)

@@ -464,7 +464,7 @@ def test_fault_05_a_base_too_big_for_the_cache_is_named_in_gos_words_too() -> No
         ("fatal: https://a:b@c@git.example.org/x: Connection refused", "git.example.org"),
     ],
 )
-def test_the_server_that_was_not_reached_is_named_without_a_login(text: str, host: str) -> None:
+def test_a_server_out_of_reach_is_named_without_a_login(text: str, host: str) -> None:
     finding = explain(STEP, text.splitlines(), 1)
     assert finding.code in ("no-network", "tls")
     assert finding.message.endswith(f": {host}" if host else "a server it needs")
