@@ -149,9 +149,10 @@ def _torch(
 
 
 def _find_refusals(first: Finding, recipe: Recipe, *, site: Site, context: Context) -> list[Finding]:
-    """Add the refusals of the family's other requirements, each requested alone."""
-    asked = find_requested_family(recipe)
-    alone = (choose_torch({name: item}, site=site, index=context.torch_index) for name, item in asked.items())
+    """Add the refusals of the other requirements of the family that name a build, each requested alone."""
+    asked = {name: item for name, item in find_requested_family(recipe).items() if item.local or item.unclear}
+    python, index = read_python_pin(recipe), context.torch_index
+    alone = (choose_torch({name: item}, site=site, python=python, index=index) for name, item in asked.items())
     others = [one for one in alone if isinstance(one, Finding) and one.at != first.at]
     return [first, *others]
 
