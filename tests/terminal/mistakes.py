@@ -308,7 +308,7 @@ STRANGERS = [
     file("130", "  - python=three\n", 2, "'three' in 'python=three' is not a version of Python", r"'(python=3\.12)'", where=at("4"), cure=edit("python=three")),
     file("130b", "  - python=3.11t\n", 2, "the free-threaded Python", r"write '(python=3\.11)'", where=at("4"), cure=edit("python=3.11t")),
     file("130c", "  - python=3,11\n", 2, "'=3,11' in 'python=3,11' has a comma", r"write '(=3\.11)'", where=at("4"), cure=edit("=3,11")),
-    file("131", "  - python=3.12\n  - pip: [pytorch==2.8.0]\n", 3, r"'pytorch==2\.8\.0' is not what the package index calls it", r"write (torch)", where=at("5"), cure=edit("pytorch")),
+    file("131", "  - python=3.12\n  - pip: [pytorch==2.8.0]\n", 3, r"'pytorch==2\.8\.0' is not the name on the package index", r"write (torch)", where=at("5"), cure=edit("pytorch")),
     file("132", "  - python=3.12\ncontainer:\n  gpu: cuda\n", 2, "'gpu' is a list of vendors", r"write (gpu: \[nvidia\])", where=at("6"), cure=line("recipe check --fix local x.yml"), then=(0, 2, 3)),
     Mistake(number="133", line="recipe build -n local env.yml -o .", code=2, what="'.' is a folder, and the image is a file", fix=r"-o (NAME\.sif)", cure=word(".", r"\1"), then=(0, 4)),
     Mistake(number="133b", line="recipe build -n local env.yml -o env.yml --force", code=2, what="'env.yml' would overwrite the recipe 'env.yml', which is never replaced", fix="another output with -o", cure=leave("-o", "--force"), then=(0, 2, 4), why="the other name is the user's"),
