@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from builder.execute.base_file import check_base
 from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
@@ -53,6 +54,9 @@ def check_machine(
             fix = near_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
+    if makes and plan.base:
+        own = plan.base not in [image.reference for image in site.base_images]
+        check_base(plan, at=base_at, own=own, environment=environment)
     if makes and plan.base.startswith("/"):
         _check_processor(site, Path(plan.base), at=base_at)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})

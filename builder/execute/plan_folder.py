@@ -112,6 +112,30 @@ def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: b
             _source(copy, recipe_folder=recipe_folder)
 
 
+def check_copies(plan: Plan, *, recipe_folder: Path) -> None:
+    """Raise ConfigError for a file or folder of the recipe that cannot be copied; reads no content."""
+    own = IgnoreRules(recipe_folder)
+    for copy in plan.copies:
+        if copy.bundled:
+            continue
+        source = _source(copy, recipe_folder=recipe_folder)
+        _check_readable(source, allowed=os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)))
+        for entry in tree.walk(source) if source.is_dir() else ():
+            if own.reason(source / entry.path, top=source):
+                entry.enter = False
+                continue
+            _check_entry(entry, top=source)
+            rights = os.R_OK | (os.X_OK if entry.kind == tree.FOLDER else 0)
+            allowed = entry.kind == tree.LINK or os.access(entry.name, rights, dir_fd=entry.at)
+            _check_readable(source / entry.path, allowed=allowed)
+
+
+def _check_readable(path: Path, *, allowed: bool) -> None:
+    if not allowed:
+        message, fix = f"'{path}' is to be copied into the image, and you may not read it", "check its rights"
+        raise ConfigError(Finding(code="copy-unreadable", message=message, at=Location(file=str(path)), fix=fix))
+
+
 def _write(
     plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str, check_jobs: Check
 ) -> None:

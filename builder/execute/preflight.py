@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from builder.layers.locks import new_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
@@ -41,6 +42,7 @@ PACKED = 0.5
 # it); TMPDIR 0.3 MB, Apptainer 394 MB. A cache that has packages already may have these: only what is missing is taken.
 NEW_CACHE = 0.4
 KEPT = 0.1
+SUFFIXES = 60  # bytes around the name of an image in those next to it: `.NAME.provenance.json.recipe-PID-RANDOM`
 MOVE_CACHE = "set RECIPE_CACHE_DIR to a folder on a larger disk, or make room with `recipe cache prune`"
 MOVE_OUTPUT = "choose a larger disk with -o"
 
@@ -103,6 +105,10 @@ def check_output_folder(output: Path, *, makes: bool = False) -> None:
     # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
     if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
         raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
+    room = os.pathconf(parent, "PC_NAME_MAX") - max(SUFFIXES, len(f"..plan.recipe-{new_mark()}"))
+    if len(os.fsencode(output.name)) > room:
+        message = f"the name of the output '{output}' is too long: {room} bytes leave room for the files next to it"
+        raise _refused("output-name", message, fix="give a shorter name with -o")
 
 
 def _refused(code: str, message: str, *, fix: str) -> ConfigError:

@@ -15,7 +15,7 @@ from builder.execute.executor import StepBatch, check_local_needs, choose_steps,
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.options import Options
-from builder.execute.plan_folder import check_plan_folder, lock_plan_folder
+from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.sign import find_signer, is_signed
@@ -116,6 +116,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
     steps = select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
     check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+    check_copies(plan, recipe_folder=build.home)
     here, jobs = _split(plan, steps, folder=folder, request=request)
     check_machine(
         build.site, plan, steps=steps, here=here, environment=options.environment, recipe=build.recipe.file,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ import pytest
 from builder.cli.main import run
 from builder.execute import machine
 from builder.execute.folder_lock import lock_folder
+from builder.layers.cache import Store, key_of
+from builder.sif.sif import empty_sif, write_header
 
 ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
 
@@ -53,7 +56,6 @@ def have(place: Path, *names: str) -> None:
 
 def recipe(*words: str) -> Answer:
     import contextlib
-    import io
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -283,3 +285,88 @@ def test_an_old_docker_needs_no_plug_in(place: Path) -> None:
         '#!/bin/sh\ntest "$1" = version && echo "20.10.24+dfsg1 20.10.24+dfsg1" && exit; exit 1\n'
     )
     assert recipe("build", "-n", "local", "env.yml", "--backend", "docker").code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("text", "it is a text"),
+        ("empty", "it is an empty file"),
+        ("short", "it is cut short"),
+        ("closed", "permission denied"),
+        ("folder", "it is a folder"),
+        ("pipe", "it is not a regular file"),
+        ("device", "it is not a regular file"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["apptainer", "layers"])
+def test_a_base_that_is_no_image_is_refused_at_once(place: Path, kind: str, why: str, backend: str) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    base = place.parent / "base.sif"
+    if kind == "closed" and not os.geteuid():
+        pytest.skip("root may read everything")
+    if kind == "folder":
+        base.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(base)
+    elif kind == "device":
+        base = Path("/dev/null")
+    else:
+        base.write_bytes({"text": b"hello", "empty": b"", "closed": b"", "short": short_sif()}[kind])
+        base.chmod(0 if kind == "closed" else 0o600)
+    done = both("local", "env.yml", "--base", str(base), "--backend", backend, place=place)
+    assert done.code == 2
+    assert f"{base}' cannot be used: " in done.err
+    assert why in done.err
+    assert "at:  --base" in done.err
+
+
+def short_sif() -> bytes:
+    image = io.BytesIO()
+    write_header(image, empty_sif("x86_64"), time=0)
+    return image.getvalue()[:256]
+
+
+@pytest.mark.parametrize(
+    "base", ["oras://x", "oras://host.example/Upper:1", "docker://NoSuch/Upper", "docker://host.example/a//b"]
+)
+def test_a_base_whose_name_no_registry_takes_is_refused(place: Path, base: str) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    assert both("local", "env.yml", "--base", base, place=place).code == 2
+
+
+@pytest.mark.parametrize("base", ["docker://a/b:1.0", "docker://localhost:5000/a", "oras://host.example:1/a/b_c:V1"])
+def test_a_base_with_a_right_name_is_not(place: Path, base: str) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    assert recipe("build", "local", "env.yml", "--base", base, "-n").code == 0
+
+
+def test_offline_needs_the_base_in_the_cache(place: Path) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    words = ("local", "env.yml", "--offline", "--base", "docker://ubuntu:24.04")
+    done = both(*words, place=place)
+    assert done.code == 4
+    assert "ubuntu:24.04 was not fetched before" in done.err
+    folder = place.parent / "cache" / "recipe"
+    store = Store(folder)
+    store.remember("known", key_of(["reference", "docker://ubuntu:24.04"]), "k")
+    store.path("bases", "k").touch()
+    assert recipe("build", *words, "-n").code == 0
+
+
+def test_a_file_for_the_image_that_may_not_be_read(place: Path) -> None:
+    if not os.geteuid():
+        pytest.skip("root may read everything")
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    (place / "env.yml").write_text(f"{ENV}container:\n  files:\n    data: /opt/data\n")
+    (place / "data").mkdir()
+    (place / "data" / "closed").touch(mode=0)
+    done = both("local", "env.yml", place=place)
+    assert done.code == 2
+    assert "closed' is to be copied into the image, and you may not read it" in done.err
+
+
+def test_a_name_without_room_for_the_files_next_to_it(place: Path) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs")
+    done = both("local", "env.yml", "-o", f"{'x' * 242}.sif", place=place)
+    assert (done.code, "is too long" in done.err) == (2, True)
