@@ -27,7 +27,8 @@ def expected(error: Exception) -> BuilderError | None:
     """The findings and exit code of an expected exception; None for a fault of the program."""
     if isinstance(error, BuilderError):
         return error
-    if isinstance(error, MemoryError):
+    # What Python raises where the system refuses a thread has no class of its own.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
         message, fix = "there is not enough memory for this", "free some, or run it on a node with more"
         return ToolError(Finding(code="no-memory", message=message, fix=fix))
     if isinstance(error, OSError) and error.errno is not None:

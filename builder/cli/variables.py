@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,15 +113,24 @@ VARIABLES = {
 
 def check_variables(command: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
     """Raise ConfigError with every variable that the command uses and whose value it cannot use."""
+    given = {word.partition("=")[0] for word in words}
+    used = [
+        name for name, one in VARIABLES.items() if command in one.commands and not (one.option and one.option in given)
+    ]
     faults = []
-    for name, variable in VARIABLES.items():
-        value = environment.get(name, "")
-        given = variable.option and any(word.partition("=")[0] == variable.option for word in words)
-        if not value or command not in variable.commands or given:
-            continue
-        if wrong := variable.wrong(value):
-            message = f"'{sanitize(value, limit=200)}' cannot be the value of {name}: {wrong}"
-            fix = f"write {variable.write}, or unset {name}"
-            faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=fix))
+    for name, wrong in find_wrong(environment, names=used).items():
+        message = f"'{sanitize(environment[name], limit=200)}' cannot be the value of {name}: {wrong}"
+        faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=fix_of(name)))
     if faults:
         raise ConfigError(*faults)
+
+
+def find_wrong(environment: Mapping[str, str], *, names: Iterable[str] = VARIABLES) -> dict[str, str]:
+    """Find the variables whose value no command can use, with what each value is instead."""
+    found = {name: VARIABLES[name].wrong(environment[name]) for name in names if environment.get(name)}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def fix_of(name: str) -> str:
+    """What to write instead of a wrong value."""
+    return f"write {VARIABLES[name].write}, or unset {name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from builder.execute.machine import has_modules
 from builder.execute.preflight import HOW_TO_GET, on_login_node
 from builder.layers.uv import FIX as UV_FIX
 from builder.layers.uv import find_uv, own_uv
+from builder.model.finding import Finding, ToolError
 from builder.model.site import Site
 from builder.sif.errors import LayeringError
 from builder.sif.programs import MORE
@@ -39,13 +41,19 @@ NEEDS = {
 SECONDS = 1.5  # for the answers of programs, which all work at the same time
 CONTROLLER = 0.5  # for Slurm's controller: it answers within milliseconds, and scontrol asks an absent one for 10 s
 PYTHONS = ("python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
+LEAST = 1 << 30  # bytes of address space: Go's programs and a dozen threads do not start with less
 _VERSION = re.compile(r"\d+(\.\d+)+")
+_VERSION_LINE = re.compile(r"[^/]*(?<![\w./-])v?\d+(\.\d+)+")  # and no place in a program's source, as of a panic
 
 
 def examine(
     site: Site | None, *, environment: Mapping[str, str], root: Path = Path("/"), offline: bool = False
 ) -> tuple[Reading, ...]:
-    """Look at everything; `root` is where the system's files lie, `offline` asks no server."""
+    """Look at everything; `root` is where the system's files lie, `offline` asks no server.
+
+    Raises ToolError where this shell has too little memory to start anything.
+    """
+    check_memory(resource.getrlimit(resource.RLIMIT_AS)[0])
     backend = site.build.backends[0] if site else ""
     found = installed(environment)
     parts: list[Callable[[], list[Reading]]] = [
@@ -64,6 +72,15 @@ def examine(
         parts.append(lambda: network_readings(site, environment=environment))
     with ThreadPoolExecutor(len(parts)) as pool:  # each waits for others: programs, a daemon, servers
         return tuple(reading for part in pool.map(lambda part: part(), parts) for reading in part)
+
+
+def check_memory(limit: int) -> None:
+    """Raise ToolError for a limit of address space, in bytes, that the programs of a build do not start with."""
+    if limit == resource.RLIM_INFINITY or limit >= LEAST:
+        return
+    message = f"this shell may use {limit >> 20} MiB of memory (ulimit -v), and a build needs {LEAST >> 20} MiB or more"
+    fix = "raise it with `ulimit -v unlimited`, or work on a node that allows more"
+    raise ToolError(Finding(code="no-memory", message=message, fix=fix))
 
 
 def _docker(program: Path | None, *, environment: Mapping[str, str], needed: bool) -> list[Reading]:
@@ -103,7 +120,8 @@ def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> di
         for name, path in found.items()
     }
     try:
-        return {name: version_line(question.wait(timeout=SECONDS).text) for name, question in asked.items()}
+        answers = {name: question.wait(timeout=SECONDS) for name, question in asked.items()}
+        return {name: version_line(one.text) if one.exit_code >= 0 else "" for name, one in answers.items()}
     finally:
         for question in asked.values():
             question.stop()
@@ -112,7 +130,7 @@ def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> di
 def version_line(text: str) -> str:
     """The first line with a number of a version, its blanks made one."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    return next((line[:80] for line in lines if line.isprintable() and _VERSION.search(line)), "")
+    return next((line[:80] for line in lines if line.isprintable() and _VERSION_LINE.match(line)), "")
 
 
 def uv_reading(environment: Mapping[str, str], *, needed: bool) -> Reading:

@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 
 from builder.execute.doctor_readings import Reading
 from builder.layers.reference import parts_of
+from builder.layers.uv import SETTINGS
 from builder.model.site import Site
 from builder.resolve.packages import TORCH_HOST
 
 SECONDS = 1.5  # for all answers together
 CONDA = "https://conda.anaconda.org/"
+INDEX = "https://index.example/simple/"  # uv's own, where no variable names another (its documentation, "Indexes")
 GROUP = "network"
 FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
 
@@ -45,12 +47,10 @@ def network_readings(site: Site | None, *, environment: Mapping[str, str]) -> li
 
 
 def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:
-    """What is asked of whom, by its address; of the package index only one that is configured is known here."""
+    """What is asked of whom, by its address; the package index is the one that a build's uv asks."""
     torch = environment.get("RECIPE_TORCH_INDEX", "")
-    index = next(
-        (environment[name] for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL") if environment.get(name)),
-        "",
-    )
+    names = ("UV_DEFAULT_INDEX", *SETTINGS["UV_DEFAULT_INDEX"])
+    index = next((environment[name] for name in names if environment.get(name)), INDEX)
     found = {
         "package index": index,
         "conda": CONDA,
@@ -65,7 +65,10 @@ def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, s
 
 def _reach(url: str, environment: Mapping[str, str], found: dict[str, str]) -> None:
     """Note "" for a server that answers, else why not."""
-    found[url] = _asked(url, environment)
+    try:
+        found[url] = _asked(url, environment)
+    except MemoryError:
+        found[url] = "there is not enough memory to ask"
 
 
 def _asked(url: str, environment: Mapping[str, str]) -> str:

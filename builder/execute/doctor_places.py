@@ -23,7 +23,8 @@ def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Read
     """`layers` says that the site's default backend keeps layers in the cache."""
     quota = _quotas(environment)
     temporary = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
-    readings = [_place("temporary folder", temporary, needed=True, there=True, fix="set TMPDIR or --tmpdir")]
+    name = "RECIPE_TMPDIR" if environment.get("RECIPE_TMPDIR") else "TMPDIR"
+    readings = [_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
     try:
         own = cache_folder(environment).absolute()
         fix = "set RECIPE_CACHE_DIR to a folder of your own"

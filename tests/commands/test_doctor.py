@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from builder.cli.doctor import command
-from builder.execute.doctor import examine, where_to_build
+from builder.execute.doctor import examine, versions, where_to_build
 from builder.execute.doctor_docker import docker_readings, own_buildkit
-from builder.execute.doctor_network import network_readings, servers
+from builder.execute.doctor_network import INDEX, network_readings, servers
 from builder.execute.doctor_places import place_readings
 from builder.parse.site import load_site
 
@@ -196,4 +198,29 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
 def test_who_is_asked_for_a_site() -> None:
     named = servers(load_site("mn5"), environment={})
     assert "registry nvcr.io" in named
-    assert "package index" not in named
+    assert named["package index"] == INDEX
+    named = servers(load_site("mn5"), environment={"PIP_INDEX_URL": "https://mirror.example/simple"})
+    assert named["package index"] == "https://mirror.example/simple"
+
+
+def test_a_program_that_a_signal_ends_says_no_version(programs: Path) -> None:
+    stand_in(programs, "apptainer", "echo version 1.2; kill -SEGV $$")
+    assert versions({"apptainer": programs / "apptainer"}, environment=os.environ) == {"apptainer": ""}
+
+
+@pytest.mark.usefixtures("programs")
+def test_the_first_word_of_a_line_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr("builder.cli.output.use_color", lambda **_: True)
+    monkeypatch.setattr("builder.cli.doctor.echo", printed.append)
+    CliRunner().invoke(command, ["local", "--offline"])
+    lines = [line for line in printed if "processor" in line or "mksquashfs" in line]
+    assert [line.split()[0] for line in lines] == ["\x1b[31mBAD\x1b[0m", "\x1b[32mok\x1b[0m"]
+
+
+def test_a_limit_of_memory_is_refused_in_words() -> None:
+    words = [sys.executable, "-m", "builder.cli.main", "doctor", "local", "--offline"]
+    limited = ["bash", "-c", 'ulimit -v 100000; exec "$@"', "_", *words]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith("error: this shell may use 97 MiB of memory (ulimit -v)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,15 @@ def test_what_is_right_or_not_used_is_no_fault(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert run(line.split()) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_doctor_reports_what_a_build_would_refuse(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RECIPE_CACHE_GIB", "abc")
+    monkeypatch.setenv("RECIPE_UV", "/nonexistent")
+    assert run(["doctor", "--offline"]) == 4
+    out = capsys.readouterr().out
+    assert re.search(r"BAD +RECIPE_CACHE_GIB +'abc': it is no number of GiB\n    fix: write RECIPE_CACHE_GIB=40", out)
+    assert re.search(r"BAD +RECIPE_UV +'/nonexistent': there is no such program\n    fix: write the path of uv", out)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
-from builder.execute.doctor import drivers, kernel, version_line
+from builder.execute.doctor import check_memory, drivers, kernel, version_line
+from builder.execute.doctor_places import place_readings
 from builder.execute.doctor_readings import Reading
+from builder.model.finding import ToolError
 from builder.parse.site import load_site
 
 NVIDIA = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.86.10  Wed Jul 26 23:20:03 UTC 2023\nGCC version: 11\n"
@@ -65,6 +68,10 @@ def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
         ("HYDRA build details:\n    Version:                                 4.2.1\n", "Version: 4.2.1"),
         ("mksquashfs version 4.5.1 (2022/03/17)\ncopyright (C) 2022\n", "mksquashfs version 4.5.1 (2022/03/17)"),
         ("\x1b[31mred 1.0\n", ""),
+        ("\t/usr/lib/golang-1.21/src/runtime/panic.go:770 +0x132\n", ""),
+        ("Docker version 27.1.2, build abc\n", "Docker version 27.1.2, build abc"),
+        ("v0.3.1\n", "v0.3.1"),
+        ("mpiexec (OpenRTE) 4.1.4\n", "mpiexec (OpenRTE) 4.1.4"),
         ("", ""),
     ],
 )
@@ -77,3 +84,18 @@ def test_only_a_user_of_that_very_name_or_number_has_sub_ids(tmp_path: Path) -> 
     assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "ok"
     root = root_with(tmp_path, etc__subuid="annabel:100000:65536\n")
     assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "none"
+
+
+def test_too_little_memory_is_said_before_anything_is_started() -> None:
+    check_memory(resource.RLIM_INFINITY)
+    check_memory(4 << 30)
+    with pytest.raises(ToolError) as caught:
+        check_memory(100_000 << 10)
+    assert "97 MiB of memory (ulimit -v)" in caught.value.findings[0].message
+
+
+def test_the_fix_names_the_variable_that_is_wrong(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    for name in ("RECIPE_TMPDIR", "TMPDIR"):
+        place = place_readings(environment={**home, name: str(tmp_path / "gone")}, layers=False)[0]
+        assert (place.state, place.fix) == ("bad", f"set {name} or --tmpdir")
