@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from ..sif.tree import FILE, LINK, Entry, walk
+from ..sif.tree import FILE, FOLDER, LINK, Entry, walk
 from .content import Candidate, Content, OpenFile
 from .distribution import Inventory
 from .installed import Tree
@@ -24,7 +24,10 @@ def read_folder(root: Path) -> Inventory:
     for number, entry in enumerate(walk(root)):
         if number >= FILES:
             break
-        if entry.kind == LINK:
+        if entry.kind == FOLDER and not os.access(entry.name, os.R_OK | os.X_OK, dir_fd=entry.at):
+            entry.enter = False
+            tree.skip(entry.path, "permission denied")
+        elif entry.kind == LINK:
             tree.link(entry.name)
         elif entry.kind == FILE:
             noted = entry.stat()

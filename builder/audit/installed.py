@@ -70,13 +70,13 @@ class Tree:
                 if papers:
                     self._papers(path, content)
                 elif size > LARGEST:
-                    self._unread(path, f"it is larger than {in_units(LARGEST)}")
+                    self.skip(path, f"it is larger than {in_units(LARGEST)}")
                 elif content.read(0, 4) == ELF and (binary := read_binary(path, content)) is not None:
                     self.binaries[path] = binary
         except BoundsError as error:
-            self._unread(path, str(error))
+            self.skip(path, str(error))
         except OSError as error:
-            self._unread(path, (error.strerror or str(error)).lower())
+            self.skip(path, (error.strerror or str(error)).lower())
 
     def cover(self, layer: Tree, hidden: set[str]) -> None:
         """Put a layer over what is there; `hidden` are files and folders that it takes away."""
@@ -93,9 +93,10 @@ class Tree:
             self.room -= content.size
             self.papers[path] = content.read(0, content.size)
         else:
-            self._unread(path, "it is too large")
+            self.skip(path, "it is too large")
 
-    def _unread(self, path: str, reason: str) -> None:
+    def skip(self, path: str, reason: str) -> None:
+        """Note what cannot be read."""
         if len(self.unread) < UNREAD:
             self.unread.append(Unread(path=path, reason=reason))
 

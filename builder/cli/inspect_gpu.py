@@ -15,7 +15,7 @@ from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, judge, ma
 from builder.cli.inputs import sites_folder
 from builder.cli.json_documents import emit_document
 from builder.cli.output import Styled, columns, echo, painted
-from builder.inspect.gpu import machine_of, read_inventory
+from builder.inspect.gpu import PACKED, check_whole, machine_of, read_inventory
 from builder.model.finding import Finding, GpuError, Location
 from builder.model.site import Site
 from builder.model.text import escape_line
@@ -34,6 +34,8 @@ def show_gpu(path: Path, *, site_name: str | None, as_json: bool) -> None:
         emit_document(content(path, inventory, site, machine, verdicts))
     else:
         echo(shown(path, inventory, site, machine, verdicts))
+    if site is not None:
+        check_whole(inventory, path)
     if site is not None and (bad := [verdict for verdict in verdicts if verdict.wrong]):
         raise GpuError(*(finding(verdict, site) for verdict in bad))
 
@@ -63,7 +65,8 @@ def content(
     }
     if site is not None and machine is not None:
         found["site"] = {"name": site.name, **dataclasses.asdict(machine)}
-        found["ok"] = not any(verdict.wrong for verdict in verdicts)
+        damaged = bool(inventory.unread) and inventory.kind in PACKED
+        found["ok"] = not damaged and not any(verdict.wrong for verdict in verdicts)
         found["verdicts"] = [
             {
                 "verdict": verdict.says,

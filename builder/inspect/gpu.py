@@ -14,10 +14,12 @@ from builder.model.finding import ConfigError, Finding, Location
 from builder.model.site import Gpu, Site
 from builder.model.text import exists, sanitize
 from builder.parse.gpu_tables import driver_table
+from builder.parse.yaml import near_path
 from builder.resolve.driver import apply_driver
 from builder.sif.archive import is_archive
 
 KINDS = "a wheel, a conda package, a folder, a SIF, a squashfs file or a docker-archive"
+PACKED = ("wheel", "conda")  # kinds that are one package
 TYKKY = ("container.sif", "img.sqfs")  # the parts of one of its folders
 
 
@@ -25,7 +27,8 @@ def read_inventory(path: Path) -> Inventory:
     """Read every ELF file of what a path names; raises ConfigError where it is nothing that the audit reads."""
     name = sanitize(str(path), limit=400)
     if not exists(path):
-        raise _fault("path-missing", f"'{name}' does not exist", path)
+        fix = near_path(path, other=f"give the path of {KINDS}")
+        raise _fault("path-missing", f"'{name}' does not exist", path, fix=fix)
     try:
         return _read(path)
     except AuditError as error:
@@ -59,6 +62,15 @@ def _read(path: Path) -> Inventory:
     return read_image(path)
 
 
+def check_whole(inventory: Inventory, path: Path) -> None:
+    """Raise ConfigError for a package with a file that cannot be read: no site can be judged by the rest of it."""
+    if inventory.kind not in PACKED or not inventory.unread:
+        return
+    one, name = inventory.unread[0], sanitize(str(path), limit=400)
+    message = f"'{name}' is damaged: {sanitize(one.path, limit=200)}: {sanitize(one.reason, limit=200)}"
+    raise _fault("audit-unreadable", message, path, fix="download or build the package again")
+
+
 def machine_of(site: Site) -> Machine:
     """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
     glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
@@ -79,6 +91,5 @@ def _majors(gpu: Gpu) -> tuple[int, ...]:
     return ()
 
 
-def _fault(code: str, message: str, path: Path) -> ConfigError:
-    at = Location(file=sanitize(str(path), limit=400))
-    return ConfigError(Finding(code=code, message=message, at=at, fix=f"give the path of {KINDS}"))
+def _fault(code: str, message: str, path: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
+    return ConfigError(Finding(code=code, message=message, at=Location(file=sanitize(str(path), limit=400)), fix=fix))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import struct
+from pathlib import Path
 
 import pytest
-from support.made_elf import AMDGPU, CUDA, bundle, compressed, elf, fatbin, packed
+from support.made_elf import AMDGPU, CUDA, bundle, compressed, elf, fatbin, packed, wheel
 
 from builder.audit.binary import Binary, read_binary
 from builder.audit.content import Memory
 from builder.audit.runtimes import runtime_of
+from builder.cli.main import run
+from builder.inspect.gpu import read_inventory
 
 
 def read(content: bytes, path: str = "x.so") -> Binary:
@@ -181,3 +186,34 @@ def test_a_container_that_promises_too_much_is_passed_over() -> None:
 def test_a_packed_bundle_that_is_no_bundle() -> None:
     bad = packed(bundle("gfx90a"), version=2, zstd=True)[:24] + b"\x28\xb5\x2f\xfd" + b"\xff" * 100
     assert "zstd" in read(elf(sections={".hip_fatbin": bad})).fault
+
+
+def test_a_folder_that_may_not_be_read_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+    if not os.geteuid():
+        pytest.skip("root may read everything")
+    (tmp_path / "closed").mkdir(mode=0)
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "x.so").write_bytes(elf(needed=["libcudart.so.12"]))
+    found = read_inventory(tmp_path)
+    assert [(one.path, one.reason) for one in found.unread] == [("closed", "permission denied")]
+    assert [binary.path for one in found.distributions for binary in one.binaries] == ["open/x.so"]
+
+
+def test_a_wheel_with_a_damaged_file_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a-1.0-py3-none-any.whl"
+    wheel(path, {"a/x.so": elf(needed=["libcudart.so.12"])}, tag="py3-none-any")
+    assert run(["inspect", "--gpu", path.name, "--site", "lumi-c"]) in (0, 6)
+    content = bytearray(path.read_bytes())
+    for place in range(40, 80):
+        content[place] ^= 0x55
+    path.write_bytes(content)
+    capsys.readouterr()
+    assert run(["inspect", "--gpu", path.name]) == 0
+    assert "not read" in capsys.readouterr().out
+    assert run(["inspect", "--gpu", path.name, "--site", "local"]) == 2
+    assert f"'{path.name}' is damaged: " in capsys.readouterr().err
+    assert run(["inspect", "--gpu", path.name, "--site", "local", "--format", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["ok"] is False
