@@ -120,7 +120,21 @@ def sites_folder() -> Path:
     own = os.environ.get("RECIPE_SITES")
     if own:
         return _named_folder(Path(own))
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
+    _note_closed(folder)
+    return folder
+
+
+@functools.cache
+def _note_closed(folder: Path) -> None:
+    """Print once that a user's own sites cannot be read: those that come with recipe can."""
+    try:
+        os.scandir(folder).close()
+    except PermissionError:
+        shown = sanitize(str(folder), limit=400)
+        echo(f"note: the folder of your own sites '{shown}' cannot be read: it is left out", err=True)
+    except OSError:
+        return  # most users have none
 
 
 def _named_folder(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -28,10 +29,15 @@ Layers = tuple[tuple[str, Table], ...]  # each file with its own table, the exte
 def site_files(folder: Path | None = None) -> dict[str, Path]:
     """Return every site file that can be found; a user's own replaces a bundled one of the same name."""
     found = {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
-    if folder is not None and folder.is_dir():
+    if folder is not None and _is_readable(folder):
         found |= {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         found |= {path.stem: path for path in sorted(folder.glob("*.yml"))}
     return dict(sorted(found.items()))
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether a folder of sites is there and can be listed; a home that is another user's may not be looked into."""
+    return os.access(folder, os.R_OK | os.X_OK) and folder.is_dir()
 
 
 def bundled_hostnames() -> dict[str, tuple[str, ...]]:
@@ -49,7 +55,7 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
         raise ConfigError(Finding(code="site-unknown", message=f"there is no site '{sanitize(name)}'", fix=fix))
     path = Path(name) if looks_like_path else known[name]
     # What ships with us is read once; a folder of the user's may hold another file that it extends.
-    if path.parent == BUNDLED and (folder is None or not folder.is_dir()):
+    if path.parent == BUNDLED and (folder is None or not _is_readable(folder)):
         return _bundled(path)
     return _load(path, known=known)
 

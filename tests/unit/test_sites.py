@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from support.faulty import Faulty, faulty, said
 from support.rows import rows
 
+from builder.cli.inputs import sites_folder
 from builder.execute.machine import machine_of
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Site
@@ -285,3 +287,20 @@ def test_a_machine_of_another_site_is_known_by_its_name() -> None:
     assert machine_of(load_site("dawn"), host="login-s-3") == ""
     assert machine_of(load_site("lumi-g"), host="my-laptop") == ""
     assert machine_of(load_site("local"), host="glogin1") == ""
+
+
+def test_a_home_of_another_user_hides_no_bundled_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.geteuid():
+        pytest.skip("root may read everything")
+    own = tmp_path / "home" / ".config" / "recipe" / "sites"
+    own.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.delenv("RECIPE_SITES", raising=False)
+    for closed in (tmp_path / "home", own):
+        closed.chmod(0)
+        try:
+            assert list(site_files(sites_folder())) == NAMES
+            assert load_site("local", folder=sites_folder()) == load_site("local")
+        finally:
+            closed.chmod(0o700)
