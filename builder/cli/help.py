@@ -36,6 +36,9 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "inspect": ("recipe inspect image.sif --integrity", "recipe inspect x.whl --gpu --site lumi-g"),
     "sites": ("recipe sites", "recipe sites lumi-g"),
     "cache": ("recipe cache ls", "recipe cache prune --gib 20"),
+    "cache ls": ("recipe cache ls", "recipe cache ls --format json"),
+    "cache check": ("recipe cache check", "RECIPE_CACHE_DIR=/scratch/me recipe cache check"),
+    "cache prune": ("recipe cache prune --gib 20", "recipe cache prune --downloads"),
     "doctor": ("recipe doctor", "recipe doctor lumi-g"),
     "init": ("recipe init mnist-local", "recipe init --list"),
 }
@@ -66,7 +69,9 @@ def _group_of(name: str) -> str | None:
 
 
 def with_examples(command: click.Command, *, name: str) -> click.Command:
-    """Add examples to the end of a command's help."""
+    """Add examples to the end of a command's help, and to those of the commands in a group."""
     lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
     command.epilog = f"\b\nExamples:\n{lines}" if lines else None
+    for inner, below in (command.commands if isinstance(command, click.Group) else {}).items():
+        with_examples(below, name=f"{name} {inner}")
     return command

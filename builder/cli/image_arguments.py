@@ -44,7 +44,7 @@ def read_image_words(words: Sequence[str], *, what: What, more: str = "", quiet:
     _refuse_options(words[: 3 if words and _is_site(words[0], known=known) else 2])
     first = words[0] if words else ""
     if words and not _is_site(first, known=known) and _is_there(first, what=what):
-        if len(words) == 2 and _is_site(words[1], known=known):
+        if (len(words) == 2 or (more and len(words) > 2)) and _is_site(words[1], known=known):
             message = f"the site '{sanitize(words[1])}' comes after the {what} '{sanitize(first)}'"
             raise _usage(message, words[1], first, more=more)
         path = _checked(Path(first), what=what)

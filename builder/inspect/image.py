@@ -71,7 +71,10 @@ class ScannedImage:
 def read_contents(image: Path) -> Contents:
     """Read what is inside an image; raises ConfigError where it is not an image."""
     if not exists(image):
-        raise _fault("image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image)
+        from builder.parse.yaml import near_path
+
+        fix = near_path(image, other=f"give the path of {KINDS}")
+        raise _fault("image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image, fix=fix)
     try:
         size = size_of(image)
         scan = _scan(image.absolute(), size=size)

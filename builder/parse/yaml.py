@@ -129,16 +129,16 @@ def read_text(
     return _decoded(data, what=what, name=name)
 
 
-def near_path(path: Path) -> str:
-    """Return the fix for a path that does not exist: the nearest name in its folder."""
+def near_path(path: Path, *, other: str = "check the path") -> str:
+    """Return the fix for a path that does not exist: the nearest name in its folder, or `other` if none is near."""
     try:
         there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
     except (OSError, ValueError):
-        return "check the path"
+        return other
     if path.is_symlink():
         return "it is a link to nothing: make what it leads to, or remove it"
     near = find_nearest(path.name, known=there, cutoff=0.75)
-    return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else "check the path"
+    return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else other
 
 
 def _inside(folder: Path) -> str:

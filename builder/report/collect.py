@@ -26,7 +26,10 @@ _FIX = "give a report.json, a plan folder, a results folder, or an image with it
 def read_results(path: Path) -> Results:
     """Read everything that was measured at a path; raises ConfigError with what is damaged or missing."""
     if not exists(path) and not _was_not_built(path):
-        raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=f"check the path; {_FIX}")
+        from builder.parse.yaml import near_path
+
+        fix = near_path(path, other=f"check the path; {_FIX}")
+        raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=fix)
     found = ResultDocuments(name=path.resolve().name or str(path), source=str(path))
     folder = _read_path(found, path)
     if not (found.report or found.list_workload_results() or found.verdicts or found.jobs):

@@ -107,16 +107,24 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
             "write one of these: `--format text`",
         ),
         (["plan", "lumi-g", "none.yml"], "error: the recipe 'none.yml' does not exist", "check the path"),
+        (["inspect", "tinny.sif"], "error: the image 'tinny.sif' does not exist", "did you mean 'tiny.sif'?"),
+        (["report", "tinny.sif"], "error: 'tinny.sif' does not exist", "did you mean 'tiny.sif'?"),
+        (
+            ["run", "tiny.sif", "local", "--", "python3"],
+            "error: the site 'local' comes after the image 'tiny.sif'",
+            "`recipe run local tiny.sif -- CMD`",
+        ),
         (["init", "minst"], "error: there is no example 'minst'", "did you mean 'mnist'?"),
     ],
 )
 def test_misuse_is_explained(recipe: Call, tmp_path: Path, words: list[str], first: str, fix: str) -> None:
+    (tmp_path / "tiny.sif").touch()
     answer = recipe(*words)
     assert (answer.code, answer.out) == (2, "")
     lines = answer.err.splitlines()
     assert lines[0].startswith(first)
     assert lines[-1].startswith(f"  fix: {fix}")
-    assert left(tmp_path) == []
+    assert left(tmp_path) == ["tiny.sif"]
 
 
 def test_an_unknown_site(recipe: Call, mnist: Path) -> None:
