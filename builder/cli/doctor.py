@@ -11,7 +11,7 @@ import click
 from builder.cli.inputs import plain_verbosity, sites_folder
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import Styled, columns, echo, painted
-from builder.cli.variables import find_wrong, fix_of
+from builder.cli.variables import find_wrong, suggest_value
 from builder.execute.doctor import examine, where_to_build
 from builder.execute.doctor_readings import Reading
 from builder.model.text import sanitize
@@ -50,7 +50,7 @@ def _variables(environment: Mapping[str, str]) -> Iterator[Reading]:
     """A reading for each variable whose value a command would refuse."""
     for name, wrong in find_wrong(environment).items():
         says = f"'{sanitize(environment[name], limit=200)}': {wrong}"
-        yield Reading(name=name, state="bad", says=says, fix=fix_of(name), group="variables")
+        yield Reading(name=name, state="bad", says=says, fix=suggest_value(name), group="variables")
 
 
 def _show(readings: Sequence[Reading]) -> None:

@@ -120,7 +120,7 @@ def check_variables(command: str, words: Sequence[str], *, environment: Mapping[
     faults = []
     for name, wrong in find_wrong(environment, names=used).items():
         message = f"'{sanitize(environment[name], limit=200)}' cannot be the value of {name}: {wrong}"
-        faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=fix_of(name)))
+        faults.append(Finding(code="variable", message=message, at=Location(key=name), fix=suggest_value(name)))
     if faults:
         raise ConfigError(*faults)
 
@@ -131,6 +131,6 @@ def find_wrong(environment: Mapping[str, str], *, names: Iterable[str] = VARIABL
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
-def fix_of(name: str) -> str:
+def suggest_value(name: str) -> str:
     """What to write instead of a wrong value."""
     return f"write {VARIABLES[name].write}, or unset {name}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -37,7 +36,11 @@ def site_files(folder: Path | None = None) -> dict[str, Path]:
 
 def _is_readable(folder: Path) -> bool:
     """Whether a folder of sites is there and can be listed; a home that is another user's may not be looked into."""
-    return os.access(folder, os.R_OK | os.X_OK) and folder.is_dir()
+    try:
+        next(folder.iterdir(), None)
+    except OSError:
+        return False
+    return True
 
 
 def bundled_hostnames() -> dict[str, tuple[str, ...]]:

@@ -135,7 +135,7 @@ def near_path(path: Path, *, other: str = "check the path") -> str:
         there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
     except (OSError, ValueError):
         return other
-    if path.is_symlink():
+    if path.name in there and path.is_symlink():
         return "it is a link to nothing: make what it leads to, or remove it"
     near = find_nearest(path.name, known=there, cutoff=0.75)
     return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else other

@@ -188,7 +188,7 @@ def test_a_packed_bundle_that_is_no_bundle() -> None:
     assert "zstd" in read(elf(sections={".hip_fatbin": bad})).fault
 
 
-def test_a_folder_that_may_not_be_read_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_closed_folder_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     if not os.geteuid():
         pytest.skip("root may read everything")
     (tmp_path / "closed").mkdir(mode=0)
