@@ -54,11 +54,11 @@ def check_machine(
             fix = near_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
         raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
+    if makes and plan.base.startswith("/") and Path(plan.base).is_file():  # a pipe would keep who opens it waiting
+        _check_processor(site, Path(plan.base), at=base_at)
     if makes and plan.base:
         own = plan.base not in [image.reference for image in site.base_images]
         check_base(plan, at=base_at, own=own, environment=environment)
-    if makes and plan.base.startswith("/"):
-        _check_processor(site, Path(plan.base), at=base_at)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and not has_modules(environment, root=root):
         raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))

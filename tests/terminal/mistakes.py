@@ -6,6 +6,7 @@ and the cure, which is carried out with the words of the fix itself (`\\1` is th
 
 from __future__ import annotations
 
+import io
 import shlex
 import tarfile
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from typing import Union
 
 from conftest import Seat
 from screen import Shown
+
+from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, empty_sif, end_of, write_header
 
 Cure = Callable[[Seat, "Mistake", Match[str]], Shown]
 Files = Mapping[str, Union[str, bytes]]  # noqa: UP007 - used at run time on Python 3.10
@@ -102,6 +105,17 @@ ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - 
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
 SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + b"01\0" + b"\0" * 200
+
+
+def made_base() -> bytes:
+    """A SIF that can be a base image as far as it is read before a build: one partition of squashfs."""
+    image, content = empty_sif("x86_64"), io.BytesIO()
+    add_object(image, size=4, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
+    write_header(content, image, time=0)
+    return content.getvalue().ljust(end_of(image), b"\0")
+
+
+BASE = made_base()
 ARM = SIF[:45] + b"04\0" + b"\0" * 200  # an image for another processor
 TAR = b"".join(tarfile.TarInfo(name).tobuf() for name in ("manifest.json", "repositories")) + b"\0" * 1024
 SITES = r"did you mean '([\w-]+)'\? known sites: dawn, .*own-site\.md"
@@ -252,8 +266,8 @@ WORK = [
         Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=3, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
         for name in ("singularity", "dockr", "docker")
     ),
-    Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": SIF}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
-    Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": SIF}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
+    Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": BASE}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
+    Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="check the path", files={"base.sif": BASE}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="91", line="recipe check local env.yml --base ubuntu:24.04", code=2, what="the base image 'ubuntu:24.04' does not exist", where=r"at: +--base", fix=r"write (docker://ubuntu:24\.04)", cure=word("ubuntu:24.04")),
     Mistake(number="92", line="recipe check local env.yml --base lumi-multitorch", code=2, what="'lumi-multitorch' does not exist and is not a reference", where=r"at: +--base", fix=r"write (docker://lumi-multitorch), or the path", cure=word("lumi-multitorch"), then=(0, 3)),
     Mistake(number="93", line="recipe build local env.yml --tmpdir nothere", code=4, what="not on PATH", fix="install squashfs-tools|install Apptainer", why="without an engine that is said first"),
