@@ -103,10 +103,17 @@ def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     for outcome in outcomes:
         for finding in outcome.findings:
             file, line = _place(outcome, finding)
-            place = f"file={_escaped(_artifact(file)['uri'], value=True)},line={line}"
+            place = f"file={_escaped(_annotated(file), value=True)},line={line}"
             title = f"{finding.code} ({outcome.site})" if outcome.site else finding.code
             said = f"{finding.message}\nfix: {finding.fix}" if finding.fix else finding.message
             yield f"::{TITLES[finding.level]} {place},title={_escaped(title, value=True)}::{_escaped(said)}"
+
+
+def _annotated(file: str) -> str:
+    """The path of an annotation: relative to the repository, as it is. The runner decodes a property, not a URI."""
+    path = Path(file).absolute()
+    top = _repository(path.parent)
+    return file if top is None else str(path.relative_to(top))
 
 
 def _escaped(text: str, *, value: bool = False) -> str:
