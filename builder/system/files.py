@@ -58,7 +58,9 @@ def write_atomic(path: Path, text: str, *, keep: bool = False) -> None:
     draft = draft_path(path)  # the same as recorded for the next build, in case this one is killed
     remove_tree(draft)
     with temporary_path(draft):
-        with os.fdopen(os.open(draft, tree.NEW, 0o666 if like is None else 0o600), "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(
+            os.open(draft, tree.NEW, 0o666 if like is None else 0o600), "w", encoding="utf-8", newline=""
+        ) as file:
             file.write(text)
             file.flush()
             if like is not None:

@@ -62,7 +62,12 @@ def test_security_04_a_build_sees_no_login_and_writes_no_cache_of_others(tmp_pat
     )
     binds = [line.split(":") for line in done.stdout.splitlines() if line.startswith(f"{tmp_path}/") and ":/" in line]
     seen = {inside: (Path(outside), rest) for outside, inside, *rest in binds}
-    assert {inside for inside, (_, rest) in seen.items() if rest != ["ro"]} == {"/tmp", "/var/tmp", "/mnt/cache", "/mnt/answer"}
+    assert {inside for inside, (_, rest) in seen.items() if rest != ["ro"]} == {
+        "/tmp",
+        "/var/tmp",
+        "/mnt/cache",
+        "/mnt/answer",
+    }
     work = tmp_path / "work"
     assert seen["/mnt/uv"][0] == tmp_path / "cache" / "uv"
     assert all(outside.is_relative_to(work) for inside, (outside, _) in seen.items() if inside != "/mnt/uv")
