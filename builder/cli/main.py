@@ -18,7 +18,6 @@ import click
 
 from builder import __version__
 from builder.cli.streams import keep_exit_code, open_streams
-from builder.cli.typed import WORDS
 
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -92,6 +91,8 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
+        from builder.cli.typed import WORDS
+
         ctx.meta[WORDS] = tuple(args[1:])
         return super().resolve_command(ctx, args)
 
