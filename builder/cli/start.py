@@ -6,7 +6,7 @@ import os
 import sys
 
 
-def main() -> None:
+def start() -> None:
     """Load the command line, run it and exit with its code."""
     try:
         from builder.cli.main import main as begin

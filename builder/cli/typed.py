@@ -13,13 +13,13 @@ WORDS = "recipe.words"  # in the context of a command: the words after it
 LIMIT = 400  # characters of a suggested line
 
 
-def typed_line(arguments: Sequence[str]) -> str:
+def make_typed_line(arguments: Sequence[str]) -> str:
     """The line again with other arguments: each takes the place of one, more come after the last, options stay."""
     context = click.get_current_context(silent=True)
     if context is None:
         return sanitize(f"recipe build {shlex.join(arguments)}", limit=LIMIT)
     words = list(context.meta.get(WORDS, ()))
-    places = list(argument_places(context.command, words))
+    places = list(find_arguments(context.command, words))
     rest, found = list(arguments), list[str]()
     if not places:
         found, rest = rest, []
@@ -33,7 +33,7 @@ def typed_line(arguments: Sequence[str]) -> str:
     return sanitize(f"{context.command_path} {shlex.join(found)}", limit=LIMIT)
 
 
-def argument_places(command: click.Command, words: Sequence[str]) -> Iterator[int]:
+def find_arguments(command: click.Command, words: Sequence[str]) -> Iterator[int]:
     """The positions of the words that are neither an option nor the value of one."""
     takes = {name for param in command.params if _takes_value(param) for name in param.opts}
     value = options = False

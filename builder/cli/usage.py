@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from builder.cli.typed import argument_places
+from builder.cli.typed import find_arguments
 from builder.model.finding import Finding, find_nearest
 from builder.model.text import sanitize
 
@@ -43,7 +43,7 @@ class Line:
         """It again without an option and its value."""
         return self._joined(self._split(option)[1])
 
-    def without_unknown(self, option: str) -> str:
+    def remove_unknown(self, option: str) -> str:
         """It again without an option that is not known, and without the word after it where that is its value."""
         rest = list(self.words)
         at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
@@ -159,7 +159,7 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
     near = _near(option, known=[name for name in known if name.startswith("--")]) if option.startswith("--") else ""
     if near:
         return f"did you mean '{near}'?"
-    return f"leave it out: `{line.without_unknown(option)}`"
+    return f"leave it out: `{line.remove_unknown(option)}`"
 
 
 def _near(option: str, *, known: Sequence[str]) -> str:
@@ -172,7 +172,7 @@ def _near(option: str, *, known: Sequence[str]) -> str:
 def _complete(context: click.Context, *, line: Line) -> str:
     """The line with the arguments that it lacks."""
     pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
-    given = sum(1 for _ in argument_places(context.command, line.words))
+    given = sum(1 for _ in find_arguments(context.command, line.words))
     return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *pieces[given:]])
 
 

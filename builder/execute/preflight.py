@@ -98,13 +98,13 @@ def check_output(
 
 def _check_attestations(output: Path, *, force: bool) -> None:
     """Refuse to replace a file that no build wrote and that is at the place of an attestation of the image."""
-    from builder.inspect.attestations import attestation_paths, foreign_attestation
+    from builder.inspect.attestations import attestation_paths, find_foreign_attestation
 
     folder = next((path for path in attestation_paths(output) if path.is_dir()), None)
     if folder is not None:
         message = f"'{folder}' is a folder, and the build writes a file there"
         raise _refused("output-kind", message, fix="move it, or give another output with -o")
-    found = None if force else foreign_attestation(output)
+    found = None if force else find_foreign_attestation(output)
     if found is not None:
         message = f"'{found}' exists, and no build wrote it: the build would replace it"
         raise _refused("output-exists", message, fix="give --force to replace it, or another output with -o")

@@ -91,7 +91,7 @@ def attestation_paths(image: Path) -> tuple[Path, Path]:
     return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
 
 
-def foreign_attestation(image: Path) -> Path | None:
+def find_foreign_attestation(image: Path) -> Path | None:
     """The first file at the place of an attestation that no build wrote; None if each is missing or of a build."""
     checks = zip(attestation_paths(image), (_is_bill, _is_provenance), strict=True)
     return next((path for path, ours in checks if os.path.lexists(path) and not _is_ours(path, ours)), None)

@@ -49,13 +49,13 @@ def test_a_reader_that_is_gone_changes_no_exit_code(tmp_path: Path, words: str, 
     assert (done.stdout.strip().splitlines()[-1], "Traceback" in done.stderr) == (str(code), False), done.stderr
 
 
-def test_an_interrupt_while_the_program_is_loaded_is_no_traceback(tmp_path: Path) -> None:
+def test_an_early_interrupt_is_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
-    line = [sys.executable, "-c", "from builder.cli.start import main; main()", "check"]
+    line = [sys.executable, "-c", "from builder.cli.start import start; start()", "check"]
     done = subprocess.run(line, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
-def test_the_installed_program_begins_where_an_interrupt_is_caught() -> None:
+def test_the_entry_point_catches_an_interrupt() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    assert '\nrecipe = "builder.cli.start:main"\n' in project
+    assert '\nrecipe = "builder.cli.start:start"\n' in project

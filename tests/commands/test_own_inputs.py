@@ -107,7 +107,7 @@ def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> 
 
 
 @pytest.mark.parametrize("ending", [".cdx.json", ".provenance.json"])
-def test_a_foreign_file_at_the_place_of_an_attestation_stays(
+def test_a_foreign_file_in_place_of_an_attestation_stays(
     ending: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / f"q2.sif{ending}").write_text('{"bomFormat": "CycloneDX"}')
@@ -119,9 +119,7 @@ def test_a_foreign_file_at_the_place_of_an_attestation_stays(
     assert digests(folder) == before
 
 
-def test_a_folder_at_the_place_of_an_attestation_is_refused_with_force(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_in_place_of_an_attestation_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "q2.sif.cdx.json").mkdir()
     assert run(["build", "-n", "local", "env.yml", "-o", "q2.sif", "--force"]) == 2
     assert "is a folder, and the build writes a file there" in capsys.readouterr().err

@@ -698,7 +698,7 @@ def test_no_other_system_is_seen_without_evidence(bench: Bench, line: str, prefi
     assert "export-system" not in {finding.code for finding in found}
 
 
-def test_two_lines_that_ask_for_two_releases_contradict_each_other(bench: Bench) -> None:
+def test_two_lines_that_contradict_each_other_are_named(bench: Bench) -> None:
     found = bench.found("local", conda=("python=3.12", "torch=2.8.0", "pytorch=2.7"))
     (finding,) = [finding for finding in found if finding.code == "torch-unknown"]
     assert finding.message.startswith("'torch=2.8.0' contradicts 'pytorch=2.7', at ")

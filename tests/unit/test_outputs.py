@@ -218,7 +218,7 @@ def test_a_faulty_file_is_in_every_shape(
         assert json.loads(out)
 
 
-def test_an_annotation_names_the_file_as_the_runner_decodes_it(
+def test_an_annotation_names_the_file_that_is_decoded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """actions/toolkit, packages/core/src/command.ts: a property is encoded once, and only five characters are."""

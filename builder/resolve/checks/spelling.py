@@ -44,11 +44,11 @@ class OtherSystem:
     prefix: str
     subdir: str
 
-    def made(self, prefix: str) -> bool:
+    def matches_prefix(self, prefix: str) -> bool:
         """Whether an environment with this prefix is of that system."""
         return re.match(self.prefix, prefix) is not None
 
-    def serves(self, channel: str) -> bool:
+    def matches_channel(self, channel: str) -> bool:
         """Whether a channel is named with a subdir of that system."""
         return re.search(rf"/{self.subdir}/?$", channel) is not None
 
@@ -148,7 +148,7 @@ def _named(target: Target, system: OtherSystem) -> Finding | None:
     installed = [spec for spec in recipe.conda if spec.text in target.environment.conda]
     found = [spec for spec in installed if any(matches(spec.name, form) for form in system.packages)]
     why = ": Linux has no"
-    if not found and system.made(recipe.prefix):
+    if not found and system.matches_prefix(recipe.prefix):
         why = ", by its prefix and"
         found = [spec for spec in installed if any(matches(spec.name, form) for form in system.also)]
     if not found:
@@ -161,8 +161,8 @@ def _named(target: Target, system: OtherSystem) -> Finding | None:
 
 def _subdir(recipe: Recipe, system: OtherSystem) -> Finding | None:
     """A channel that is named with the packages of the other system only."""
-    named = [(spec.text, spec.line) for spec in recipe.conda if system.serves(spec.channel)]
-    named += [(name, recipe.lines.get("channels")) for name in recipe.channels if system.serves(name)]
+    named = [(spec.text, spec.line) for spec in recipe.conda if system.matches_channel(spec.channel)]
+    named += [(name, recipe.lines.get("channels")) for name in recipe.channels if system.matches_channel(name)]
     if not named:
         return None
     text, line = named[0]
@@ -176,7 +176,7 @@ def _prefix(recipe: Recipe, system: OtherSystem) -> Finding | None:
 
     An export of the requests alone has a prefix, too.
     """
-    if not system.made(recipe.prefix) or not recipe.conda:
+    if not system.matches_prefix(recipe.prefix) or not recipe.conda:
         return None
     built = next((spec for spec in recipe.conda if spec.build not in ("", "*")), None)
     if built is None and not all(spec.version for spec in recipe.conda):
