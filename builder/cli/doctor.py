@@ -34,7 +34,7 @@ def command(site: str | None, offline: bool, shape: str) -> None:
     readings = list(examine(loaded, environment=os.environ, offline=offline))
     if loaded is None:
         sites = {name: load_site(name) for name in site_files()}
-        readings += where_to_build(sites, environment=os.environ)
+        readings += where_to_build(sites, environment=os.environ, known=readings)
     if shape == "json":
         emit_document({"site": site, "readings": [asdict(reading) for reading in readings]})
     else:

@@ -25,6 +25,17 @@ _FILLER = re.compile(
     r"|recipe: the packages cannot be resolved$|recipe: the wheels of layer '[^']*' could not be unpacked$"
     r"|> \[.*\]|Dockerfile:\d+$|\d+ \| "  # where in the Dockerfile it was
 )
+# How pip, curl, Go's programs, uv and conda name the server that they did not reach.
+_HOSTS = tuple(
+    re.compile(form)
+    for form in (
+        r"(?:[Ff]ailed to resolve|host=) ?'(?P<host>[\w.-]+)'",
+        r"Could not resolve host: (?P<host>[\w.-]+\w)",
+        r"Failed to connect to (?P<host>[\w.-]+) port",
+        r"\blookup (?P<host>[\w-]+\.[\w.-]*\w)",
+        r"https?://(?:[^\s/@]*@)*(?P<host>[\w.-]+\w)(?=[:/\s\"'>)]|$)",
+    )
+)
 _BUILDKIT = re.compile(r"(?:#\d+ )?\d+\.\d{3} ")  # step and seconds before a line of a command
 
 
@@ -40,7 +51,7 @@ def explain(
     for cause in CAUSES:
         found = _match(cause, log_tail)
         if found is not None:
-            named = {**_needed(cause, log_tail), **found.groupdict()}
+            named = {"host": _find_host(cause, log_tail), **_needed(cause, log_tail), **found.groupdict()}
             groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
             reported = error.text("fix") if error is not None and cause.code == "own-script" else ""
@@ -61,6 +72,13 @@ def _needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
     """What the line that had to be there names."""
     found = [match for line in tail[-cause.within :] if cause.needs and (match := cause.needs.search(line))]
     return found[-1].groupdict() if found else {}
+
+
+def _find_host(cause: Cause, tail: Sequence[str]) -> str:
+    """Find the host that the last line about it names, "" if none does; never the login of an address."""
+    about = (line for line in reversed(tail[-cause.within :]) if cause.pattern.search(f"{line} ") or "for url" in line)
+    found = (match for line in about for form in _HOSTS if (match := form.search(line)))
+    return next((match["host"] for match in found), "")
 
 
 def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Location | None) -> Finding:

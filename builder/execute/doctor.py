@@ -6,11 +6,12 @@ import os
 import pwd
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from builder.execute.doctor_docker import GROUP as DOCKER
 from builder.execute.doctor_docker import docker_readings
 from builder.execute.doctor_places import place_readings
 from builder.execute.doctor_readings import Reading
@@ -233,13 +234,15 @@ def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]
 
 
 def where_to_build(
-    sites: Mapping[str, Site], *, environment: Mapping[str, str], root: Path = Path("/")
+    sites: Mapping[str, Site], *, environment: Mapping[str, str], known: Sequence[Reading] = (), root: Path = Path("/")
 ) -> list[Reading]:
-    """For which sites the default backend could work here."""
+    """For which sites the default backend could work here; `known` is what was read of this machine already."""
+    no_docker = [f"docker's {one.name}" for one in known if one.group == DOCKER and one.state != "ok"]
     found, readings = installed(environment), []
     for name, site in sites.items():
         lacks = [" or ".join(names) for names in missing(site, found=found)]
         lacks += [one.name for one in _place(site, environment=environment, root=root) if one.state == "bad"]
+        lacks += no_docker if "docker" in found and site.build.backends[0] == "docker" else []
         says = f"lacks {', '.join(lacks)}" if lacks else f"can be built here with {site.build.backends[0]}"
         fix = f"see `recipe doctor {name}`" if lacks else ""
         readings.append(Reading(name=name, state="none" if lacks else "ok", says=says, fix=fix, group="sites"))

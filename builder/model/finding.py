@@ -138,6 +138,33 @@ def find_nearest(word: str, *, known: Iterable[str], cutoff: float = 0.6) -> str
     return names[close[0]] if close else ""
 
 
+def find_typo(word: str, *, known: Iterable[str]) -> str:
+    """Return the one known name that `word` misspells by a single slip, "" if there is none or more than one.
+
+    Only such a name may replace the word in a file; a name that is merely similar can have another effect.
+    """
+    found = [name for name in known if _is_slip(_fold(word), _fold(name))]
+    return found[0] if len(found) == 1 else ""
+
+
+def _fold(word: str) -> str:
+    return word.lower().replace("_", "-")
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether two words are equal, or differ by two swapped letters or by one that is missing, added or replaced."""
+    if one == other:
+        return True
+    if min(len(one), len(other)) < 3 or max(len(one), len(other)) < 4:
+        return False  # gpu and cpu
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    rests = one[start:], other[start:]
+    if len(one) != len(other):
+        return rests[0][1:] == rests[1] or rests[0] == rests[1][1:]
+    swapped = rests[0][:2] == rests[1][:2][::-1] and rests[0][2:] == rests[1][2:]
+    return swapped or (len(one) > 4 and rests[0][1:] == rests[1][1:])
+
+
 def select_errors(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Select the findings of level `error`."""
     return tuple(finding for finding in findings if finding.level == "error")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
-from builder.model.finding import Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.text import sanitize
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
@@ -97,7 +97,7 @@ class Decoder:
                     line=name.line,
                     key=f"{key}.{sanitize(name.raw)}".lstrip("."),
                     fix=fix,
-                    edit=(name.raw, find_nearest(name.raw, known=fields)),
+                    edit=(name.raw, find_typo(name.raw, known=fields)),
                 )
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
@@ -140,7 +140,7 @@ class Decoder:
             line=value.line,
             key=key,
             fix=fix,
-            edit=(value.raw, find_nearest(value.raw, known=words)) if isinstance(value, Text) else None,
+            edit=(value.raw, find_typo(value.raw, known=words)) if isinstance(value, Text) else None,
         )
         return None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.text import make_config_error, sanitize
 from builder.parse.container import check_variables, read_container, stringify
@@ -117,7 +118,7 @@ class Environment:
             if name.raw in KEYS:
                 continue
             fix = suggest_name(name.raw, known=KEYS)
-            edit: tuple[str, str] | None = (name.raw, find_nearest(name.raw, known=KEYS))
+            edit: tuple[str, str] | None = (name.raw, find_typo(name.raw, known=KEYS))
             if name.raw == "pip":
                 edit = None
                 fix = "write it as an item below dependencies: '- pip:', and the list below that"
@@ -177,7 +178,7 @@ class Environment:
             return (), ()
         specs: list[CondaSpec] = []
         ats: list[Location] = []
-        pip_line = 0
+        pip_line, flat = 0, False
         for index, item in enumerate(value.items):
             key = f"dependencies[{index}]"
             at = Location(file=self.file, line=item.line, key=key)
@@ -188,11 +189,13 @@ class Environment:
                 elif isinstance(item, Table):
                     last = index == len(value.items) - 1
                     pip_line = self._pip(item, at=at, first=pip_line, last=last)
+                    flat = isinstance(below := item.get("pip"), Text) and below.kind == "null"
                 else:
                     fix = "write every package directly below 'dependencies:'"
                     raise make_config_error("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
-                self._add_fault(error)
+                deeper = flat and isinstance(item, Text) and " - " in item.raw
+                self._add_fault(_indent_below_pip(error) if deeper else error)
         conda, twice = join_conda(specs, ats=ats)
         if twice is not None:
             self._add_fault(twice)
@@ -224,7 +227,8 @@ class Environment:
                     operator = "" if value.raw.startswith(tuple("=<>!~")) else "="
                     right = f"{shown_name}{operator}{sanitize(value.raw)}"
                     fix = f"write '- {right}'"
-                    edit = make_edit(Location(file=at.file, line=name.line), f"{name.raw}: {value.raw}", right)
+                    exact = Location(file=at.file, line=name.line) if value.raw[:1] in "0123456789=<>!~" else None
+                    edit = make_edit(exact, f"{name.raw}: {value.raw}", right)
                     message = f"'{shown_name}: {sanitize(value.raw)}' has a colon where conda wants '='"
                 else:
                     message, fix = f"'{shown_name}:' is not understood here", "known here: 'pip:' with a list below it"
@@ -269,6 +273,12 @@ class Environment:
         check_variables(value, decoder=self.decoder, key="variables")
         found: Mapping[str, str] = self.decoder.decode(value, Mapping[str, str], key="variables")
         return found
+
+
+def _indent_below_pip(error: ConfigError) -> ConfigError:
+    """Give the faults of items after an empty `- pip:` the fix that keeps them packages of pip."""
+    fix = "indent this line and the one before it below '- pip:', in one column"
+    return ConfigError(*(replace(finding, fix=fix, edit=None) for finding in error.findings))
 
 
 def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import CondaSpec
 from builder.model.text import check_url, make_config_error, refuse_secrets, sanitize
 
@@ -145,6 +145,10 @@ def _split_build(rest: str, *, whole: str, at: Location) -> tuple[str, str]:
         items = [sanitize(item) for item in whole.split(" - ")]
         message = f"the line after '{items[0]}' is indented further, and is read as a part of it"
         fix = f"begin '- {items[1]}' in the column of '- {items[0]}'"
+        if items[0] == "pip":
+            message = "'- pip' has no colon: the packages below it are read as a part of it"
+            fix = f"write '- pip:', with '- {items[1]}' indented below it"
+            raise make_config_error("conda-words", message, at=at, fix=fix, edit=make_edit(at, "pip", "pip:"))
         raise make_config_error("conda-words", message, at=replace(at, line=at.line + 1 if at.line else None), fix=fix)
     if len(more) > 1 or (rest.startswith(" ") and re.match(r"[A-Za-z_]", version)):
         message = f"'{sanitize(whole)}' is not one package with one version"
@@ -212,7 +216,7 @@ def check_python(spec: CondaSpec, *, at: Location) -> None:
         fix, edit = "write it as in 'python=3.12'", None
         if threaded := THREADED.fullmatch(number):
             message = f"'{sanitize(spec.text)}' asks for the free-threaded Python, which no site is built with"
-            fix, edit = f"write 'python={threaded[1]}'", make_edit(at, number, threaded[1])
+            fix = f"write 'python={threaded[1]}'"  # another Python: the user has to decide
         elif re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number)) != number:
             right = re.sub(r"[lI]", "1", re.sub(r"[oO]", "0", number))
             if PYTHON.fullmatch(right):
@@ -237,7 +241,7 @@ def _fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
                 message,
                 at=at,
                 fix=suggest_name(key, known=FIELDS, noun="known"),
-                edit=make_edit(at, key, find_nearest(key, known=FIELDS)),
+                edit=make_edit(at, key, find_typo(key, known=FIELDS)),
             )
         if key in found:
             raise make_config_error(

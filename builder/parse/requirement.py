@@ -63,10 +63,10 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
 def _not_a_requirement(body: str, *, at: Location) -> ConfigError:
     """Say what a line that PEP 508 refuses looks like."""
     quoted = f"'{sanitize(body)}'"
-    single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(?:=\S+)?", body)
+    single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
     if single:
         right = f"{single[1]}=={single[2]}"
-        edit = make_edit(at, body, right)
+        edit = make_edit(at, body, right) if not single[3] else None  # a conda build would be lost
         fix = f"pip compares with two: '{right}'"
         return make_config_error("pip-equals", f"{quoted} has a single '='", at=at, fix=fix, edit=edit)
     spaced = re.fullmatch(r"([A-Za-z0-9._-]+)\s+v?([0-9][A-Za-z0-9.*+]*)", body)
@@ -89,6 +89,11 @@ def _not_a_requirement(body: str, *, at: Location) -> ConfigError:
     if "$" in body or "{" in body or "`" in body:
         fix = "write the plain name and version: a recipe has no variables"
         return make_config_error("pip-character", f"{quoted} holds a variable or a template", at=at, fix=fix)
+    if " - " in body and at.key.startswith("dependencies"):
+        first, second = (sanitize(part) for part in body.split(" - ")[:2])
+        message = f"the line after '{first}' is indented further, and is read as a part of it"
+        fix = f"begin '- {second}' in the column of '- {first}', below '- pip:'"
+        return make_config_error("pip-form", message, at=at, fix=fix)
     if len(re.findall(r"[A-Za-z0-9._-]+", body)) > 1 and re.fullmatch(r"[A-Za-z0-9._\s-]+", body):
         return make_config_error(
             "pip-form", f"{quoted} is more than one package", at=at, fix="write one package a line"

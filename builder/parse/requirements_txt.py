@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.model.finding import ConfigError, Finding, Location, find_nearest, make_edit, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.text import CONTROL, check_url, exists, make_config_error, refuse_secrets, sanitize
 from builder.parse.requirement import NAME, check_exists, check_path, hide_line, parse_location, parse_requirement
@@ -25,10 +25,15 @@ VALUED = (
 SHORT = {"-c": "constraint", "-e": "editable", "-f": "find-links", "-i": "index-url", "-r": "requirement"}
 # Options that pip takes on its command line and refuses in a file.
 COMMAND_LINE = (
-    "-U", "-q", "-v", "-t", "-y", "break-system-packages", "cache-dir", "compile", "dry-run", "force-reinstall",
-    "ignore-installed", "no-build-isolation", "no-cache-dir", "no-compile", "no-deps", "no-warn-script-location",
-    "prefix", "quiet", "root", "target", "upgrade", "upgrade-strategy", "user", "verbose",
+    "-U", "-q", "-v", "-t", "-y", "abi", "break-system-packages", "cache-dir", "cert", "check-build-dependencies",
+    "client-cert", "compile", "debug", "disable-pip-version-check", "dry-run", "exists-action", "force-reinstall",
+    "ignore-installed", "ignore-requires-python", "implementation", "isolated", "log", "no-build-isolation",
+    "no-cache-dir", "no-clean", "no-color", "no-compile", "no-deps", "no-input", "no-user", "no-warn-conflicts",
+    "no-warn-script-location", "platform", "prefix", "progress-bar", "proxy", "python", "python-version", "quiet",
+    "report", "retries", "root", "root-user-action", "src", "target", "timeout", "upgrade", "upgrade-strategy",
+    "use-deprecated", "use-pep517", "user", "verbose",
 )  # fmt: skip
+SWITCHED_ON = ("", "1", "on", "true", "yes")
 PER_REQUIREMENT = ("config-settings", "global-option", "hash", "install-option")
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
@@ -115,8 +120,9 @@ def _options(text: str, *, at: Location) -> tuple[Option, ...]:
                     "pip-option",
                     f"the option '--{name}' takes no value",
                     at=at,
-                    fix=f"write '--{name}'",
-                    edit=make_edit(at, word, f"--{name}"),
+                    fix=f"write '--{name}'"
+                    + ("" if value.lower() in SWITCHED_ON else ", or remove it if it is not wanted"),
+                    edit=make_edit(at, word, f"--{name}") if value.lower() in SWITCHED_ON else None,
                 )
             found.append(Option(name=name))
             continue
@@ -139,7 +145,10 @@ def _unknown_option(name: str, *, word: str, at: Location) -> ConfigError:
     if not word.startswith("-"):
         message = f"'{sanitize(word)}' follows an option that is already complete"
         return make_config_error("pip-option", message, at=at, fix="write every requirement in a line of its own")
-    if name in COMMAND_LINE or plain in COMMAND_LINE:
+    known = [f"--{option}" for option in (*FLAGS, *VALUED)]
+    others = [option for option in COMMAND_LINE if not option.startswith("-")]
+    shortened = len(plain) > 3 and any(option.startswith(plain) for option in others)  # pip takes --no-cache as well
+    if name in COMMAND_LINE or plain in COMMAND_LINE or shortened or find_typo(plain, known=others):
         message = f"pip takes the option '{written}' on its command line only"
         fix = "remove it, or install that package by a 'python -m pip install' line below container.run"
         return make_config_error("pip-option", message, at=at, fix=fix)
@@ -150,9 +159,8 @@ def _unknown_option(name: str, *, word: str, at: Location) -> ConfigError:
         message = "'- ' begins an item of a YAML list"
         return make_config_error("pip-option", message, at=at, fix="remove the '- ', or give the file the ending .yml")
     message = f"unknown pip option '{written}'"
-    known = [f"--{option}" for option in (*FLAGS, *VALUED)]
     fix = suggest_name(f"--{plain}", known=known, noun="known options")
-    edit = make_edit(at, word.partition("=")[0], find_nearest(f"--{plain}", known=known))
+    edit = make_edit(at, word.partition("=")[0], find_typo(f"--{plain}", known=known))
     return make_config_error("pip-option", message, at=at, fix=fix, edit=edit)
 
 

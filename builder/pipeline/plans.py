@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from builder.model.finding import BuilderError, ConfigError, Finding, Location
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe
 from builder.model.site import Site
@@ -17,7 +17,7 @@ from builder.parse.lock_files import index_path, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.request import Build, BuildRequest, Shape
-from builder.resolve.resolve import resolve
+from builder.resolve.resolve import RefusedError, resolve
 
 # An image packs to 0.31 to 0.50 of its unpacked tree (docs/packing.md): the smaller one, to be on the safe side.
 UNPACKED_PART, GIB = 0.31, 1024**3
@@ -91,10 +91,21 @@ def make_target(site: Site, recipe: Recipe, *, context: Context) -> Target:
     own = recipe.container.base
     if own and "://" not in own and not context.base:
         context = replace(context, base=str((Path(recipe.folder) / own).absolute()))
-        target = resolve(recipe, site, context=context)
+        target = _resolve(recipe, site, context=context)
         _check_joined(context.base, recipe, backend=target.backend)
         return target
-    return resolve(recipe, site, context=context)
+    return _resolve(recipe, site, context=context)
+
+
+def _resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
+    """Resolve; raises UnsupportedError with the refusals of the backend among the others."""
+    try:
+        return resolve(recipe, site, context=context)
+    except RefusedError as error:
+        from builder.compile.backends import BACKENDS
+
+        more = select_errors(tuple(BACKENDS[error.target.backend].check(error.target)))
+        raise UnsupportedError(*dict.fromkeys((*error.findings, *more))) from None
 
 
 def with_lock(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from builder.execute.docker_daemon import check_docker
 from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
@@ -124,6 +125,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         check_local_needs(
             StepBatch(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress())
         )
+        check_docker(here, environment=options.environment)
     return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
 
 

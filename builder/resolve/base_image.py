@@ -171,7 +171,7 @@ def _torch_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage, site
             message=message,
             at=torch.location,
             fix=f"write {right}",
-            edit=make_edit(torch.location, torch.text, right),
+            edit=make_edit(torch.location, torch.text, right) if torch.pinned and torch.allows(has) else None,
         )
     yield from _companion_obstacles(asked, image=image)
 

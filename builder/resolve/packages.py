@@ -294,10 +294,8 @@ class PackagePlanner:
         if not asked.allows(row_version):
             message = f"'{asked.text}' does not belong to torch {torch}"
             fix = f"write {name}=={row_version}, or {name} without a version"
-            edit = make_edit(asked.location, asked.text, f"{name}=={row_version}")
-            self.findings.append(
-                Finding(code="torch-companion", message=message, at=asked.location, fix=fix, edit=edit)
-            )
+            # without an edit: torch may be the one that was meant to be another
+            self.findings.append(Finding(code="torch-companion", message=message, at=asked.location, fix=fix))
             return ""
         return row_version
 

@@ -20,6 +20,15 @@ from builder.resolve.torch import PythonPin, choose_torch, find_release, list_to
 
 CONDA_BACKENDS: tuple[BackendName, ...] = ("cotainr", "tykky")  # these always make a conda environment of their own
 DEFAULT_PYTHON = "3.12"
+OF_TORCH = ("torch", "glibc", "base-")  # codes of findings about the torch that was chosen
+
+
+class RefusedError(UnsupportedError):
+    """A recipe that cannot run on a site; `target` is what it would be there, for more checks."""
+
+    def __init__(self, *findings: Finding, target: Target) -> None:
+        self.target = target
+        super().__init__(*findings)
 
 
 def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
@@ -41,15 +50,17 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         )
     torch = _torch(recipe, site=site, base=base, install_target=install_target, context=context)
     if isinstance(torch, Finding):
-        findings += [torch, *check_driver_rows(site)]
+        findings += [*_find_refusals(torch, recipe, site=site, context=context), *check_driver_rows(site)]
         torch = None
     python = _python(recipe, base=base, install_target=install_target, torch=torch)
     reduced, other_python = select_python(recipe, python)
     if other_python:  # the remaining requirements may need another torch, or none
         target = resolve(reduced, site, context=context)
         return replace(target, packages=(*target.packages, *left_out, *other_python))
-    if select_errors(findings):
-        raise UnsupportedError(*findings)
+    refused = bool(select_errors(findings))
+    if refused:  # the other faults are looked for with a torch that the site has
+        torch = _find_any_torch(recipe, site=site, context=context)
+        install_target = "conda" if install_target == "base" else install_target
     packed = PackagePlanner(recipe, site=site, install_target=install_target, base=base, torch=torch).plan(
         python=python
     )
@@ -63,9 +74,13 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         packages=(*packed.packages, *left_out),
         findings=packed.findings,
     )
-    found = (*findings, *packed.findings, *run_checks(target, obstacles=obstacles))
+    found = (*packed.findings, *run_checks(target, obstacles=obstacles))
+    if refused:
+        more = [finding for finding in select_errors(found) if not finding.code.startswith(OF_TORCH)]
+        raise RefusedError(*dict.fromkeys((*findings, *more)), target=target)
+    found = (*findings, *found)
     if select_errors(found):
-        raise UnsupportedError(*found)
+        raise RefusedError(*found, target=target)
     return apply_lock(replace(target, findings=found))
 
 
@@ -131,6 +146,23 @@ def _torch(
         return Torch(version=base.provides.get("torch", ""), provided=True) if "torch" in base.provides else None
     python = PythonPin(minor=base.python) if install_target == "venv" and base.python else read_python_pin(recipe)
     return choose_torch(asked, site=site, python=python, index=context.torch_index, packages=recipe.pip)
+
+
+def _find_refusals(first: Finding, recipe: Recipe, *, site: Site, context: Context) -> list[Finding]:
+    """Add the refusals of the other requirements of the family that name a build, each requested alone."""
+    asked = {name: item for name, item in find_requested_family(recipe).items() if item.local or item.unclear}
+    python, index = read_python_pin(recipe), context.torch_index
+    alone = (choose_torch({name: item}, site=site, python=python, index=index) for name, item in asked.items())
+    others = [one for one in alone if isinstance(one, Finding) and one.at != first.at]
+    return [first, *others]
+
+
+def _find_any_torch(recipe: Recipe, *, site: Site, context: Context) -> Torch | None:
+    """Find a torch of the site, whichever the recipe asks for; None if it asks for none or the site has none."""
+    if not find_requested_family(recipe) and not find_torch_dependent(recipe):
+        return None
+    found = choose_torch({}, site=site, index=context.torch_index)
+    return None if isinstance(found, Finding) else found
 
 
 def _python(recipe: Recipe, *, base: BaseImage, install_target: InstallTarget, torch: Torch | None) -> str | None:

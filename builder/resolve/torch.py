@@ -247,8 +247,12 @@ def _local_refusal(
     """Check a build that the user pinned: it must exist, be for the site's vendor and run on its driver."""
     vendor = find_vendor(asked.local)
     bare = f"{asked.name}=={asked.pinned}" if asked.pinned else asked.name
-    edit = make_edit(asked.location, asked.text, bare)
+    served_here = any(list_tokens(row, site=site) and any(map(python.allows, row.pythons)) for row in releases)
     fix = f"write {bare}: the right build is chosen for every site"
+    if not served_here:  # without the build it would be refused again
+        fix = f"use torch {_range(site, python=python)}, without a build"
+    # an unknown build may be the user's own: nothing replaces it without a question
+    edit = make_edit(asked.location, asked.text, bare) if served_here and vendor else None
     if vendor and vendor != site.vendor:
         built = f"'{asked.text}' is built for {_name_vendor(vendor)}"
         message = f"{built}, the site '{site.name}' has {_name_vendor(site.vendor)}"
@@ -264,8 +268,6 @@ def _local_refusal(
     elif site.gpu and site.gpu.vendor == "nvidia":
         served = f": its driver is {site.gpu.driver}"
     message = f"'{asked.text}' cannot run on the site '{site.name}'{served}"
-    if not any(list_tokens(row, site=site) for row in releases):
-        fix = f"use torch {_range(site, python=python)}, without a build"
     return Finding(code="torch-driver", message=message, at=asked.location, fix=fix, edit=edit)
 
 

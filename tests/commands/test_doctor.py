@@ -99,6 +99,16 @@ def test_an_absent_controller_takes_half_a_second(programs: Path) -> None:
     assert time.monotonic() - begin < 1.4  # it was 1.5 s and more
 
 
+def test_the_overview_says_of_docker_what_the_site_says(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("docker", "apptainer"):
+        stand_in(programs, name, 'echo "Docker version 27.1.0, build x"')
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{programs}/none.sock")
+    code, site = asked("mn5")
+    overview = asked()[1]["mn5"]
+    assert (code, site["daemon"]["state"], overview["state"]) == (4, "bad", "none")
+    assert "docker's daemon" in overview["says"]
+
+
 def test_where_to_build_starts_no_program(programs: Path) -> None:
     for name in ("python3", "apptainer", "docker"):
         stand_in(programs, name, f"echo {name} >>{programs}/called; echo 3.12.1")

@@ -250,3 +250,36 @@ def test_a_missing_base_image_is_reported_where_it_is_named(place: Path) -> None
     assert (done.code, "  at:  recipe.yml: container.base" in done.err) == (2, True)
     done = both("local", "env.yml", "--base", str(place / "bsae.sif"), place=place)
     assert (done.code, "  at:  --base" in done.err, "did you mean" in done.err) == (2, True, True)
+
+
+DOCKERS = {
+    "docker-down": """
+echo "Cannot connect to the Docker daemon at unix:///nonexistent. Is the docker daemon running?" >&2; exit 1""",
+    "docker-rights": """
+echo "permission denied while trying to connect to the Docker daemon socket" >&2; exit 1""",
+    "docker-buildx": """
+test "$1" = version && echo "28.2.2 28.2.2" && exit; echo "docker: unknown command: docker buildx"; exit 1""",
+}
+SAID = {
+    "docker-down": "no Docker daemon answers at 'unix:///nonexistent'",
+    "docker-rights": "you may not use the Docker daemon",
+    "docker-buildx": "its plug-in buildx is missing",
+}
+
+
+@pytest.mark.parametrize("fault", DOCKERS)
+@pytest.mark.parametrize("words", [("-n",), ()])
+def test_a_docker_that_cannot_build_is_found_before_a_step(fault: str, words: tuple[str, ...], place: Path) -> None:
+    have(place, "apptainer", "mksquashfs", "unsquashfs", "docker")
+    (place.parent / "bin" / "docker").write_text(f"#!/bin/sh{DOCKERS[fault]}\n")
+    done = recipe("build", *words, "local", "env.yml", "--backend", "docker")
+    assert (done.code, SAID[fault] in done.err) == (4, True), done.err
+    assert sorted(path.name for path in place.iterdir()) == ["env.yml", "rocm.yml"]
+
+
+def test_an_old_docker_needs_no_plug_in(place: Path) -> None:
+    have(place, "apptainer", "docker")
+    (place.parent / "bin" / "docker").write_text(
+        '#!/bin/sh\ntest "$1" = version && echo "20.10.24+dfsg1 20.10.24+dfsg1" && exit; exit 1\n'
+    )
+    assert recipe("build", "-n", "local", "env.yml", "--backend", "docker").code == 0

@@ -48,8 +48,8 @@ sys.exit(0 if report.status == "passed" else 5)
 HOLDER = """
 import sys
 from pathlib import Path
-from builder.execute.folder_lock import hold
-with hold(Path(sys.argv[1])):
+from builder.execute.folder_lock import lock_folder
+with lock_folder(Path(sys.argv[1])):
     Path(sys.argv[2]).touch()
     sys.stdin.read()
 """

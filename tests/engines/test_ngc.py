@@ -144,8 +144,8 @@ def test_another_torch_is_refused_before_anything_is_built(ngc: Ngc) -> None:
     done = ngc.recipe("build", ngc.site, ngc.room.write("other.yml", text), "-o", ngc.room.folder / "other.sif").expect(
         3
     )
-    assert "'torch==2.12.0' is asked for" in done.err
-    assert f"brings torch {TORCH}" in done.err
+    assert "'torch==2.12.0' is requested" in done.err
+    assert f"has torch {TORCH}" in done.err
     assert not (ngc.room.folder / "other.plan").exists()
 
 

@@ -77,7 +77,7 @@ def test_json_for_other_programs(furnished: Seat) -> None:
     ("line", "what"),
     [
         ("recipe inspect env --site lumi-g", "--site goes with --gpu"),
-        ("recipe inspect env --gpu --verify", "--verify does not go with --gpu"),
+        ("recipe inspect env --gpu --integrity", "--integrity does not go with --gpu"),
         ("recipe inspect env --gpu --site lumig", "lumi-g"),
         ("recipe inspect gone.whl --gpu", "'gone.whl' does not exist"),
         ("recipe inspect env.yml --gpu", "'env.yml' cannot be read"),
@@ -93,5 +93,5 @@ def test_what_cannot_be_inspected(line: str, what: str, furnished: Seat) -> None
 def test_the_help_has_examples(seat: Seat) -> None:
     shown = seat.type("recipe inspect --help")
     assert [line.strip() for line in shown.lines if line.startswith("    recipe inspect")] == [
-        "recipe inspect image.sif --verify", "recipe inspect x.whl --gpu --site lumi-g",
+        "recipe inspect image.sif --integrity", "recipe inspect x.whl --gpu --site lumi-g",
     ]  # fmt: skip

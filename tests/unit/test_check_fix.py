@@ -9,7 +9,8 @@ import pytest
 
 from builder.cli.fixing import corrected
 from builder.cli.main import run
-from builder.model.finding import Edit
+from builder.model.finding import Edit, find_typo
+from builder.parse.recipe import load_recipe
 
 FAULTY = """\
 nmae: demo  # nmae is the name
@@ -226,3 +227,77 @@ def test_a_file_without_write_permission_stays(env: Path, capsys: pytest.Capture
     assert "error: 'environment.yml' may not be written\n  at:  environment.yml\n" in capsys.readouterr().err
     assert (env.read_text(), stat.S_IMODE(env.stat().st_mode)) == (FAULTY, 0o444)
     assert run(["check", "--fix", "--diff", "local", str(env)]) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--no-cache", "--no-cach-dir", "--no-idx-cache", "--only-bin-pkgs :all:", "--pre-release", "--pre=no",
+        "--no-index=false", "torchvision==0.20.0", "numpy=1.26=py312_0", "--timeou 30",
+    ],
+)  # fmt: skip
+def test_an_edit_that_would_change_the_meaning_is_not_made(line: str, env: Path) -> None:
+    before = f"name: demo\ndependencies:\n  - python=3.12\n  - pip:\n    - torch==2.8.0\n    - {line}\n"
+    env.write_text(before)
+    run(["check", "--fix", "local", str(env)])
+    assert env.read_text() == before
+
+
+@pytest.mark.parametrize("item", ["python=3.11t", "requirements: more.txt", "numpy[builds_nr=3]"])
+def test_an_item_of_conda_is_not_made_another_one(item: str, env: Path) -> None:
+    before = f"name: demo\ndependencies:\n  - {item}\n  - scipy\n"
+    env.write_text(before)
+    assert run(["check", "--fix", "local", str(env)]) == 2
+    assert env.read_text() == before
+
+
+def test_an_option_of_pips_command_line_is_named_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nc.txt"
+    file.write_text("torch==2.8.0\n--no-cache\n")
+    assert run(["check", "--fix", "local", str(file)]) == 2
+    assert file.read_text() == "torch==2.8.0\n--no-cache\n"
+    assert "pip takes the option '--no-cache' on its command line only" in capsys.readouterr().err
+
+
+def test_only_a_single_slip_is_a_typing_error() -> None:
+    vendors = ("amd", "cpu", "intel", "nvidia")
+    assert [find_typo(word, known=vendors) for word in ("nvdia", "Nvidia", "intl", "gpu", "and", "nvidea")] == [
+        "nvidia", "nvidia", "intel", "", "", "nvidia",
+    ]  # fmt: skip
+    assert find_typo("--no-cache", known=("--no-index", "--no-binary")) == ""
+    assert find_typo("abcdx", known=("abcda", "abcdb")) == ""
+    assert find_typo("extra_index-url", known=("extra-index-url",)) == "extra-index-url"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "  - pip\n    - torch\n",
+        "  - pip\n    - numpy\n    - torch\n",
+        "  - pip:\n  - torch\n",
+        "  - pip:\n  - numpy\n    - torch\n",
+    ],
+)
+def test_what_is_meant_below_pip_comes_there(items: str, env: Path) -> None:
+    env.write_text(f"name: t\ndependencies:\n  - python=3.12\n{items}")
+    run(["check", "--fix", "local", str(env)])
+    recipe = load_recipe(env)
+    assert [spec.name for spec in recipe.conda] == ["python"]
+    assert recipe.pip[-1].name == "torch"
+
+
+@pytest.mark.parametrize(
+    ("items", "fix"),
+    [
+        ("  - pip\n    - torch\n", "write '- pip:', with '- torch' indented below it"),
+        ("  - pip:\n    - numpy\n      - torch\n", "begin '- torch' in the column of '- numpy', below '- pip:'"),
+        ("  - pip:\n  - numpy\n    - torch\n", "indent this line and the one before it below '- pip:', in one column"),
+        ("  - pip:\n    - numpy\n  - torch\n", "indent it below '- pip:' if pip is to install it, or write pytorch"),
+    ],
+)
+def test_the_fix_of_a_wrong_column_stays_below_pip(
+    items: str, fix: str, env: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env.write_text(f"name: t\ndependencies:\n  - python=3.12\n{items}")
+    run(["check", "local", str(env)])
+    assert f"fix: {fix}\n" in capsys.readouterr().err

@@ -100,11 +100,11 @@ def test_what_is_for_one_image_is_refused_for_several(recipe: Call, words: tuple
 
 
 def test_what_would_be_done_is_said_of_each(recipe: Call, folder: Path) -> None:
-    answer = recipe("build", "--dry-run", "local", "mn5-gpp", "a.yml")
+    answer = recipe("build", "--dry-run", "local", "mine.yaml", "a.yml")
     assert answer.code == 0
     assert [line.split(":")[0] for line in answer.out.splitlines() if line.startswith("demo.")] == [
         "demo.local.layers",
-        "demo.mn5-gpp.docker",
+        "demo.mine.layers",
     ]
     assert sorted(path.name for path in folder.iterdir()) == ["a.yml", "b.yml", "mine.yaml"]
 

@@ -70,6 +70,8 @@ def check_vendor(target: Target) -> Iterator[Finding]:
         works = f"'{line.text}' works on {VENDOR_NAMES[marker.vendor]} devices only"
         message = f"{works}, '{site.name}' has {name_devices(site.vendor)}"
         fix = suggest_counterpart(line.name, vendor=site.vendor)
+        if fix.startswith("remove it") and line.extras and "cpu" in _find_index_vendors(line):
+            fix += f"; {line.name} without the extra runs on CPUs, with 'cpu' in container.gpu"
         level: Level = "warning" if site.vendor == "cpu" else "error"
         yield Finding(code="package-vendor", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 

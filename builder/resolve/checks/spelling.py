@@ -68,14 +68,17 @@ def check_conda_torch(target: Target) -> Iterator[Finding]:
     for spec in target.recipe.conda:
         if spec.name == "torch":
             at = Location(file=target.recipe.file, line=spec.line)
+            # an item after pip's list may have been meant for it
+            behind = 0 < target.recipe.lines.get("dependencies.pip", 0) < (spec.line or 0)
+            other = "indent it below '- pip:' if pip is to install it, or write pytorch"
             message = f"'{spec.text}' is read as 'pytorch{spec.version}': conda has no package of the name 'torch'"
             yield Finding(
                 code="conda-torch",
                 message=message,
                 at=at,
-                fix="write pytorch there",
+                fix=other if behind else "write pytorch there",
                 level="note",
-                edit=make_edit(at, "torch", "pytorch"),
+                edit=None if behind else make_edit(at, "torch", "pytorch"),
             )
 
 
@@ -92,14 +95,16 @@ def check_import_name(target: Target) -> Iterator[Finding]:
         if meant is None or line.url:
             continue
         at, written = locate(recipe, line), re.match(r"[\w.-]*", line.text)
+        missing = line.name in table.not_on_index and not own
         message = f"'{line.text}' is not the name on the package index: the package is '{meant}'"
         yield Finding(
             code="name-import",
             message=message,
             at=at,
             fix=f"write {meant}",
-            level="error" if line.name in table.not_on_index and not own else "warning",
-            edit=make_edit(at, written[0] if written else line.name, meant),
+            level="error" if missing else "warning",
+            # a package that an index has under the name may be the one that is meant
+            edit=make_edit(at, written[0] if written else line.name, meant) if missing else None,
         )
 
 

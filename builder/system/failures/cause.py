@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One known failure; named groups of `pattern` and of `needs` may stand in `message` and `fix`."""
+    """One known failure; `message` and `fix` may have groups of `pattern` and `needs`, and a server's `{host}`."""
 
     code: str
     pattern: re.Pattern[str]

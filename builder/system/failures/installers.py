@@ -21,7 +21,7 @@ PACKAGES = (
         r"SSL certificate problem",
         r"x509: ",
         r"certificate .*is not trusted",
-        message="a server's certificate is not trusted here",
+        message="a server's certificate is not trusted here: {host}",
         fix="name the site's certificate bundle in SSL_CERT_FILE, PIP_CERT and REQUESTS_CA_BUNDLE",
     ),
     cause(
@@ -52,7 +52,7 @@ PACKAGES = (
         r"error sending request for url",
         r"[Cc]onnection refused",
         r"Failed to connect to",
-        message="this machine could not reach a server it needs",
+        message="this machine could not reach a server it needs: {host}",
         fix="build where the internet can be reached (a login node or a workstation), or set https_proxy; for layers "
         "`recipe fetch` there and `recipe build --offline` here do",
     ),
@@ -87,7 +87,7 @@ PACKAGES = (
         r"No matching distribution found for (?P<pip>[^()]+)",
         r"there is no version of (?P<version>[^\s,]+)",
         message="the package index has no such package or version: {what}{pip}{version}",
-        fix="check the name and the version, and container.indexes when it is not on the public index",
+        fix="check the name and the version; if another index has it, add '--extra-index-url URL' to pip's packages",
     ),
     cause(
         "conflict",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.rows import rows
 
@@ -434,3 +436,36 @@ def test_fault_05_a_base_too_big_for_the_cache_is_named_in_gos_words_too() -> No
     finding = explain(STEP, [said, CACHE_LINE], 255)
     assert finding.code == "no-space"
     assert "RECIPE_CACHE_DIR" in finding.fix
+
+
+@rows(
+    ("text", "host"),
+    [
+        (UV_DNS, "nohost.invalid"),
+        (UV_TLS, "localhost"),
+        (UV_DNS.replace("://", "://me:secret@"), "nohost.invalid"),
+        ("curl: (6) Could not resolve host: conda.example.org", "conda.example.org"),
+        ("curl: (7) Failed to connect to conda.example.org port 443: Connection refused", "conda.example.org"),
+        (
+            'FATAL: Get "https://registry-1.example.org/v2/": dial tcp: lookup registry-1.example.org on '
+            "127.0.0.53:53: no such host",
+            "registry-1.example.org",
+        ),
+        (
+            "WARNING: Retrying after NameResolutionError(\"HTTPSConnection(host='pip.example.org', "
+            "port=443): Failed to resolve 'pip.example.org' ([Errno -2] Name or service not known)\"): /simple/six/",
+            "pip.example.org",
+        ),
+        (
+            "CondaHTTPError: HTTP 000 CONNECTION FAILED for url <https://me:t0ken@conda.example.org/noarch/repodata.json>",
+            "conda.example.org",
+        ),
+        ("Looking in indexes: https://pip.example.org/simple\nOSError: Network is unreachable", ""),
+        ("fatal: https://a:b@c@git.example.org/x: Connection refused", "git.example.org"),
+    ],
+)
+def test_a_server_out_of_reach_is_named_without_a_login(text: str, host: str) -> None:
+    finding = explain(STEP, text.splitlines(), 1)
+    assert finding.code in ("no-network", "tls")
+    assert finding.message.endswith(f": {host}" if host else "a server it needs")
+    assert not {"secret", "t0ken", "me:"} & set(re.split(r"[@/ ]", finding.message))
