@@ -14,7 +14,7 @@ from builder.cli.check_result import CheckResult
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
-from builder.cli.targets import read_words
+from builder.cli.targets import Named, read_words
 from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, find_nearest, select_errors
@@ -25,6 +25,7 @@ from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import make_target, with_lock
 
+DOCUMENTS = ("json", "sarif", "github")
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
@@ -65,11 +66,37 @@ def command(
 
     Exits with 3 when an ENV cannot run on one of the sites that were named, with 2 when a file is faulty.
     """
+    if (fix or only_diff) and shape != "text":
+        message = f"--fix prints the changes as a diff, and --format {shape} the findings"
+        raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
+    try:
+        named, asked, outcomes, faults = _results(words, ignored=ignored, context=context_of(**chosen))
+    except ConfigError as error:
+        if shape in DOCUMENTS:
+            file = next((word for word in words if Path(word).is_file()), "")
+            result = CheckResult(site="", file=file, findings=error.findings)
+            _print([result], shape=shape, asked=True, explain=explain, quiet=quiet)
+        raise
+    if fix or only_diff:
+        _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
+        return
+    _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
+    if faults:
+        raise click.exceptions.Exit(2)
+    if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
+        raise click.exceptions.Exit(3)
+
+
+def _results(
+    words: Sequence[str], *, ignored: Sequence[str], context: Context
+) -> tuple[Named, bool, list[CheckResult], list[CheckResult]]:
+    """What was named, whether sites were, the result for each site, and the files that cannot be read.
+
+    Raises ConfigError for faulty arguments.
+    """
     named = read_words(words, without="all")
     asked = bool(set(words) & set(named.sites))
-    _check_codes(ignored)
-    context = context_of(**chosen)
-    outcomes, faults = [], []
+    outcomes, faults = list[CheckResult](), list[CheckResult]()
     whole = () if asked else _readable(named.sites)
     for path in named.files:
         try:
@@ -80,14 +107,8 @@ def command(
         sites = named.sites if asked else whole
         found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in sites)
         outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
-    if fix or only_diff:
-        _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
-        return
-    _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
-    if faults:
-        raise click.exceptions.Exit(2)
-    if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
-        raise click.exceptions.Exit(3)
+    _check_codes(ignored, faults=faults)
+    return named, asked, outcomes, faults
 
 
 def _readable(names: Sequence[str]) -> tuple[str, ...]:
@@ -119,21 +140,26 @@ def _stops(outcome: CheckResult, *, strict: bool) -> bool:
     return any(finding.level == "error" or (strict and finding.level == "warning") for finding in outcome.findings)
 
 
-def _check_codes(ignored: Sequence[str]) -> None:
-    """Raise ConfigError for unknown codes."""
+def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> None:
+    """Raise ConfigError for unknown codes, and for those of a file that cannot be read."""
     if not ignored:
         return
     from builder.cli.findings_output import known_codes
 
     known = known_codes()
-    faults = []
+    form = {finding.code for result in faults for finding in result.findings}
+    refused = []
     for code in ignored:
-        if code not in known:
+        if code in form:
+            message = f"'{code}' says that the file cannot be read: it cannot be ignored"
+            refused.append(Finding(code="ignore", message=message, fix="correct it as its own fix says"))
+        elif code not in known:
             near = find_nearest(code, known=known)
             fix = f"did you mean '{near}'?" if near else "copy the code in brackets of a finding: warning[CODE]"
-            faults.append(Finding(code="ignore", message=f"no finding has the code '{code}'", fix=fix))
-    if faults:
-        raise ConfigError(*faults)
+            message = f"no finding that may be ignored has the code '{code}'"
+            refused.append(Finding(code="ignore", message=message, fix=fix))
+    if refused:
+        raise ConfigError(*refused)
 
 
 def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:

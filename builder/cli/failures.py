@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+import os
+import re
 
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 
@@ -20,6 +23,8 @@ FIXES = {
     errno.EMFILE: "raise the limit of open files with `ulimit -n`",
     errno.ELOOP: "a link in the path leads back to itself: check the path",
 }
+# Before Python 3.13 Path.resolve reports a link that leads back to itself so, not as an OSError.
+_LOOP = re.compile(r"Symlink loop from (.+)", re.DOTALL)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -33,6 +38,8 @@ def expected(error: Exception) -> BuilderError | None:
         return ToolError(Finding(code="no-memory", message=message, fix=fix))
     if isinstance(error, OSError) and error.errno is not None:
         return _refused(error, error.errno)
+    if isinstance(error, RuntimeError) and (loop := _LOOP.fullmatch(str(error))):
+        return _refused(OSError(errno.ELOOP, os.strerror(errno.ELOOP), ast.literal_eval(loop[1])), errno.ELOOP)
     return None
 
 

@@ -68,17 +68,17 @@ def _rule(finding: Finding) -> dict[str, Any]:
 def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
     file, line = _place(outcome, finding)
     said = f"{outcome.site}: {finding.message}" if outcome.site else finding.message
-    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}}
+    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}} if file else None
     return {
         "ruleId": finding.code,
         "level": finding.level,
         "message": {"text": f"{said} (fix: {finding.fix})"},
-        "locations": [{"physicalLocation": place}],
+        "locations": [{"physicalLocation": place}] if place else [],
     }
 
 
 def _place(outcome: CheckResult, finding: Finding) -> tuple[str, int]:
-    """The file and line of a finding; by default line 1 of the checked file."""
+    """The file and line of a finding; by default line 1 of the checked file, "" where the command names no file."""
     if finding.at is not None and finding.at.file:
         return finding.at.file, finding.at.line or 1
     return outcome.file, 1
@@ -103,10 +103,17 @@ def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     for outcome in outcomes:
         for finding in outcome.findings:
             file, line = _place(outcome, finding)
-            place = f"file={_escaped(_artifact(file)['uri'], value=True)},line={line}"
+            place = f"file={_escaped(_annotated(file), value=True)},line={line}," if file else ""
             title = f"{finding.code} ({outcome.site})" if outcome.site else finding.code
             said = f"{finding.message}\nfix: {finding.fix}" if finding.fix else finding.message
-            yield f"::{TITLES[finding.level]} {place},title={_escaped(title, value=True)}::{_escaped(said)}"
+            yield f"::{TITLES[finding.level]} {place}title={_escaped(title, value=True)}::{_escaped(said)}"
+
+
+def _annotated(file: str) -> str:
+    """The path of an annotation: relative to the repository, as it is. The runner decodes a property, not a URI."""
+    path = Path(file).absolute()
+    top = _repository(path.parent)
+    return file if top is None else str(path.relative_to(top))
 
 
 def _escaped(text: str, *, value: bool = False) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from builder.cli.moving import CONTAINER, ITEMS, indent_items, into_container, without_tabs
 from builder.cli.output import echo, emit
-from builder.model.finding import ConfigError, Edit, Finding
+from builder.model.finding import ConfigError, Edit, Finding, Location
 from builder.model.secrets import redact
 from builder.parse.yaml import parse_yaml, read_text
 from builder.system.files import write_atomic
@@ -20,6 +21,8 @@ _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool) -> None:
     """Print the edits as a unified diff and, with `write`, make them; raises ConfigError if none is exact."""
     every = list(dict.fromkeys(finding.edit for finding in findings if finding.edit is not None))
+    if write:
+        _check_writable(files)
     changed = 0
     for file in files:
         before = read_text(file, what="recipe", name=str(file))
@@ -31,12 +34,32 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
         emit(redact("".join(ended)), end="")  # a line next to the change may contain a token
         if write:
-            write_atomic(file.resolve(), after)
+            write_atomic(file.resolve(), after, keep=True)
     if not changed:
         message = "no finding has an exact fix"
         raise ConfigError(Finding(code="nothing-exact", message=message, fix="follow the fix of each finding by hand"))
     word = "corrected" if write else "could be corrected: leave out --diff"
     echo(f"{changed} {'line' if changed == 1 else 'lines'} {word}", err=True)
+
+
+def _check_writable(files: Sequence[Path]) -> None:
+    """Raise ConfigError for files that must not be changed: a rename would replace them without asking."""
+    refused = [file for file in files if file.is_file() and not _writable(file)]
+    if refused:
+        fix = "give yourself the right to write it (chmod u+w), or make the changes that --diff prints in a copy"
+        raise ConfigError(
+            *(
+                Finding(
+                    code="path-refused", message=f"'{file}' may not be written", at=Location(file=str(file)), fix=fix
+                )
+                for file in refused
+            )
+        )
+
+
+def _writable(file: Path) -> bool:
+    """Whether a file may be written; for root, too, a mode without any write permission says no."""
+    return os.access(file, os.W_OK) and bool(file.stat().st_mode & 0o222)
 
 
 def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:

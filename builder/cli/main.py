@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from builder import __version__
+from builder.cli.streams import keep_exit_code, open_streams
 
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -90,6 +91,9 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
+        from builder.cli.typed import WORDS
+
+        ctx.meta[WORDS] = tuple(args[1:])
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -142,12 +146,13 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    keep_exit_code()
     sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in the same form."""
-    _open_streams()
+    open_streams()
     words = sys.argv[1:] if arguments is None else arguments
     with _colors(words):
         return _run(words)
@@ -186,15 +191,6 @@ def _run(arguments: list[str]) -> int:
         return _failure(error)
     except KeyboardInterrupt as stop:
         return _interrupted(stop)
-
-
-def _open_streams() -> None:
-    """Open a stream that the shell closed (`>&-`): else the next opened file would take its place."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            with suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_RDWR), number)
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "w" if number else "r"))
 
 
 def _interrupted(stop: BaseException | None) -> int:

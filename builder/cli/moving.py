@@ -55,12 +55,13 @@ def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> t
         moved += [pad + lines[number] if lines[number].strip() else lines[number] for number in block]
         gone.update(block)
         made += 1
+    if not moved:  # an empty file has no first line
+        return made, ""
     end = "\r\n" if lines[0].endswith("\r\n") else "\n"
     text = "".join(line if line.endswith("\n") else line + end for line in moved)
-    if not moved or heads:
-        if moved:
-            last = inside[-1]
-            lines[last] = (lines[last] if lines[last].endswith("\n") else lines[last] + end) + text
+    if heads:
+        last = inside[-1]
+        lines[last] = (lines[last] if lines[last].endswith("\n") else lines[last] + end) + text
         return made, ""
     return made, f"container:{end}{text}"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Literal, TypeVar
 import click
 
 from builder.cli.inputs import sites_folder
+from builder.cli.typed import make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.model.text import sanitize
 from builder.parse.site import load_site, site_files
@@ -121,13 +121,11 @@ def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     if files:
         return []
     here = [name for name in USUAL if Path(name).is_file()]
-    command = click.get_current_context(silent=True)
-    path = command.command_path if command else "recipe build"
     site = sites[-1] if sites else "SITE"
     message = f"no environment file is named: '{sanitize(site)}' is a site"
     if not sites:
         message = "no site and no environment file is named"
-    example = f"{path} {site} {here[0]}" if here else f"{path} {site} environment.yml"
+    example = make_typed_line([*(sites or [site]), here[0] if here else "environment.yml"])
     fix = f"`{example}`" + ("" if here else "; `recipe init` writes an example file")
     return [Finding(code="usage", message=message, fix=fix)]
 
@@ -159,8 +157,7 @@ def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     if not late:
         return []
     ordered = [word for kind in ("site", "file") for word, found in zip(words, kinds, strict=True) if found == kind]
-    command = click.get_current_context(silent=True)
-    line = f"{command.command_path if command else 'recipe build'} {shlex.join(ordered)}"
+    line = make_typed_line(ordered)
     message = f"the site '{sanitize(late[0])}' comes after the file '{sanitize(words[first])}'"
     fix = f"write the sites first: `{line}`; a file that has a site's name as ./NAME"
     return [Finding(code="usage", message=message, fix=fix)]

@@ -6,10 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
+from builder.cli.typed import find_arguments
 from builder.model.finding import Finding, find_nearest
 from builder.model.text import sanitize
 
@@ -41,6 +43,15 @@ class Line:
         """It again without an option and its value."""
         return self._joined(self._split(option)[1])
 
+    def remove_unknown(self, option: str) -> str:
+        """It again without an option that is not known, and without the word after it where that is its value."""
+        rest = list(self.words)
+        at = next((at for at, word in enumerate(rest) if word.startswith(option)), None)
+        if at is not None:
+            end = at + 2 if rest[at] == option and _is_value(rest[at + 1 : at + 2]) else at + 1
+            del rest[at:end]
+        return self._joined(rest)
+
     def with_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self._split(option)
@@ -64,6 +75,17 @@ class Line:
 
     def _joined(self, words: Iterator[str] | Sequence[str]) -> str:
         return sanitize(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
+
+
+def _is_value(words: Sequence[str]) -> bool:
+    """Whether the word after an unknown option is its value: it names no site, no file and no option."""
+    from builder.cli.inputs import sites_folder
+    from builder.parse.site import site_files
+
+    if not words or words[0].startswith("-"):
+        return False
+    path = Path(words[0])
+    return not (path.suffix or "/" in words[0] or path.exists() or words[0] in site_files(sites_folder()))
 
 
 def usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
@@ -137,8 +159,7 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
     near = _near(option, known=[name for name in known if name.startswith("--")]) if option.startswith("--") else ""
     if near:
         return f"did you mean '{near}'?"
-    typed = next((word for word in line.words if word == option or word.startswith((f"{option}=", option))), option)
-    return f"leave it out: `{line.without(typed)}`"
+    return f"leave it out: `{line.remove_unknown(option)}`"
 
 
 def _near(option: str, *, known: Sequence[str]) -> str:
@@ -151,11 +172,8 @@ def _near(option: str, *, known: Sequence[str]) -> str:
 def _complete(context: click.Context, *, line: Line) -> str:
     """The line with the arguments that it lacks."""
     pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
-    given = list(line.words)
-    plain = not any(word.startswith("-") for word in given)
-    return " ".join(
-        [line.path, *([shlex.join(given)] if given and plain else []), *pieces[len(given) if plain else 0 :]]
-    )
+    given = sum(1 for _ in find_arguments(context.command, line.words))
+    return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *pieces[given:]])
 
 
 def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, line: Line) -> str:

@@ -78,6 +78,7 @@ def check_output(
     `makes` says that its folder is made where it is missing, `why` what is known of an output that is in the way.
     """
     check_output_folder(output, makes=makes)
+    _check_attestations(output, force=force)
     if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
         return
     if plan.image_kind == "sif" and output.is_dir():
@@ -95,6 +96,20 @@ def check_output(
     fix = "remove it yourself, or give another output with -o"
     if plan.image_kind == "folder" and not (output.is_dir() and _is_wrapper(output)):
         raise _refused("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
+
+
+def _check_attestations(output: Path, *, force: bool) -> None:
+    """Refuse to replace a file that no build wrote and that is at the place of an attestation of the image."""
+    from builder.inspect.attestations import attestation_paths, find_foreign_attestation
+
+    folder = next((path for path in attestation_paths(output) if path.is_dir()), None)
+    if folder is not None:
+        message = f"'{folder}' is a folder, and the build writes a file there"
+        raise _refused("output-kind", message, fix="move it, or give another output with -o")
+    found = None if force else find_foreign_attestation(output)
+    if found is not None:
+        message = f"'{found}' exists, and no build wrote it: the build would replace it"
+        raise _refused("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
 def check_output_folder(output: Path, *, makes: bool = False) -> None:

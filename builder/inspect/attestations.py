@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from builder.inspect.sbom import base_uri
 from builder.model.plan import Plan
 from builder.model.report import Report
+from builder.sif.bounded import read_json
 from builder.system.files import write_atomic
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
 BUILD_TYPE = "urn:recipe:build:v1"
 BUILDER = "urn:recipe:builder"
+PROGRAM = "recipe"  # the tool that a bill of materials names
+LIMIT = 64 * 1024 * 1024  # bytes of an attestation that is read again
 
 
 def provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tuple[str, str] | None) -> str:
@@ -85,6 +89,28 @@ BILL, PROVENANCE = ".cdx.json", ".provenance.json"
 def attestation_paths(image: Path) -> tuple[Path, Path]:
     """Paths of the bill of materials and the provenance of an image."""
     return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
+
+
+def find_foreign_attestation(image: Path) -> Path | None:
+    """The first file at the place of an attestation that no build wrote; None if each is missing or of a build."""
+    checks = zip(attestation_paths(image), (_is_bill, _is_provenance), strict=True)
+    return next((path for path, ours in checks if os.path.lexists(path) and not _is_ours(path, ours)), None)
+
+
+def _is_ours(path: Path, check: Callable[[Any], bool]) -> bool:
+    try:
+        return check(read_json(path, limit=LIMIT))
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return False
+
+
+def _is_bill(content: Any) -> bool:
+    tool = content["metadata"]["tools"]["components"][0]["name"]
+    return bool(content["bomFormat"] == "CycloneDX" and tool == PROGRAM)
+
+
+def _is_provenance(content: Any) -> bool:
+    return bool(content["predicate"]["runDetails"]["builder"]["id"] == BUILDER)
 
 
 def write_attestations(plan: Plan, report: Report, *, sbom: str) -> str:

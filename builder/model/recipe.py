@@ -100,6 +100,7 @@ class Recipe:
     pip: tuple[PipRequirement, ...] = ()
     pip_options: PipOptions = PipOptions()
     variables: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""  # where an export was installed on its own machine
     container: Container = Container()
     lines: Mapping[str, int] = field(default_factory=dict)  # line of each key path, e.g. "container.base"
     warnings: tuple[Finding, ...] = ()  # findings about the file and its folder, on every site

@@ -66,7 +66,7 @@ class Environment:
         channels = self._channels(tree.get("channels"))
         conda, pip = self._dependencies(tree)
         variables = self._variables(tree.get("variables"))
-        section = tree.get("container")
+        section, prefix = tree.get("container"), tree.get("prefix")
         container = read_container(section, decoder=self.decoder, folder=self.path.parent) if section else Container()
         if not conda and not pip and container == Container() and not self.decoder.findings:
             at = Location(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
@@ -84,6 +84,7 @@ class Environment:
             pip=pip,
             pip_options=self.reader.options(),
             variables=variables,
+            prefix=prefix.raw if isinstance(prefix, Text) else "",
             container=container,
             lines=dict(_lines(tree, "")),
             warnings=(

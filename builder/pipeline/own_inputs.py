@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from builder.inspect.attestations import attestation_paths
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
 from builder.parse.lock_files import index_path, site_folder
@@ -16,7 +17,7 @@ Input = tuple[str, Path]  # what it is, and where
 
 
 def check_own_inputs(build: Build, *, request: BuildRequest, image: bool = True) -> None:
-    """Raise ConfigError where the image or the plan folder of a build would overwrite what it is made of.
+    """Raise ConfigError where the image, its attestations or the plan folder would overwrite what a build is made of.
 
     Without `image` only the plan folder is written.
     """
@@ -45,8 +46,12 @@ def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
 
 
 def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None) -> None:
-    """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped."""
-    outputs = [path for path in (image, folder) if path is not None]
+    """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped.
+
+    The attestations next to the image are outputs, too.
+    """
+    files = () if image is None or not image.name else (image, *attestation_paths(image))
+    outputs = [path for path in (*files, folder) if path is not None]
     for what, path in inputs:
         if not exists(path):
             continue

@@ -44,6 +44,7 @@ class RequestedTorch:
     text: str = ""
     location: Location | None = None
     unclear: bool = False
+    parts: tuple[RequestedTorch, ...] = ()  # the requests that were merged into this one
 
     @property
     def pinned(self) -> str:
@@ -62,7 +63,8 @@ class RequestedTorch:
     def merge(self, other: RequestedTorch) -> RequestedTorch:
         """Merge two requests; text and location are those of the first."""
         local, unclear = self.local or other.local, self.unclear or other.unclear
-        return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear)
+        parts = (*(self.parts or (self,)), *(other.parts or (other,)))
+        return replace(self, specifier=self.specifier & other.specifier, local=local, unclear=unclear, parts=parts)
 
 
 def is_empty(specifier: SpecifierSet) -> bool:

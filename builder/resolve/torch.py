@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -98,6 +99,11 @@ def choose_torch(
         if first is not None and is_empty(first.specifier):
             message = f"'{text}' contradicts itself: no version satisfies both bounds"
         fix = f"choose one from {_range(site, python=python)}"
+        if first is not None and (pair := _contradiction(first)):
+            one, other = pair
+            where = f", at {other.location}" if other.location else ""
+            message = f"'{one.text}' contradicts '{other.text}'{where}: no version satisfies both"
+            fix = "keep one of the two"
         return Finding(code="torch-unknown", message=message, at=first.location if first else None, fix=fix)
     pinning = [asked[name] for name in FAMILY if name in asked and asked[name].local]
     refusals = (_local_refusal(item, site=site, releases=releases, python=python) for item in pinning)
@@ -110,6 +116,16 @@ def choose_torch(
         if token and any(python.allows(minor) for minor in row.pythons):
             return Torch(version=row.torch, token=token, index=_index(token, mirror=index))
     return _report_no_build(first, releases=releases, site=site, python=python)
+
+
+def _contradiction(asked: RequestedTorch) -> tuple[RequestedTorch, RequestedTorch] | None:
+    """The first two requests that no release satisfies together, where each has one."""
+    releases = [row.torch for row in torch_table().releases]
+    for one, other in combinations(asked.parts, 2):
+        fits = [{name for name in releases if part.allows(name)} for part in (one, other)]
+        if all(fits) and not fits[0] & fits[1]:
+            return one, other
+    return None
 
 
 def select_releases(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -48,16 +49,35 @@ def _random_suffix(pid: int) -> str:
     return os.urandom(4).hex()
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a text file atomically; raises OSError."""
+def write_atomic(path: Path, text: str, *, keep: bool = False) -> None:
+    """Write a text file atomically; raises OSError.
+
+    With `keep` the file exists, and the new one gets its owner, mode and extended attributes, as far as possible.
+    """
+    like = path.stat() if keep else None
     draft = draft_path(path)  # the same as recorded for the next build, in case this one is killed
     remove_tree(draft)
     with temporary_path(draft):
-        with os.fdopen(os.open(draft, tree.NEW, 0o666), "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(
+            os.open(draft, tree.NEW, 0o666 if like is None else 0o600), "w", encoding="utf-8", newline=""
+        ) as file:
             file.write(text)
             file.flush()
+            if like is not None:
+                _keep_status(file.fileno(), like, of=path)
             os.fsync(file.fileno())
         draft.replace(path)
+
+
+def _keep_status(handle: int, like: os.stat_result, *, of: Path) -> None:
+    """Give an open file the owner, the extended attributes and the mode of another one."""
+    with suppress(OSError):  # only root may give a file away
+        os.fchown(handle, like.st_uid, like.st_gid)
+    with suppress(OSError):  # a file system without them
+        for name in os.listxattr(of):
+            with suppress(OSError):
+                os.setxattr(handle, name, os.getxattr(of, name))
+    os.fchmod(handle, stat.S_IMODE(like.st_mode))
 
 
 __all__ = ["draft_path", "remove_tree", "sync", "temporary_path", "write_atomic"]

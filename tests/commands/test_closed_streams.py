@@ -33,3 +33,29 @@ def test_a_deleted_folder_is_no_fault_of_the_program(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode in (0, 2, 4), (words, done.stderr)
+
+
+@pytest.mark.parametrize(("words", "end", "code"), [
+    ("sites lumi-g", "| true", 0), ("--help", "| true", 0), ("check --format table local x.yml", "| true", 0),
+    ("check local no.yml", "2>&1 | true", 2), ("check local no.yml", "2>/dev/full", 2),
+    ("check local x.yml", "2>/dev/full", 0), ("nonsense", "2>/dev/full", 2), ("sites", ">/dev/full", 4),
+])  # fmt: skip
+def test_a_reader_that_is_gone_changes_no_exit_code(tmp_path: Path, words: str, end: str, code: int) -> None:
+    (tmp_path / "x.yml").write_text(to_yaml(GOOD))
+    # The reader has ended before the program writes: it waits for a line that comes only then.
+    line = f'{{ sleep 0.2; "{sys.executable}" -m builder.cli.main {words}; echo $? >code; }} {end}; cat code'
+    line = line if "|" in end else f'"{sys.executable}" -m builder.cli.main {words} {end}; echo $?'
+    done = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip().splitlines()[-1], "Traceback" in done.stderr) == (str(code), False), done.stderr
+
+
+def test_an_early_interrupt_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n")
+    line = [sys.executable, "-c", "from builder.cli.start import start; start()", "check"]
+    done = subprocess.run(line, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_the_entry_point_catches_an_interrupt() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert '\nrecipe = "builder.cli.start:start"\n' in project

@@ -31,6 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "req.txt": b"-r more.sif\n-c pins.sif\n",
         "more.sif": b"six==1.17.0\n", "pins.sif": b"idna==3.10\n", "base.sif": SIF, "tool.sif": b"t",
         "out.plan/data.csv": b"1", "own.yaml": OWN_SITE.encode(), "archive.sif": b"",
+        "side.yml": b"name: x\ndependencies: [python=3.12]\n"
+        b"container:\n  files: {q.sif.cdx.json: /opt/x, r.sif.provenance.json: /opt/y}\n",
+        "q.sif.cdx.json": b"{}", "r.sif.provenance.json": b"{}",
     }  # fmt: skip
     for name, content in files.items():
         (work / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +59,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("build local req.txt -o more.sif", "the requirements file 'more.sif'"),
         ("build local req.txt -o pins.sif", "the requirements file 'pins.sif'"),
         ("build ./own.yaml req.txt -o own.yaml", "the site file 'own.yaml'"),
+        ("build local side.yml -o q.sif", "the file or folder of the recipe 'q.sif.cdx.json'"),
+        ("build local side.yml -o r.sif", "the file or folder of the recipe 'r.sif.provenance.json'"),
     ],
 )
 @pytest.mark.parametrize("force", [False, True])
@@ -99,3 +104,34 @@ def test_a_plan_beside_a_recipe_that_copies_its_folder_is_fine(folder: Path) -> 
     (folder / "whole.yml").write_text("name: w\ndependencies: [python=3.12]\ncontainer: {files: {./: /opt/w}}\n")
     assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0
     assert run(["plan", "local", "whole.yml", "-o", "w.plan"]) == 0
+
+
+@pytest.mark.parametrize("ending", [".cdx.json", ".provenance.json"])
+def test_a_foreign_file_in_place_of_an_attestation_stays(
+    ending: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / f"q2.sif{ending}").write_text('{"bomFormat": "CycloneDX"}')
+    before = digests(folder)
+    assert run(["build", "-n", "local", "env.yml", "-o", "q2.sif"]) == 2
+    said = capsys.readouterr().err
+    assert f"q2.sif{ending}' exists, and no build wrote it" in said
+    assert "  fix: give --force to replace it, or another output with -o\n" in said
+    assert digests(folder) == before
+
+
+def test_a_folder_in_place_of_an_attestation_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "q2.sif.cdx.json").mkdir()
+    assert run(["build", "-n", "local", "env.yml", "-o", "q2.sif", "--force"]) == 2
+    assert "is a folder, and the build writes a file there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["build -n local env.yml -o loop/x.sif", "plan local env.yml -o loop"])
+def test_a_link_that_leads_back_to_itself_is_refused(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "loop").symlink_to("loop")
+    assert run(line.split()) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert "loop" in said
+    assert "  fix: " in said

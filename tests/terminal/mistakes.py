@@ -201,7 +201,7 @@ WORDS = [
     Mistake(number="23", line="recipe check --format jsn local env.yml", code=2, what="'jsn' is not one of", fix=r"did you mean '(json)'", cure=word("jsn")),
     Mistake(number="23b", line="recipe check --format xml local env.yml", code=2, what="'xml' is not one of 'text', 'table'", fix=r"write one of these: `--format (text)`", cure=word("xml")),
     Mistake(number="23c", line="recipe check local env.yml --format", code=2, what="option '--format' requires an argument", fix=r"write one of these: `(--format text)`", cure=lambda seat, _, fix: seat.type(f"recipe check local env.yml {fix[1]}")),
-    Mistake(number="24", line="recipe check --ignore unpined local b.txt", code=2, what="no finding has the code 'unpined'", fix=r"did you mean '(unpinned)'", cure=word("unpined")),
+    Mistake(number="24", line="recipe check --ignore unpined local b.txt", code=2, what="no finding that may be ignored has the code 'unpined'", fix=r"did you mean '(unpinned)'", cure=word("unpined")),
     Mistake(number="25", line="recipe diff --site", code=2, what="option '--site' requires an argument", fix=r"write `recipe diff A B (--site) SITE`, SITE one of dawn, frontier, (local)", cure=line(r"recipe diff env.yml a.yml \1 \2"), then=(2,)),
     Mistake(number="25b", line="recipe diff env.yml", code=2, what="missing argument 'B'", fix=r"write `recipe diff env\.yml B`", why="A and B stand for the user's own"),
     Mistake(number="26", line="recipe cache clean", code=2, what="no such command 'clean'", fix=f"did you mean {TICKS}", cure=line()),

@@ -16,7 +16,7 @@ from test_contents import sif
 
 from builder.cli.inputs import context_of, sites_folder
 from builder.execute.image_scan import SbomTask, _write
-from builder.inspect.attestations import provenance, write_attestations
+from builder.inspect.attestations import find_foreign_attestation, provenance, write_attestations
 from builder.inspect.sbom import purl, sbom
 from builder.model.contents import InstalledPackage
 from builder.model.recipe import Recipe
@@ -117,6 +117,7 @@ def test_papers_of_an_image(tmp_path: Path) -> None:
     bill = sbom(CONTENTS, name="x", tool="recipe 1")
     assert write_attestations(plan, report, sbom=bill) == ""
     assert (tmp_path / "x.sif.cdx.json").read_text() == bill
+    assert find_foreign_attestation(image) is None
     text = (tmp_path / "x.sif.provenance.json").read_text()
     statement = json.loads(text)
     assert statement["_type"] == "https://in-toto.io/Statement/v1"

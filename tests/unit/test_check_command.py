@@ -88,3 +88,40 @@ def test_every_package_is_explained_in_a_line(env: Path, capsys: pytest.CaptureF
         "numpy -> numpy pip",
     ):
         assert lines.count(line) == 1, lines
+
+
+def test_a_fault_of_form_cannot_be_left_out(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env.write_text("dependencies:\n\t- python=3.12\n")
+    assert run(["check", "local", str(env), "--ignore", "yaml-tab"]) == 2
+    assert "'yaml-tab' says that the file cannot be read: it cannot be ignored" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["nosite"], ["local", "--ignore", "unpined"], ["local", "--base", "no/such.sif"]])
+@pytest.mark.parametrize("shape", ["json", "sarif", "github"])
+def test_faulty_arguments_are_in_every_document(
+    words: list[str], shape: str, env: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", *words[:1], str(env), *words[1:], "--format", shape]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    if shape == "github":
+        assert out.startswith("::error file=environment.yml,line=1,title=")
+    else:
+        found = json.loads(out)
+        assert len(found["outcomes"][0]["findings"] if shape == "json" else found["runs"][0]["results"]) == 1
+
+
+def test_faulty_arguments_without_a_file_have_no_place(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env.unlink()
+    assert run(["check", "nosite", "--format", "github"]) == 2
+    assert capsys.readouterr().out.startswith("::error title=site-unknown::")
+    assert run(["check", "nosite", "--format", "sarif"]) == 2
+    assert json.loads(capsys.readouterr().out)["runs"][0]["results"][0]["locations"] == []
+
+
+@pytest.mark.parametrize("shape", ["json", "sarif", "github", "table"])
+def test_corrections_are_printed_in_one_shape(shape: str, env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = env.read_text()
+    assert run(["check", "--fix", "--format", shape, "local", str(env)]) == 2
+    assert f"--format {shape} the findings" in capsys.readouterr().err
+    assert env.read_text() == before

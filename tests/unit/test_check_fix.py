@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,29 @@ def test_values_get_their_quotes(env: Path) -> None:
 
 def test_what_would_be_no_yaml_is_not_written(env: Path) -> None:
     refused(env, "name: demo\nsystem: [ffmpeg,\nlibgl1]\ndependencies: [python=3.12]\n")
+
+
+@pytest.mark.parametrize("name", ["empty.yml", "empty.txt"])
+def test_an_empty_file_has_nothing_to_correct(name: str, env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env.with_name(name).write_text("")
+    assert run(["check", "--fix", "local", name]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_the_mode_of_a_corrected_file_stays(env: Path) -> None:
+    env.write_text(FAULTY)
+    env.chmod(0o640)
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    assert (env.read_text(), stat.S_IMODE(env.stat().st_mode)) == (RIGHT, 0o640)
+
+
+def test_a_file_without_write_permission_stays(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env.write_text(FAULTY)
+    env.chmod(0o444)
+    assert run(["check", "--fix", "local", str(env)]) == 2
+    assert "error: 'environment.yml' may not be written\n  at:  environment.yml\n" in capsys.readouterr().err
+    assert (env.read_text(), stat.S_IMODE(env.stat().st_mode)) == (FAULTY, 0o444)
+    assert run(["check", "--fix", "--diff", "local", str(env)]) == 0
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,8 @@ def test_requests_of_conda_and_pip_hold_together(bench: Bench) -> None:
     target = bench.target("lumi-g", "torch>=2.5", conda=("python=3.12", "pytorch<2.7"))
     assert family(target) == ("torch==2.6.0+rocm6.2.4",)
     (text,) = said(bench.found("lumi-g", "torch==2.8.0", conda=("python=3.12", "pytorch=2.6")), "torch-unknown")
-    assert text.startswith("error: 'torch==2.8.0' matches no torch in the tables\n  at:  demo:7\n")
+    message = "'torch==2.8.0' contradicts 'pytorch=2.6', at demo:5: no version satisfies both"
+    assert text.startswith(f"error: {message}\n  at:  demo:7\n")
 
 
 PYTHON_RANGES = [
@@ -665,3 +666,40 @@ def test_security_23_no_client_is_taken_by_its_tag(tmp_path: Path, arch: str, ow
     target = resolve(load_recipe(tmp_path / "x.yml"), site, context=Context(backend="docker", micromamba=own))
     target = replace(target, site=replace(site, node=replace(site.node, arch=arch)))
     assert len(check_conda_client(target)) == found
+
+
+@pytest.mark.parametrize(("line", "prefix", "level", "words"), [
+    ("numpy=1.26.4=py312h8753938_0", r"C:\Users\a\miniconda3", "error", "Windows, by its prefix: the build 'numpy="),
+    ("numpy=1.26.4=py312h8753938_0", "/opt/homebrew/envs/a", "error", "macOS, by its prefix: the build 'numpy="),
+    ("numpy=1.26.4", "/Users/a/miniforge3", "warning", "macOS, by its prefix: Linux may lack some"),
+    ("libcxx=16.0.6", "/Users/a/miniforge3", "error", "macOS, by its prefix and libcxx"),
+    ("conda-forge/osx-arm64::numpy=1.26", "", "error", "names packages for macOS, and the image is Linux"),
+    ("conda-forge/win-64::numpy=1.26", "", "error", "names packages for Windows, and the image is Linux"),
+    ("appnope=0.1", "", "error", "macOS: Linux has no appnope"),
+])  # fmt: skip
+def test_an_export_of_another_system_is_recognised(
+    bench: Bench, line: str, prefix: str, level: str, words: str
+) -> None:
+    found = bench.found("local", conda=("python=3.12", line), more=f"prefix: {prefix}\n" if prefix else "")
+    (finding,) = [finding for finding in found if finding.code == "export-system"]
+    assert finding.level == level
+    assert words in finding.message
+    assert "conda env export --from-history" in finding.fix
+
+
+@pytest.mark.parametrize(("line", "prefix"), [
+    ("numpy", r"C:\Users\a\miniconda3"),  # an export of the requests has a prefix, too
+    ("numpy=1.26.4=py312h8753938_0", "/home/a/miniforge3"),
+    ("libcxx=19", "/home/a/miniforge3"),  # conda-forge builds it for Linux, too
+    ("conda-forge/linux-64::numpy=1.26", ""),
+])  # fmt: skip
+def test_no_other_system_is_seen_without_evidence(bench: Bench, line: str, prefix: str) -> None:
+    found = bench.found("local", conda=("python=3.12", line), more=f"prefix: {prefix}\n" if prefix else "")
+    assert "export-system" not in {finding.code for finding in found}
+
+
+def test_two_lines_that_contradict_each_other_are_named(bench: Bench) -> None:
+    found = bench.found("local", conda=("python=3.12", "torch=2.8.0", "pytorch=2.7"))
+    (finding,) = [finding for finding in found if finding.code == "torch-unknown"]
+    assert finding.message.startswith("'torch=2.8.0' contradicts 'pytorch=2.7', at ")
+    assert finding.fix == "keep one of the two"

@@ -211,11 +211,26 @@ def test_a_faulty_file_is_in_every_shape(
     assert run(["check", "--format", shape, "lumi-g", "a,b.yml"]) == 2
     out = capsys.readouterr().out
     if shape == "github":
-        assert out.startswith("::error file=a%252Cb.yml,line=3,title=")
+        assert out.startswith("::error file=a%2Cb.yml,line=3,title=")
         assert page.read_text().splitlines()[0] == "| file | site | outcome | torch |"
         assert "| a,b.yml |  | refused: " in page.read_text()
     else:
         assert json.loads(out)
+
+
+def test_an_annotation_names_the_file_that_is_decoded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """actions/toolkit, packages/core/src/command.ts: a property is encoded once, and only five characters are."""
+    (tmp_path / ".git").mkdir()
+    name = "sub/bad é%, a:b.yml"
+    (tmp_path / "sub").mkdir()
+    (tmp_path / name).write_text("nmae: x\ndependencies: [python=3.12]\n")
+    monkeypatch.chdir(tmp_path / "sub")
+    assert run(["check", "--format", "github", Path(name).name]) == 2
+    found = re.match("::error file=([^,]*),", capsys.readouterr().out)
+    assert found
+    assert found[1] == "sub/bad é%25%2C a%3Ab.yml"
 
 
 @rows("name", ["x\udcff.yml", "a\n::error::b.yml", "a|b.yml", "<img src=x>.yml", "\x1b[31m.yml"])

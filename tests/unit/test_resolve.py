@@ -178,7 +178,7 @@ def test_the_image_that_brings_the_torch(stem: str, site: str, base: str, torch:
         ("companion-none", "local", "torch-companion", "there is no torchaudio for torch 2.13.0"),
         ("python-3.8", "lumi-g", "torch-python", "'torch==2.6.0' has no wheel for Python 3.8"),
         ("vendor-cuda", "lumi-g", "package-vendor", "works on NVIDIA devices only, 'lumi-g' has AMD GPUs"),
-        ("torch-contradiction", "local", "torch-unknown", "matches no torch"),
+        ("torch-contradiction", "local", "torch-unknown", "'torch==2.6.0' contradicts 'pytorch=2.5'"),
         ("local", "local", "pip-local", "'./package' is a folder on this machine"),
     ],
 )

@@ -107,3 +107,20 @@ def test_what_would_be_done_is_said_of_each(recipe: Call, folder: Path) -> None:
         "demo.mine.layers",
     ]
     assert sorted(path.name for path in folder.iterdir()) == ["a.yml", "b.yml", "mine.yaml"]
+
+
+@pytest.mark.parametrize(("line", "suggested"), [
+    ("build -n a.yml local", "recipe build -n local a.yml"),
+    ("build a.yml local -o x.sif --dry-run", "recipe build local a.yml -o x.sif --dry-run"),
+    ("build -no x.sif a.yml dawn local", "recipe build -no x.sif dawn local a.yml"),
+    ("lock local --check", "recipe lock local environment.yml --check"),
+    ("plan local a.yml --format json", "recipe plan local a.yml"),
+    ("plan --format local a.yml", "recipe plan local a.yml"),
+    ("plan --xyzzyx=1 --show local a.yml", "recipe plan --show local a.yml"),
+    ("inspect -q", "recipe inspect -q IMAGE"),
+    ("diff --site local a", "recipe diff --site local a B"),
+])  # fmt: skip
+def test_a_suggested_line_keeps_the_other_options(recipe: Call, line: str, suggested: str) -> None:
+    answer = recipe(*line.split())
+    assert answer.code == 2
+    assert f"`{suggested}`" in answer.err

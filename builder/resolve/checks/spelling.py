@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
 from packaging.utils import canonicalize_name
 
-from builder.model.finding import Finding, Location, make_edit
+from builder.model.finding import Finding, Level, Location, make_edit
+from builder.model.recipe import Recipe
 from builder.model.target import Target
 from builder.parse.gpu_tables import package_table
 from builder.resolve.checks.packages import locate
@@ -27,7 +29,38 @@ _SYSTEM = re.compile(
 # Packages that exist for one system only (conda-forge and the defaults channel).
 WINDOWS = ("vs2015_runtime", "vc", "vc14_runtime", "ucrt", "pywin32", "pywinpty", "wincertstore", "win_inet_pton",
            "pyreadline3", "menuinst", "m2w64-*", "msys2-*", "vs2017_*", "vs2019_*", "vs2022_*")  # fmt: skip
-MACOS = ("appnope", "python.app", "pyobjc-*", "libcxx", "libcxxabi", "clang_osx-*", "ld64", "cctools_osx-*")
+MACOS = ("appnope", "python.app", "pyobjc-*")
+# conda-forge has these for Linux, too, where few ask for them: they count where something else says macOS.
+USUAL_ON_MACOS = ("libcxx", "libcxxabi", "clang_osx-*", "ld64", "cctools_osx-*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherSystem:
+    """How the export of another system looks: names, prefixes, and the subdirs of channels."""
+
+    name: str
+    packages: tuple[str, ...]
+    also: tuple[str, ...] = ()
+    prefix: str
+    subdir: str
+
+    def matches_prefix(self, prefix: str) -> bool:
+        """Whether an environment with this prefix is of that system."""
+        return re.match(self.prefix, prefix) is not None
+
+    def matches_channel(self, channel: str) -> bool:
+        """Whether a channel is named with a subdir of that system."""
+        return re.search(rf"/{self.subdir}/?$", channel) is not None
+
+
+OTHERS = (
+    OtherSystem(name="Windows", packages=WINDOWS, prefix=r"[A-Za-z]:[\\/]", subdir=r"win-(?:32|64|arm64)"),
+    OtherSystem(
+        name="macOS", packages=MACOS, also=USUAL_ON_MACOS, prefix=r"/(?:Users|opt/homebrew|private/var)/",
+        subdir=r"osx-(?:64|arm64)",
+    ),
+)  # fmt: skip
+EXPORT = "write it there with `conda env export --from-history > environment.yml`, which names no builds"
 
 
 def check_conda_torch(target: Target) -> Iterator[Finding]:
@@ -107,15 +140,58 @@ def check_system_name(target: Target) -> Iterator[Finding]:
 
 def check_other_system(target: Target) -> Iterator[Finding]:
     """Report an export from Windows or macOS: it names packages and builds that Linux does not have."""
-    for system, patterns in (("Windows", WINDOWS), ("macOS", MACOS)):
-        found = [spec for spec in target.recipe.conda if any(matches(spec.name, form) for form in patterns)]
-        found = [spec for spec in found if spec.text in target.environment.conda]
-        if found:
-            at = Location(file=target.recipe.file, line=found[0].line)
-            named = ", ".join(spec.name for spec in found[:4])
-            message = f"this is the export of an environment of {system}: Linux has no {named}"
-            fix = "write it there with `conda env export --from-history > environment.yml`, which names no builds"
-            yield Finding(code="export-system", message=message, at=at, fix=fix)
+    recipe = target.recipe
+    for system in OTHERS:
+        finding = _named(target, system) or _subdir(recipe, system) or _prefix(recipe, system)
+        if finding is not None:
+            yield finding
+
+
+def _named(target: Target, system: OtherSystem) -> Finding | None:
+    """A package that only the other system has."""
+    recipe = target.recipe
+    installed = [spec for spec in recipe.conda if spec.text in target.environment.conda]
+    found = [spec for spec in installed if any(matches(spec.name, form) for form in system.packages)]
+    why = ": Linux has no"
+    if not found and system.matches_prefix(recipe.prefix):
+        why = ", by its prefix and"
+        found = [spec for spec in installed if any(matches(spec.name, form) for form in system.also)]
+    if not found:
+        return None
+    named = ", ".join(spec.name for spec in found[:4])
+    message = f"this is the export of an environment of {system.name}{why} {named}"
+    at = Location(file=recipe.file, line=found[0].line)
+    return Finding(code="export-system", message=message, at=at, fix=EXPORT)
+
+
+def _subdir(recipe: Recipe, system: OtherSystem) -> Finding | None:
+    """A channel that is named with the packages of the other system only."""
+    named = [(spec.text, spec.line) for spec in recipe.conda if system.matches_channel(spec.channel)]
+    named += [(name, recipe.lines.get("channels")) for name in recipe.channels if system.matches_channel(name)]
+    if not named:
+        return None
+    text, line = named[0]
+    message = f"'{text}' names packages for {system.name}, and the image is Linux"
+    fix = f"leave the part after the channel's name out, or {EXPORT}"
+    return Finding(code="export-system", message=message, at=Location(file=recipe.file, line=line), fix=fix)
+
+
+def _prefix(recipe: Recipe, system: OtherSystem) -> Finding | None:
+    """An environment of the other system with its builds; a warning where only versions are pinned.
+
+    An export of the requests alone has a prefix, too.
+    """
+    if not system.matches_prefix(recipe.prefix) or not recipe.conda:
+        return None
+    built = next((spec for spec in recipe.conda if spec.build not in ("", "*")), None)
+    if built is None and not all(spec.version for spec in recipe.conda):
+        return None
+    line = built.line if built else recipe.lines.get("prefix")
+    why = f"the build '{built.text}' may not exist for Linux" if built else "Linux may lack some of its packages"
+    message = f"this is the export of an environment of {system.name}, by its prefix: {why}"
+    level: Level = "error" if built else "warning"
+    at = Location(file=recipe.file, line=line)
+    return Finding(code="export-system", message=message, at=at, fix=EXPORT, level=level)
 
 
 @cache
