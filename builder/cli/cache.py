@@ -23,6 +23,7 @@ from builder.execute.layer_cache import (
     prune,
     prune_downloads,
 )
+from builder.layers.cache_folders import cache_folder
 from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -47,7 +48,10 @@ def ls(shape: str) -> None:
     for row in rows:
         echo(line_of(row))
     total = sum(row.size for row in rows)
-    echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    if rows or not nothing_kept(os.environ):
+        echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    else:
+        echo(f"there is no cache in '{cache_folder(os.environ)}' yet", err=True)
     fetched = ", ".join(
         f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items() if size > SMALL
     )
