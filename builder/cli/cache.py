@@ -34,7 +34,7 @@ def command() -> None:
     """List, check or shrink the cache that builds with layers share (RECIPE_CACHE_DIR)."""
 
 
-@command.command("ls")
+@command.command("ls", short_help="List its files, least recently used first.")
 @format_option
 @plain_verbosity
 def ls(shape: str) -> None:
@@ -59,7 +59,7 @@ def ls(shape: str) -> None:
         echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
-@command.command("check")
+@command.command("check", short_help="Check every file and remove altered ones.")
 @plain_verbosity
 def check() -> int:
     """Check the SHA-256 of every file and remove altered ones; exits with 5 if there were any."""
@@ -84,7 +84,7 @@ former.name, former.hidden = "verify", True
 command.add_command(former)
 
 
-@command.command("prune")
+@command.command("prune", short_help="Remove the least recently used files.")
 @click.option(
     "--gib",
     type=click.FloatRange(min=0),

@@ -86,7 +86,11 @@ class Commands(click.Group):
             near = _meant(args)
             fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
-        if args and not {"-h", "--help"} & set(args) and any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ):
+        if (
+            args
+            and not {"-h", "--help"} & set(args)
+            and any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
+        ):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)

@@ -1,4 +1,4 @@
-"""RECIPE_* variables and SOURCE_DATE_EPOCH as commands use them, each looked at before a command begins: a wrong one never counts as unset.
+"""RECIPE_* variables and SOURCE_DATE_EPOCH, each looked at before a command begins: a wrong one never counts as unset.
 
 Those of sites and of micromamba's image are read in inputs.py. Step scripts look again, for those who run them by hand.
 """
@@ -72,7 +72,7 @@ def _python(text: str) -> str:
     from builder.sif.errors import LayeringError
     from builder.sif.programs import ask
 
-    question = "import sys; print('python', sys.version_info >= (3, 10))"
+    question = "import sys; sys.stdout.write(f'python {sys.version_info >= (3, 10)}')"
     try:
         _, said, _ = ask([text, "-S", "-c", question], seconds=SECONDS)
     except LayeringError as error:

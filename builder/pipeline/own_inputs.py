@@ -44,9 +44,7 @@ def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
         yield "the site file", known.get(word, Path(word))
 
 
-def check_not_inputs(
-    inputs: Iterable[Input], *, image: Path | None, folder: Path | None, option: str = "-o"
-) -> None:
+def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None, option: str = "-o") -> None:
     """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped."""
     outputs = [path for path in (image, folder) if path is not None]
     for what, path in inputs:

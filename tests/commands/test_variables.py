@@ -74,8 +74,9 @@ def test_a_wrong_value_is_said_by_each_command(
 
 @pytest.mark.parametrize("line", ["cache ls", "cache check", "cache prune", "cache ls --format json"])
 @pytest.mark.skipif(os.getuid() == 0, reason="the system's folders are root's own")
+@pytest.mark.usefixtures("folder")
 def test_a_cache_folder_of_another_user_is_refused(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RECIPE_CACHE_DIR", "/etc")
     assert run(line.split()) == 4

@@ -78,7 +78,7 @@ def test_without_an_exact_fix_it_refuses(env: Path, capsys: pytest.CaptureFixtur
     assert env.read_text().endswith("  - 3.12\n")
 
 
-def test_notes_and_warnings_without_an_edit_are_nothing_to_correct(env: Path, capsys: Capture) -> None:
+def test_warnings_without_an_edit_are_nothing_to_correct(env: Path, capsys: Capture) -> None:
     env.write_text("name: demo\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - numpy\n")
     assert run(["check", "--fix", "lumi-g", str(env)]) == 0
     out, err = capsys.readouterr()
@@ -101,7 +101,9 @@ def test_a_diff_of_windows_lines_shows_no_carriage_return(env: Path, capsys: Cap
 
 
 def test_lines_are_counted_and_not_edits(env: Path, capsys: Capture) -> None:
-    env.write_text("name: demo\ndependencies:\n  - python=3.12\n  - conda-forge::pip::six\n  - git+https://x.org/a.git\n")
+    env.write_text(
+        "name: demo\ndependencies:\n  - python=3.12\n  - conda-forge::pip::six\n  - git+https://x.org/a.git\n"
+    )
     assert run(["check", "--fix", "local", str(env)]) in (0, 2)
     out, err = capsys.readouterr()
     added = [line for line in out.splitlines() if line.startswith("+") and not line.startswith("+++")]
