@@ -187,3 +187,12 @@ def test_who_is_asked_for_a_site() -> None:
     named = servers(load_site("mn5"), environment={})
     assert "registry nvcr.io" in named
     assert "package index" not in named
+
+
+def test_a_docker_with_buildkit_of_its_own_needs_no_plug_in(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 20.10.5, build x"')
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    _, buildx = docker_readings(
+        environment=environment, program=programs / "docker", version="Docker version 20.10.5", needed=True
+    )
+    assert (buildx.state, buildx.says) == ("ok", "not needed: this Docker has BuildKit itself")
