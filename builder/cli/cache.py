@@ -23,6 +23,7 @@ from builder.execute.layer_cache import (
     prune,
     prune_downloads,
 )
+from builder.layers.cache_folders import cache_folder
 from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
@@ -33,7 +34,7 @@ def command() -> None:
     """List, check or shrink the cache that builds with layers share (RECIPE_CACHE_DIR)."""
 
 
-@command.command("ls")
+@command.command("ls", short_help="List its files, least recently used first.")
 @format_option
 @plain_verbosity
 def ls(shape: str) -> None:
@@ -47,7 +48,10 @@ def ls(shape: str) -> None:
     for row in rows:
         echo(line_of(row))
     total = sum(row.size for row in rows)
-    echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    if rows or not nothing_kept(os.environ):
+        echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
+    else:
+        echo(f"there is no cache in '{cache_folder(os.environ)}' yet", err=True)
     fetched = ", ".join(
         f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items() if size > SMALL
     )
@@ -55,7 +59,7 @@ def ls(shape: str) -> None:
         echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
-@command.command("check")
+@command.command("check", short_help="Check every file and remove altered ones.")
 @plain_verbosity
 def check() -> int:
     """Check the SHA-256 of every file and remove altered ones; exits with 5 if there were any."""
@@ -80,7 +84,7 @@ former.name, former.hidden = "verify", True
 command.add_command(former)
 
 
-@command.command("prune")
+@command.command("prune", short_help="Remove the least recently used files.")
 @click.option(
     "--gib",
     type=click.FloatRange(min=0),

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 import click
 
+from builder.cli.code_classes import find_class, list_classed_codes
 from builder.cli.findings_output import known_codes, page_of
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import emit_document, format_option
@@ -17,6 +18,7 @@ from builder.model.finding import ConfigError, Finding
 # A code as a message shows it: `error[torch-build]:`.
 SHOWN = re.compile(r"(?:(?:error|warning|note)?\[)?(?P<code>[\w-]+)\]?:?", re.IGNORECASE)
 LEVEL = re.compile(r" Level: (error|warning|note)\.$", re.MULTILINE)
+WITHOUT_PAGE = "This code has no page of its own: its message says what is wrong, where, and how to correct it."
 ITEM = re.compile(r"(?:-|\d+\.) ")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
@@ -26,12 +28,12 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 @format_option
 @plain_verbosity
 def command(code: str, shape: str) -> None:
-    """Print the page of the finding CODE: what it means, and an example with its fix.
+    """Print the page of the finding CODE: what it means, and an example with its fix; of a fault of form its class.
 
     CODE is the word in brackets after `error`, `warning` or `note`.
     """
     name = _name(code)
-    page = page_of(name)
+    page = page_of(name) or f"# {name}\n\n{find_class(name)}\n\n{WITHOUT_PAGE}\n"
     if shape == "json":
         level = LEVEL.search(page)
         title = page.splitlines()[2]
@@ -46,13 +48,13 @@ def _name(word: str) -> str:
     """Find the code that the user means; raises ConfigError with the nearest codes."""
     found = SHOWN.fullmatch(word.strip())
     name = found["code"].lower() if found else word
-    known = known_codes()
+    known = (*known_codes(), *list_classed_codes())
     if name in known:
         return name
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     listed = " or ".join(f"`recipe explain {code}`" for code in near)
     fix = f"did you mean {listed}?" if near else "copy the word in brackets of a finding: error[torch-build]"
-    raise ConfigError(Finding(code="code-unknown", message=f"there is no page for the code '{word}'", fix=fix))
+    raise ConfigError(Finding(code="code-unknown", message=f"there is no code '{word}'", fix=fix))
 
 
 def _hang(line: str) -> int | None:

@@ -19,22 +19,34 @@ _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
 
 
 def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool) -> None:
-    """Print the edits as a unified diff and, with `write`, make them; raises ConfigError if none is exact."""
+    """Print the edits as a unified diff and, with `write`, make them.
+
+    Raises ConfigError where there is an error, and no edit could be made.
+    """
+    findings = list(findings)
     every = list(dict.fromkeys(finding.edit for finding in findings if finding.edit is not None))
     if write:
         _check_writable(files)
     changed = 0
     for file in files:
+        own = [edit for edit in every if edit.file == str(file)]
+        if not own:  # it may not be readable at all
+            continue
         before = read_text(file, what="recipe", name=str(file))
-        after, made = corrected(before, [edit for edit in every if edit.file == str(file)])
+        after, made = corrected(before, own)
         if not made or not _is_yaml(after, file=file):
             continue
-        changed += made
-        lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}")
-        ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        lines = list(difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}"))
+        marks = [line[0] for line in lines[2:]]
+        changed += max(marks.count("-"), marks.count("+"))
+        shown = (line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines)
+        ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in shown)
         emit(redact("".join(ended)), end="")  # a line next to the change may contain a token
         if write:
             write_atomic(file.resolve(), after, keep=True)
+    if not changed and not any(finding.level == "error" for finding in findings):
+        echo("nothing to correct: no finding has an exact fix", err=True)
+        return
     if not changed:
         message = "no finding has an exact fix"
         raise ConfigError(Finding(code="nothing-exact", message=message, fix="follow the fix of each finding by hand"))

@@ -165,8 +165,10 @@ def context_of(**chosen: str | bool | None) -> Context:
         check_url(index, at=Location(key="--torch-index"), schemes=("https", "http", "file"))
     for name, (forms, fix) in OPTIONS.items():
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
-            message = f"'{sanitize(words[name])}' cannot be the value of --{name}"
-            raise ConfigError(Finding(code="option-value", message=message, at=Location(key=f"--{name}"), fix=fix))
+            given = _source_of(name)
+            message = f"'{sanitize(words[name])}' cannot be the value of {given}"
+            fix = fix if given.startswith("--") else f"{fix.partition(', as in')[0]}, or unset {given}"
+            raise ConfigError(Finding(code="option-value", message=message, at=Location(key=given), fix=fix))
     logins = tuple(name for name in INDEXES if has_login(os.environ.get(name, "")))
     proxies = tuple(name for name in PROXIES if PROXY_USER.match(os.environ.get(name, "")))
     client = os.environ.get(CLIENT, "")
@@ -179,6 +181,15 @@ def context_of(**chosen: str | bool | None) -> Context:
         tool=f"recipe {__version__}",
     )  # fmt: skip
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
+
+
+def _source_of(name: str) -> str:
+    """What gave an option its value: the variable of the environment, or the option itself."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.get_parameter_source(name) == click.core.ParameterSource.ENVIRONMENT:
+        param = next(param for param in context.command.params if param.name == name)
+        return str(param.envvar)
+    return f"--{name}"
 
 
 def _base_path(word: str) -> str:

@@ -18,11 +18,11 @@ from builder.cli.options import former_flag
 from builder.cli.output import columns, echo, painted
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import Claim, check_claims
+from builder.inspect.sbom import is_sbom
 from builder.inspect.sbom import sbom as bill
 from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
-from builder.model.finding import ConfigError, DifferentError, Finding, Location
+from builder.model.finding import DifferentError, Finding, Location
 from builder.model.text import escape_line
-from builder.system.files import write_atomic
 
 WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb": "Debian", "rpm": "rpm"}
 
@@ -60,9 +60,16 @@ def command(
     if integrity:
         show_claims(image, check_claims(image, environment=os.environ), as_json=as_json or shape == "json")
         return
-    contents = read_contents(image)
-    if sbom is not None:
-        _write(sbom, bill(contents, name=contents.image, tool=f"recipe {__version__}"))
+    if sbom is None:
+        contents = read_contents(image)
+    else:
+        from builder.cli.output_file import OutputFile
+
+        inputs = [("the image", image)]
+        file = OutputFile(path=sbom, what="an SBOM", is_own=is_sbom, option="--sbom", inputs=inputs)
+        file.check()  # first: to read an image takes long
+        contents = read_contents(image)
+        file.write(bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)
     if as_json or shape == "json":
         emit_document(content(contents))
@@ -95,19 +102,6 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     else:
         return
     raise DifferentError(Finding(code="claims", message=message, at=Location(file=str(image)), fix=fix))
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        write_atomic(output, text)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        message, fix = (
-            f"the bill of materials '{output}' cannot be written: {reason}",
-            "choose another file with --sbom",
-        )
-        fault = Finding(code="output-unwritable", message=message, fix=fix, at=Location(file=str(output)))
-        raise ConfigError(fault) from None
 
 
 def content(contents: Contents) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from builder.cli.targets import read_words
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.lock import Lock
 from builder.model.target import Target
-from builder.parse.lock_files import index_path, read_lock
+from builder.parse.lock_files import index_path, is_index, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import make_target, with_lock
@@ -52,6 +52,9 @@ def command(
     if check_only:
         _check(targets, index=index)
         return
+    from builder.cli.output_file import OutputFile
+
+    OutputFile(path=index, what="a lock of recipe", is_own=is_index, inputs=[("the recipe", path)]).check()
     _lock(targets, index=index, offline=offline, quiet=quiet)
     emit(str(index))
 

@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -87,7 +87,11 @@ class Commands(click.Group):
             near = _meant(args)
             fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
-        if args and not {"-h", "--help"} & set(args) and any(name.startswith("RECIPE_") for name in os.environ):
+        if (
+            args
+            and not {"-h", "--help"} & set(args)
+            and any(name.startswith(("RECIPE_", "SOURCE_DATE_EPOCH")) for name in os.environ)
+        ):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
@@ -147,7 +151,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     keep_exit_code()
-    sys.exit(run(arguments))
+    sys.exit(_flush(run(arguments)))
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -171,6 +175,24 @@ def _colors(words: list[str]) -> Iterator[None]:
         os.environ.pop("NO_COLOR", None)
         if before is not None:
             os.environ["NO_COLOR"] = before
+
+
+def _flush(code: int) -> int:
+    """Write out what is buffered, and return the exit code; 4 where the output of a success cannot be written.
+
+    A stream that fails is closed off: else the interpreter fails at it again and exits with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except OSError as error:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout and not code and not isinstance(error, BrokenPipeError):
+                code = _failure(error)
+    return code
 
 
 def _run(arguments: list[str]) -> int:
@@ -206,7 +228,9 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
     from builder.cli.usage import usage_finding
 
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
-        click.echo(error.format_message(), err=True)
+        from builder.cli.output import echo
+
+        echo(error.format_message(), err=True, important=True)
         return 2
     show_findings([usage_finding(error, arguments=arguments, root=cli)])
     return 2
@@ -215,11 +239,11 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
 def _failure(error: Exception) -> int:
     """Print the findings of an exception and return its exit code; raises a fault of the program again."""
     from builder.cli.failures import expected
-    from builder.cli.output import show_findings
+    from builder.cli.output import echo, show_findings
 
     known = expected(error)
     if known is None:
-        click.echo("this is a fault of recipe itself, please report it with the lines below", err=True)
+        echo("this is a fault of recipe itself, please report it with the lines below", err=True, important=True)
         raise error
     show_findings(known.findings)
     return known.exit_code

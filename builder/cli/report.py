@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from builder import __version__
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
 from builder.cli.output import columns, echo, show_findings
-from builder.model.finding import BuilderError, ConfigError, Finding, Location
+from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
 from builder.report import tables
 from builder.report.collect import read_results
 from builder.report.comparison import compare_results, find_differences, tabulate_comparison
 from builder.report.page import format_status, make_report_page
-from builder.system.files import write_atomic
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports in a comparison: there are no more colours
@@ -41,7 +39,10 @@ def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: b
     """
     reports = _read(paths)
     if output is not None:
-        _write(output, make_report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent))
+        from builder.cli.output_file import OutputFile
+
+        page = make_report_page(reports, tool=f"recipe {__version__}", folder=output.absolute().parent)
+        OutputFile(path=output, what="a report page", is_own=_is_page, option="-o").write(page)
         echo(f"page: {output}", err=True)
     if as_json or shape == "json":
         emit_document(make_document(reports))
@@ -143,22 +144,5 @@ def _read(paths: Sequence[Path]) -> list[Results]:
     return found
 
 
-def _write(output: Path, page: str) -> None:
-    if output.is_file() and not _is_page(output):
-        message, fix = f"'{output}' exists and is not a report page", "choose another file with -o, or remove it"
-        raise ConfigError(Finding(code="output-exists", message=message, fix=fix, at=Location(file=str(output))))
-    try:
-        write_atomic(output, page)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        message = f"the page '{output}' cannot be written: {reason}"
-        fix = "choose another file with -o"
-        raise ConfigError(
-            Finding(code="output-unwritable", message=message, fix=fix, at=Location(file=str(output)))
-        ) from None
-
-
-def _is_page(output: Path) -> bool:
-    with suppress(OSError), output.open("rb") as file:
-        return file.read(15) == b"<!DOCTYPE html>"
-    return False
+def _is_page(head: bytes) -> bool:
+    return head.startswith(b"<!DOCTYPE html>")

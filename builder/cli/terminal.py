@@ -45,7 +45,7 @@ class Terminal:
         found = list(findings)
         if found and not self.single:
             echo(f"{name}:", err=True)
-        show_findings(found)
+        show_findings(found, codes=True)
 
     def described(self, build: Build) -> None:
         """Print what a build would do."""
@@ -141,7 +141,8 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
     lines += [f"  plan        {folder}/ ({len(plan.files)} files, written by a build or by `recipe plan`)"]
     for at, step in enumerate(plan.steps, start=1):
         job = f" (as a job: {step.batch})" if step.batch else ""
-        lines.append(f"  step {at}      bash {step.script}: {step.why}{job}")
+        why = step.name_output(plan.image, image.name).why
+        lines.append(f"  step {at}      bash {step.script}: {why}{job}")
     lines.append("  packages")
     width = max((len(package.asked) for package in plan.packages), default=0)
     lines += [f"    {package.asked.ljust(width)}  ->  {package.became}  ({package.why})" for package in plan.packages]

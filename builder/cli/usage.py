@@ -206,6 +206,8 @@ def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
         return f"did you mean '{near}'?" if near else f"write one of these: {_choices(option, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
+    if isinstance(kind, click.Path) and "is not readable" in error.message:
+        return "ask its owner for the right to read it (`chmod u+r` gives it where it is your own)"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""RECIPE_* variables that commands use, each looked at before a command begins: a wrong one never counts as unset.
+"""RECIPE_* variables and SOURCE_DATE_EPOCH, each looked at before a command begins: a wrong one never counts as unset.
 
 Those of sites and of micromamba's image are read in inputs.py. Step scripts look again, for those who run them by hand.
 """
@@ -18,6 +18,7 @@ LAYERS = ("build", "fetch")
 MAKES = ("build", "plan", "check", "lock", "fetch")
 STARTS = ("build", "smoke", "run")
 LARGEST_GIB = 2.0**40
+SECONDS = 30.0  # for a program to say what it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,33 @@ def _program(text: str) -> str:
     return "" if shutil.which(text) else "there is no such program"
 
 
+def _uv(text: str) -> str:
+    if wrong := _program(text):
+        return wrong
+    from builder.layers.uv import WANTED, is_usable
+
+    return "" if is_usable(shutil.which(text) or text) else f"it is not {WANTED}"
+
+
+def _python(text: str) -> str:
+    if wrong := _program(text):
+        return wrong
+    from builder.sif.errors import LayeringError
+    from builder.sif.programs import ask
+
+    question = "import sys; sys.stdout.write(f'python {sys.version_info >= (3, 10)}')"
+    try:
+        _, said, _ = ask([text, "-S", "-c", question], seconds=SECONDS)
+    except LayeringError as error:
+        return str(error)
+    return "" if said.strip() == "python True" else "it is not a Python from 3.10 on"
+
+
+def _time(text: str) -> str:
+    right = text.isascii() and text.isdecimal() and int(text) < 2**32
+    return "" if right else "it is not a number of seconds since 1970"
+
+
 def _host(text: str) -> str:
     return "" if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?", text) else "it is no name of a host"
 
@@ -86,8 +114,9 @@ VARIABLES = {
     "RECIPE_TMPDIR": Variable(
         commands=(*LAYERS, "convert"), wrong=_folder, write="the path of a folder of your own", option="--tmpdir"
     ),
-    "RECIPE_UV": Variable(commands=(*LAYERS, "lock"), wrong=_program, write="the path of uv"),
-    "RECIPE_PYTHON": Variable(commands=LAYERS, wrong=_program, write="the path of a Python from 3.10 on"),
+    "RECIPE_UV": Variable(commands=(*LAYERS, "lock"), wrong=_uv, write="the path of uv"),
+    "RECIPE_PYTHON": Variable(commands=LAYERS, wrong=_python, write="the path of a Python from 3.10 on"),
+    "SOURCE_DATE_EPOCH": Variable(commands=LAYERS, wrong=_time, write="SOURCE_DATE_EPOCH=1735689600"),
     "RECIPE_MNIST": Variable(
         commands=("build", "smoke"), wrong=_folder, write="the path of a folder with MNIST's IDX files", option="--data"
     ),

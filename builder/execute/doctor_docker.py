@@ -43,7 +43,7 @@ def docker_readings(
             readings.append(Reading(name="buildx", state="ok", says=escape_line(line)[:80], group=GROUP))
         elif own_buildkit(version):
             readings.append(
-                Reading(name="buildx", state="ok", says="missing; this Docker has BuildKit itself", group=GROUP)
+                Reading(name="buildx", state="ok", says="not needed: this Docker has BuildKit itself", group=GROUP)
             )
         else:
             readings.append(Reading(name="buildx", state=missing, says="missing", fix=BUILDX, group=GROUP))

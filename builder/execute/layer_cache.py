@@ -59,9 +59,12 @@ def open_cache(environment: Mapping[str, str]) -> Store:
 
 
 def nothing_kept(environment: Mapping[str, str]) -> bool:
-    """Whether there is no cache of layers yet; makes nothing, raises ToolError where its place is not known."""
+    """Whether there is no cache of layers yet; makes nothing, raises ToolError where its folder cannot be used."""
     with _usable():
-        return not exists(cache_folder(environment) / LAYERS)
+        folder = cache_folder(environment)
+        if exists(folder):
+            cache_part(folder)
+        return not exists(folder / LAYERS)
 
 
 def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:

@@ -171,7 +171,7 @@ class Execution:
     def _step(self, step: Step) -> bool:
         """Run one step and note how it ended; False when it failed."""
         self._number += 1
-        self.progress.step_begins(step, number=self._number)
+        self.progress.step_begins(step.name_output(self.plan.image, self.output.name), number=self._number)
         started = time.monotonic()
         self._under_way, self._error = (step, started), None
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -42,6 +43,11 @@ def sbom(contents: Contents, *, name: str, tool: str, plan: str = "") -> str:
     uuid = f"{number[:8]}-{number[8:12]}-8{number[13:16]}-8{number[17:20]}-{number[20:32]}"
     document["serialNumber"] = f"urn:uuid:{uuid}"
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def is_sbom(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a bill of materials in CycloneDX's JSON."""
+    return head.lstrip()[:1] == b"{" and re.search(rb'"bomFormat"\s*:\s*"CycloneDX"', head) is not None
 
 
 def _properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:

@@ -31,9 +31,9 @@ def find_uv(environment: Mapping[str, str] | None = None) -> str | None:
     environment = os.environ if environment is None else environment
     others = []
     for program in dict.fromkeys(_candidates(environment)):
-        found = _version(program)
-        if LEAST <= found < BELOW:
+        if is_usable(program):
             return program
+        found = _version(program)
         others.append(f"'{program}' is {'.'.join(map(str, found)) or 'of an unknown version'}")
     if others:
         raise LayeringError(f"this requires {WANTED}: {', '.join(others)}", fix=FIX)
@@ -46,6 +46,11 @@ def require_uv() -> str:
     if found is None:
         raise LayeringError(f"uv is missing on PATH; this requires {WANTED}", fix=FIX)
     return found
+
+
+def is_usable(program: str) -> bool:
+    """Whether a program is a uv of the series that builds use."""
+    return LEAST <= _version(program) < BELOW
 
 
 def own_uv() -> str:

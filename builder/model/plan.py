@@ -66,6 +66,10 @@ class Step:
     job: StepJob | None = None  # what that script asks for; unknown of plans that were written before 2026-11-23
     where: Literal["site", "workstation"] = "site"
 
+    def name_output(self, image: str, name: str) -> Step:
+        """The step as it is shown where the plan's image has another name."""
+        return dataclasses.replace(self, why=self.why.replace(image, name)) if image else self
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackageDecision:

@@ -133,6 +133,11 @@ def _fault(path: Path, message: str, *, key: str = "") -> Finding:
     return Finding(code="lock-faulty", message=message, at=Location(file=str(path), key=key), fix=fix)
 
 
+def is_index(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of an index, also of one that was damaged since."""
+    return head.startswith(b"# Written by `recipe lock`") or re.search(rb"^lock:\s", head, re.MULTILINE) is not None
+
+
 def index_text(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]], tool: str) -> str:
     """Write the index; `files` has the sha256 of each site's two files, in the order conda, pip."""
     sites = {}

@@ -45,7 +45,7 @@ def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
         yield "the site file", known.get(word, Path(word))
 
 
-def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None) -> None:
+def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Path | None, option: str = "-o") -> None:
     """Raise ConfigError where an output is an input, or the folder of one; a path without a file is skipped.
 
     The attestations next to the image are outputs, too.
@@ -59,7 +59,7 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
         if output is not None:
             shown, own = sanitize(str(output), limit=400), sanitize(str(path), limit=400)
             message = f"the output '{shown}' would overwrite {what} '{own}', which is never replaced"
-            fix = "give another output with -o"
+            fix = f"give another output with {option}"
             raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(path)), fix=fix))
 
 

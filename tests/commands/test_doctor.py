@@ -224,3 +224,12 @@ def test_a_limit_of_memory_is_refused_in_words() -> None:
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4
     assert done.stderr.startswith("error: this shell may use 97 MiB of memory (ulimit -v)")
+
+
+def test_a_docker_with_buildkit_of_its_own_needs_no_plug_in(programs: Path, tmp_path: Path) -> None:
+    stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 20.10.5, build x"')
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    _, buildx = docker_readings(
+        environment=environment, program=programs / "docker", version="Docker version 20.10.5", needed=True
+    )
+    assert (buildx.state, buildx.says) == ("ok", "not needed: this Docker has BuildKit itself")

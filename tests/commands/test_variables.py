@@ -1,7 +1,8 @@
-"""RECIPE_* variables with wrong values: what, where and fix, and exit code 2, of every command that uses them."""
+"""Variables with wrong values: what, where and fix, and exit code 2, of every command that uses them."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -15,8 +16,9 @@ WRONG = {
     "RECIPE_CACHE_DIR": ["env.txt"],
     "RECIPE_CACHE_SHARED": ["nothere", "env.txt"],
     "RECIPE_TMPDIR": ["nothere", "env.txt"],
-    "RECIPE_UV": ["/nothere/uv", "env.txt"],
-    "RECIPE_PYTHON": ["/nothere/python", "env.txt"],
+    "RECIPE_UV": ["/nothere/uv", "env.txt", "/bin/false", "/bin/true"],
+    "RECIPE_PYTHON": ["/nothere/python", "env.txt", "/bin/false", "/bin/true", "/bin/echo"],
+    "SOURCE_DATE_EPOCH": ["abc", "-1", "1.5", "99999999999"],
     "RECIPE_MNIST": ["nothere", "env.txt"],
     "RECIPE_OFFLINE": ["no", "1"],
     "RECIPE_FRESH": ["no", "true"],
@@ -71,6 +73,27 @@ def test_a_wrong_value_is_said_by_each_command(
     assert f"or unset {name}\n" in said
 
 
+@pytest.mark.parametrize("line", ["cache ls", "cache check", "cache prune", "cache ls --format json"])
+@pytest.mark.skipif(os.getuid() == 0, reason="the system's folders are root's own")
+@pytest.mark.usefixtures("folder")
+def test_a_cache_folder_of_another_user_is_refused(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RECIPE_CACHE_DIR", "/etc")
+    assert run(line.split()) == 4
+    out, err = capsys.readouterr()
+    assert (out, "error: the cache folder '/etc' belongs to root (uid 0)" in err) == ("", True), err
+
+
+def test_an_empty_place_is_no_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RECIPE_CACHE_DIR", str(folder))
+    assert run(["cache", "ls"]) == 0
+    assert capsys.readouterr().err == f"there is no cache in '{folder}' yet\n"
+    assert [path.name for path in folder.iterdir()] == ["env.txt"]
+
+
 def test_all_wrong_variables_are_said_at_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +115,8 @@ def test_all_wrong_variables_are_said_at_once(
         ("RECIPE_CACHE_DIR", "a/new/one", "cache ls"),
         ("RECIPE_TORCH_INDEX", "default", "check local env.txt"),
         ("RECIPE_TORCH_INDEX", "foo", "check local env.txt --torch-index=default"),
+        ("SOURCE_DATE_EPOCH", "315532800", "build --help"),
+        ("SOURCE_DATE_EPOCH", "abc", "check local env.txt"),
         ("RECIPE_OFFLINE", "maybe", "check local env.txt"),
     ],
 )

@@ -131,20 +131,26 @@ test_environment() { # exports what the engine tests read; only what exists or r
 }
 
 mount_scratch() { # as root, where there is memory: a file system in memory for what tests write; prints its folder
-    # A test of a build makes and removes ten thousand files; on a disk that is most of its time.
-    local folder=$STATE/scratch available
+    # A test of a build makes and removes ten thousand files; on a disk that is most of its time. Below /tmp, as
+    # without it: engines bind that folder, and no test removes a folder above.
+    local folder available
     is_root || return 0
     available=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
-    if mountpoint -q "$folder"; then
+    if [ "${available:-0}" -lt 20 ]; then return 0; fi
+    folder=$(mktemp -d /tmp/recipe-dev-XXXXXX)
+    if mount -t tmpfs -o "size=$((available - 8))g,mode=1777,nosuid,nodev" recipe-dev "$folder" 2>/dev/null; then
         echo "$folder"
-    elif [ "${available:-0}" -ge 20 ]; then
-        mkdir -p "$folder"
-        mount -t tmpfs -o "size=$((available - 8))g,mode=1777,nosuid,nodev" recipe-dev "$folder" 2>/dev/null && echo "$folder"
+    else
+        rmdir "$folder"
     fi
 }
 
-unmount_scratch() { # unless another run is at work there
-    if is_root && mountpoint -q "$STATE/scratch"; then umount "$STATE/scratch" 2>/dev/null || true; fi
+unmount_scratch() { # unmount_scratch FOLDER: with what a test that was ended has left mounted there
+    local place
+    while read -r place; do umount -l "$place" 2>/dev/null || true; done < <(
+        awk -v top="$1" '$2 == top || index($2, top "/") == 1 { print $2 }' /proc/mounts | sort -r
+    )
+    rmdir "$1" 2>/dev/null || true
 }
 
 # --- processes of our own --------------------------------------------------------------------------------------------

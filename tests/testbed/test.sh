@@ -29,25 +29,11 @@ stop_started() {
 
 clean_up() { # ends what was started, and removes what the tests wrote
     stop_started
-    if [ -n "$TEMPORARY" ]; then
-        remove_temporary .
-        rmdir "$TEMPORARY" 2>/dev/null || true
-        unmount_scratch
-    fi
-}
-
-remove_temporary() { # remove_temporary NAME: below the folder of this run
-    if [ -z "$TEMPORARY" ]; then return 0; fi
-    # shellcheck disable=SC2016 # the inner shell's parameters
-    as_user sh -c 'cd "$1" && chmod -R u+rwX "$2" 2>/dev/null; find "$2" -mindepth 1 -delete' - "$TEMPORARY" "$1" || true
+    if [ -n "$TEMPORARY" ]; then unmount_scratch "$TEMPORARY"; fi
 }
 
 use_scratch() { # the tests write in memory where there is enough of it
-    local folder
-    folder=$(mount_scratch)
-    if [ -z "$folder" ]; then return 0; fi
-    TEMPORARY=$folder/tests-$$
-    as_user mkdir -p "$TEMPORARY"
+    TEMPORARY=$(mount_scratch)
 }
 
 interrupted() { # interrupted SIGNAL-NUMBER: ends the tests in their own way, then what was started (by the exit trap)
@@ -118,12 +104,12 @@ lint() { # all linters, also after one that finds something
     return "$rc"
 }
 
-tests() { # as the user, in a folder of its own, removed afterwards: some files in it may not be removed by pytest
+tests() { # as the user; in memory each call has a folder of its own, which is removed afterwards
     local rc=0 options=$PYTEST_ADDOPTS
     RUN=$((RUN + 1))
     if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$TEMPORARY/$RUN'"; fi
     as_job env "PYTEST_ADDOPTS=$options" python -m pytest "$@" || rc=$?
-    remove_temporary "$RUN"
+    if [ -n "$TEMPORARY" ]; then rm -rf "${TEMPORARY:?}/$RUN" 2>/dev/null || true; fi
     return "$rc"
 }
 

@@ -12,6 +12,7 @@ from builder.cli.main import run
 from builder.model.finding import Edit, find_typo
 from builder.parse.recipe import load_recipe
 
+Capture = pytest.CaptureFixture[str]
 FAULTY = """\
 nmae: demo  # nmae is the name
 chanels: [conda-forge]
@@ -77,6 +78,39 @@ def test_without_an_exact_fix_it_refuses(env: Path, capsys: pytest.CaptureFixtur
     assert out == ""
     assert "error: no finding has an exact fix" in err
     assert env.read_text().endswith("  - 3.12\n")
+
+
+def test_warnings_without_an_edit_are_nothing_to_correct(env: Path, capsys: Capture) -> None:
+    env.write_text("name: demo\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - numpy\n")
+    assert run(["check", "--fix", "lumi-g", str(env)]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "nothing to correct: no finding has an exact fix\n")
+
+
+def test_a_file_that_cannot_be_read_is_said_once(env: Path, capsys: Capture) -> None:
+    env.write_bytes("name: demo\n".encode("utf-16"))
+    assert run(["check", "--fix", "local", str(env)]) == 2
+    assert capsys.readouterr().err.count("UTF-16") == 1
+
+
+def test_a_diff_of_windows_lines_shows_no_carriage_return(env: Path, capsys: Capture) -> None:
+    env.write_bytes(FAULTY.replace("\n", "\r\n").encode())
+    assert run(["check", "--fix", "-n", "local", str(env)]) == 0
+    out, _ = capsys.readouterr()
+    assert "+name: demo  # nmae is the name\n" in out
+    assert "\r" not in out
+    assert "\\u000d" not in out
+
+
+def test_lines_are_counted_and_not_edits(env: Path, capsys: Capture) -> None:
+    env.write_text(
+        "name: demo\ndependencies:\n  - python=3.12\n  - conda-forge::pip::six\n  - git+https://x.org/a.git\n"
+    )
+    assert run(["check", "--fix", "local", str(env)]) in (0, 2)
+    out, err = capsys.readouterr()
+    added = [line for line in out.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert f"{len(added)} lines corrected" in err, (out, err)
+    assert len(added) > 1
 
 
 def test_what_the_resolver_found_is_corrected_too(env: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -214,7 +215,7 @@ def test_a_refused_target_is_exit_3_and_writes_nothing(
 def test_plan_writes_a_folder_and_names_it(recipe: Call, mnist: Path, tmp_path: Path) -> None:
     answer = recipe("plan", "dawn", mnist, "-o", "kit")
     assert (answer.code, answer.out) == (0, "kit\n")
-    assert answer.err.startswith("note: the GPU driver of 'dawn' is unknown")
+    assert answer.err.startswith("note[site-driver-unknown]: the GPU driver of 'dawn' is unknown")
     plan = from_json((tmp_path / "kit" / "plan.json").read_text(encoding="utf-8"))
     assert plan.tool == f"recipe {__version__}"
     assert all((tmp_path / "kit" / file.path).is_file() for file in plan.files)
@@ -279,7 +280,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(recipe: Call, recipe
         assert answer.code == 0
         assert answer.out.startswith("digits.local.layers: digits-local.sif\n")
         assert "torch       2.13.0+cpu\n" in answer.out
-        assert answer.err.startswith("note: no version given for: numpy")
+        assert answer.err.startswith("note[unpinned]: no version given for: numpy")
     assert left(tmp_path) == []
 
 
@@ -313,7 +314,7 @@ def test_no_colour_leaves_a_pipe_or_a_terminal_that_wants_none(
 def test_no_color_is_an_option_too(recipe: Call, recipes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stream, "terminal", True)
     answer = recipe("build", "local", recipes / "mnist-local.yml", "-n", "--no-color")
-    assert answer.err.startswith("note: ")
+    assert answer.err.startswith("note[unpinned]: ")
 
 
 def test_the_account_is_from_the_option_or_slurms_variable(
@@ -444,3 +445,39 @@ def test_what_cannot_be_had_ahead(recipe: Call, words: tuple[str, ...], text: st
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.endswith(text)
     assert left(tmp_path) == ["plain.yml"]
+
+
+def test_a_dry_run_names_the_output_and_the_code(recipe: Call, tmp_path: Path) -> None:
+    text = "name: demo\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - numpy\n"
+    (tmp_path / "demo.yml").write_text(text)
+    answer = recipe("plan", "--show", "local", "demo.yml")
+    assert "build demo-local.sif from" in answer.out
+    assert "note[unpinned]: " in answer.err
+    assert "at:  demo.yml:6" in answer.err
+    answer = recipe("build", "-n", "local", "demo.yml", "-o", "digits.sif")
+    assert "build digits.sif from" in answer.out
+    assert "demo-local.sif" not in answer.out
+
+
+def test_the_variable_of_an_account_is_named(recipe: Call, mnist: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SBATCH_ACCOUNT", "bad name")
+    answer = recipe("check", "lumi-g", mnist)
+    assert answer.code == 2
+    assert "'bad name' cannot be the value of SBATCH_ACCOUNT" in answer.err
+    assert "write its name alone, or unset SBATCH_ACCOUNT" in answer.err
+    answer = recipe("check", "lumi-g", mnist, "--account", "bad name")
+    assert "at:  --account" in answer.err
+
+
+def test_help_of_a_group_cuts_no_sentence(recipe: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in recipe("cache", "--help").out.replace("[ARGS]...", "")
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read every file")
+@pytest.mark.parametrize("words", [("inspect",), ("report",), ("diff", "demo.yml")])
+def test_a_file_without_rights_has_a_fix(recipe: Call, words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "noperm.txt").touch(mode=0)
+    answer = recipe(*words, "noperm.txt")
+    assert answer.code == 2
+    assert "fix: ask its owner for the right to read it" in answer.err

@@ -286,20 +286,19 @@ def check_torch_index(target: Target) -> Iterator[Finding]:
 def check_pins(target: Target) -> Iterator[Finding]:
     """Report packages without a version: a later image may contain others."""
     recipe = target.recipe
-    loose = [
-        spec.name
+    conda = [
+        spec
         for spec in recipe.conda
         if not spec.version and not spec.url and spec.name not in ("pip", "nodefaults") and not _is_chosen(spec.name)
     ]
-    loose += [
-        line.name
-        for line in recipe.pip
-        if line.name and not line.specifier and not line.url and not _is_chosen(line.name)
+    pip = [
+        line for line in recipe.pip if line.name and not line.specifier and not line.url and not _is_chosen(line.name)
     ]
+    loose = [*(spec.name for spec in conda), *(line.name for line in pip)]
     if loose:
         shown = ", ".join(loose[:6]) + (f" and {len(loose) - 6} more" if len(loose) > 6 else "")
         message = f"no version given for: {shown}; a later image may contain other versions"
-        at = Location(file=recipe.file)
+        at = Location(file=recipe.file, line=conda[0].line) if conda else locate(recipe, pip[0])
         yield Finding(
             code="unpinned", message=message, at=at, fix="pin the versions that must not change", level="note"
         )

@@ -232,7 +232,7 @@ def test_a_page_replaces_a_page_and_nothing_else(recipe: Call, tmp_path: Path) -
     code, _, err = recipe("report", "a", "-o", "none/page.html")
     assert (code, err.splitlines()[0]) == (
         2,
-        "error: the page 'none/page.html' cannot be written: no such file or directory",
+        "error: 'none/page.html' cannot be written: no such file or directory",
     )
 
 
