@@ -32,6 +32,7 @@ from .cache_folders import LAYERS, cache_part, own_cache
 from .locks import Locks, is_dead, new_mark
 from .shared_cache import SharedCache
 
+REMOVER = "remove a work folder"  # name of the threads that do it in the background
 KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 
 
@@ -288,7 +289,7 @@ class Store:
             wait = True  # the disk may be full
             raise
         finally:
-            thread = threading.Thread(target=remove, args=(folder,))
+            thread = threading.Thread(target=remove, args=(folder,), name=REMOVER)
             thread.start()
             if wait:
                 thread.join()

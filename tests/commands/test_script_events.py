@@ -59,7 +59,7 @@ def test_by_hand_the_same_is_printed_and_nothing_reported(folder: Path) -> None:
 
 def test_the_answer_of_an_image_is_reported_at_the_end(folder: Path) -> None:
     answer = '{\n  "expected": {},\n  "found": {"torch": "2.6.0"}\n}\n'
-    text = 'temporary_folder "$PWD/tmp"\nprintf %s "$1" >"$work/answer/answer.json"; exit 3'
+    text = 'temporary_folder "$PWD/tmp"\nmkdir "$work/answer"\nprintf %s "$1" >"$work/answer/answer.json"; exit 3'
     done, events = run(folder, text, answer)
     assert done.returncode == 3, done.stderr
     assert [event.table("answer")["found"] for event in events] == [{"torch": "2.6.0"}]
@@ -67,7 +67,7 @@ def test_the_answer_of_an_image_is_reported_at_the_end(folder: Path) -> None:
 
 def test_a_link_in_the_place_of_an_answer_is_not_read(folder: Path) -> None:
     (folder / "secret").write_text('{"found": {"torch": "secret"}}')
-    text = 'temporary_folder "$PWD/tmp"\nln -s "$PWD/secret" "$work/answer/answer.json"'
+    text = 'temporary_folder "$PWD/tmp"\nmkdir "$work/answer"\nln -s "$PWD/secret" "$work/answer/answer.json"'
     done, events = run(folder, text)
     assert (done.returncode, events) == (0, [])
 

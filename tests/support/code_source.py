@@ -24,7 +24,9 @@ def source_codes() -> frozenset[str]:
     takers: dict[str, set[int]] = {}
     for name, position in _takers(nodes):
         takers.setdefault(name, set()).add(position)
-    constants = dict(_constants(nodes))
+    constants: dict[str, set[str]] = {}
+    for name, value in _constants(nodes):
+        constants.setdefault(name, set()).add(value)
     found = {code for node in nodes if isinstance(node, ast.Call) for code in _given(node, takers, constants)}
     for path, tree in trees.items():
         if path.parent.name == "slurm":
@@ -47,11 +49,21 @@ def _takers(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
 
 def _constants(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     for node in nodes:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from ((name.id, node.value.value) for name in node.targets if isinstance(name, ast.Name))
+        for target, value in _assignments(node) if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield target.id, value.value
 
 
-def _given(call: ast.Call, takers: Mapping[str, set[int]], constants: Mapping[str, str]) -> Iterator[str]:
+def _assignments(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target with its value, also those of a tuple."""
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def _given(call: ast.Call, takers: Mapping[str, set[int]], constants: Mapping[str, set[str]]) -> Iterator[str]:
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     if name in PER_BACKEND:
         words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("keys", "backend")}
@@ -62,4 +74,4 @@ def _given(call: ast.Call, takers: Mapping[str, set[int]], constants: Mapping[st
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part.value
         elif isinstance(part, ast.Name) and part.id in constants:
-            yield constants[part.id]
+            yield from constants[part.id]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.execute.layer_cache import prune
-from builder.layers.cache import Entry, Store, key_of
+from builder.layers.cache import REMOVER, Entry, Store, key_of
 from builder.layers.cache_folders import LAYERS, cache_folder, limit_bytes
 
 
@@ -75,6 +75,9 @@ def test_an_altered_entry_of_the_same_size_is_found_and_removed(tmp_path: Path) 
 
 def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) -> None:
     store = filled(tmp_path, "k")
+    for thread in threading.enumerate():
+        if thread.name == REMOVER:
+            thread.join()
     store.path("layers", "half").write_bytes(b"half")
     with store.work_folder() as living:
         random, _, _, rest = living.name.split(".", 3)
