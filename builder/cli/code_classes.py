@@ -50,7 +50,8 @@ CLASSES = (
     CodeClass(
         text="An image, an archive or its documents cannot be read, or do not match each other.",
         codes=split_words(
-            "archive-path audit-unreadable base-reference base-unreadable claims gpu-audit image-foreign image-missing image-unreadable"
+            "archive-path audit-unreadable base-reference base-unreadable claims "
+            "gpu-audit image-foreign image-missing image-unreadable"
         ),
     ),
     CodeClass(
