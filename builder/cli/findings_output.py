@@ -42,13 +42,19 @@ def sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """Findings as one SARIF run (OASIS, SARIF 2.1.0).
 
     GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): a
-    finding without a line of the recipe is placed at its first line.
+    finding without a line of the recipe is placed at its first line, and a fault of the command line, which is in no
+    file, is a notification of the run.
     """
-    found = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
-    codes = {finding.code: finding for _, finding in found}
+    every = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
+    found = [(outcome, finding) for outcome, finding in every if _place(outcome, finding)[0]]
+    faults = [finding for outcome, finding in every if not _place(outcome, finding)[0]]
+    codes = {finding.code: finding for _, finding in every}
     driver = {"name": "recipe", "version": builder.__version__, "rules": [_rule(codes[code]) for code in sorted(codes)]}
     results = [_result(outcome, finding) for outcome, finding in found]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    if faults:
+        notes = [_notification(finding) for finding in faults]
+        run["invocations"] = [{"executionSuccessful": False, "toolConfigurationNotifications": notes}]
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -61,19 +67,34 @@ def _rule(finding: Finding) -> dict[str, Any]:
         "shortDescription": {"text": short.partition(" Level:")[0]},
         "fullDescription": {"text": short},  # GitHub asks for it
         "help": {"text": text, "markdown": text},
+        "helpUri": _page_uri(finding.code),
         "defaultConfiguration": {"level": finding.level},
+    }
+
+
+def _page_uri(code: str) -> str:
+    """The address of a page on this machine: the pages are not published."""
+    page = _pages() / f"{code}.md"
+    return (page if page.is_file() else _pages() / "README.md").absolute().as_uri()
+
+
+def _notification(finding: Finding) -> dict[str, Any]:
+    return {
+        "descriptor": {"id": finding.code},
+        "level": finding.level,
+        "message": {"text": f"{finding.message} (fix: {finding.fix})"},
     }
 
 
 def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
     file, line = _place(outcome, finding)
     said = f"{outcome.site}: {finding.message}" if outcome.site else finding.message
-    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}} if file else None
+    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}}
     return {
         "ruleId": finding.code,
         "level": finding.level,
         "message": {"text": f"{said} (fix: {finding.fix})"},
-        "locations": [{"physicalLocation": place}] if place else [],
+        "locations": [{"physicalLocation": place}],
     }
 
 

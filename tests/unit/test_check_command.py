@@ -116,7 +116,9 @@ def test_faulty_arguments_without_a_file_have_no_place(env: Path, capsys: pytest
     assert run(["check", "nosite", "--format", "github"]) == 2
     assert capsys.readouterr().out.startswith("::error title=site-unknown::")
     assert run(["check", "nosite", "--format", "sarif"]) == 2
-    assert json.loads(capsys.readouterr().out)["runs"][0]["results"][0]["locations"] == []
+    (only,) = json.loads(capsys.readouterr().out)["runs"]
+    (note,) = only["invocations"][0]["toolConfigurationNotifications"]
+    assert (only["results"], note["descriptor"]["id"]) == ([], "site-unknown")
 
 
 @pytest.mark.parametrize("shape", ["json", "sarif", "github", "table"])
