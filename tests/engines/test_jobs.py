@@ -180,9 +180,8 @@ def until_said(folder: Path, job: str, text: str) -> None:
 
 
 def test_nothing_waits_for_a_build_that_failed(bed: Room) -> None:
-    recipe = bed.write("bad.yml", "name: bad\ndependencies: [pip: [six]]\ncontainer: {smoke: {imports: [six]}}\n")
-    base = bed.write("no.sif", "this is no image\n")
-    done = bed.recipe("build", "bed", recipe, "--base", base, "--submit", "-o", "bad.sif").expect(5)
+    recipe = bed.write("bad.yml", "name: bad\ncontainer: {run: [exit 3], smoke: {imports: [json]}}\n")
+    done = bed.recipe("build", "bed", recipe, "--submit", "-o", "bad.sif").expect(5)
     build, smoke = numbers(done.err)
     assert f"bad-bed-build-{build}.log" in done.err
     left = queue()
