@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,10 +106,18 @@ SLEEP = "name: slow\ncontainer: {run: [echo begun; sleep 300]}\n"
 
 @pytest.fixture
 def pair(room: Room, base_sif: Path) -> Room:
-    """A room with two sites that start from one image, and one whose base is no image."""
+    """A room with two sites that start from one image, and one whose base image is damaged."""
     for name in ("one", "two"):
         room.site(name, LOCAL.format(base=base_sif))
-    room.site("bad", LOCAL.format(base=room.write("no.sif", "this is no image\n")))
+    damaged = room.folder / "damaged.sif"
+    shutil.copyfile(base_sif, damaged)
+    with damaged.open("r+b") as file:
+        start = read_sif(damaged).system.offset
+        file.seek(start + 40)  # of the superblock: how long the file system is; its tables are at the end
+        end = start + int.from_bytes(file.read(8), "little")
+        file.seek(end - 4000)
+        file.write(b"\xff" * 4000)
+    room.site("bad", LOCAL.format(base=damaged))
     return room
 
 
