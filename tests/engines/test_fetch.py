@@ -138,7 +138,7 @@ def test_a_base_image_of_a_registry(room: Served, docker_daemon: str, base_tar: 
     docker("push", "--quiet", name)
     room.write("demo.yml", WHEELS)
     plain = {"APPTAINER_NOHTTPS": "1"}
-    done = room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(5)
+    done = room.alone("build", *words(room, f"docker://{name}"), "--offline", **plain).expect(4)
     assert f"the base image docker://{name} was {NOT_FETCHED}" in done.err
     fetched(room, f"docker://{name}", **plain).expect(0)
     assert room.kinds() == {"bases", "compiled"}

@@ -107,7 +107,7 @@ lint() { # all linters, also after one that finds something
 tests() { # as the user; in memory each call has a folder of its own, which is removed afterwards
     local rc=0 options=$PYTEST_ADDOPTS
     RUN=$((RUN + 1))
-    if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$TEMPORARY/$RUN'"; fi
+    if [ -n "$TEMPORARY" ]; then options+=" --basetemp='$TEMPORARY/$RUN' -o tmp_path_retention_policy=failed"; fi
     as_job env "PYTEST_ADDOPTS=$options" python -m pytest "$@" || rc=$?
     if [ -n "$TEMPORARY" ]; then rm -rf "${TEMPORARY:?}/$RUN" 2>/dev/null || true; fi
     return "$rc"
