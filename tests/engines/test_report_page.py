@@ -84,10 +84,9 @@ def test_a_page_is_quiet_and_fits(
 ) -> None:
     seen = look(chromium, pages[name], width=width, scheme=scheme)
     seen.page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-    picture = seen.page.screenshot(full_page=True)
     kept = os.environ.get("RECIPE_TEST_PICTURES")
     if kept:
-        (Path(kept) / f"{name}-{width}-{scheme}.png").write_bytes(picture)
+        seen.page.screenshot(full_page=True, path=Path(kept) / f"{name}-{width}-{scheme}.png")
     assert seen.said == []
     assert seen.asked == [pages[name].as_uri()]
     assert seen.overflow() == 0
