@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import urllib.error
@@ -11,13 +12,15 @@ from urllib.parse import urlsplit
 
 from builder.execute.doctor_readings import Reading
 from builder.layers.reference import parts_of
-from builder.layers.uv import SETTINGS
+from builder.layers.uv import SETTINGS, find_uv
 from builder.model.site import Site
 from builder.resolve.packages import TORCH_HOST
+from builder.sif.errors import LayeringError
+from builder.system.capture import read_output
 
 SECONDS = 1.5  # for all answers together
 CONDA = "https://conda.anaconda.org/"
-INDEX = "https://index.example/simple/"  # uv's own, where no variable names another (its documentation, "Indexes")
+DEFAULT = re.compile(rb"default package index \(by default: <(https://[^>]+)>")  # in the help of uv
 GROUP = "network"
 FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
 
@@ -50,9 +53,9 @@ def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, s
     """What is asked of whom, by its address; the package index is the one that a build's uv asks."""
     torch = environment.get("RECIPE_TORCH_INDEX", "")
     names = ("UV_DEFAULT_INDEX", *SETTINGS["UV_DEFAULT_INDEX"])
-    index = next((environment[name] for name in names if environment.get(name)), INDEX)
+    index = next((environment[name] for name in names if environment.get(name)), "")
     found = {
-        "package index": index,
+        "package index": index or find_default_index(environment),
         "conda": CONDA,
         "torch index": torch.replace("{token}", "cpu") or f"https{TORCH_HOST}/",
     }
@@ -61,6 +64,19 @@ def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, s
             host = parts_of(image.reference)[0]
             found.setdefault(f"registry {host}", f"https://{host}/v2/")
     return {name: url for name, url in found.items() if url.startswith(("https://", "http://"))}
+
+
+def find_default_index(environment: Mapping[str, str]) -> str:
+    """Return the index that uv asks where no variable names another, as its help says; "" without uv."""
+    try:
+        program = find_uv(environment)
+    except LayeringError:  # of another series: a reading of its own
+        return ""
+    if program is None:
+        return ""
+    text = read_output([program, "pip", "install", "--help"], env=environment, limit=1 << 20, timeout=SECONDS)
+    found = DEFAULT.search(text or b"")
+    return found[1].decode() if found else ""
 
 
 def _reach(url: str, environment: Mapping[str, str], found: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from builder.cli.doctor import command
 from builder.execute.doctor import examine, versions, where_to_build
 from builder.execute.doctor_docker import docker_readings, own_buildkit
-from builder.execute.doctor_network import INDEX, network_readings, servers
+from builder.execute.doctor_network import find_default_index, network_readings, servers
 from builder.execute.doctor_places import place_readings
 from builder.parse.site import load_site
 
@@ -196,9 +197,11 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
 
 
 def test_who_is_asked_for_a_site() -> None:
-    named = servers(load_site("mn5"), environment={})
+    named = servers(load_site("mn5"), environment=os.environ)
     assert "registry nvcr.io" in named
-    assert named["package index"] == INDEX
+    assert re.fullmatch(r"https://\S+/simple/?", find_default_index(os.environ))
+    named = servers(load_site("mn5"), environment={})
+    assert named["package index"] == find_default_index({})
     named = servers(load_site("mn5"), environment={"PIP_INDEX_URL": "https://mirror.example/simple"})
     assert named["package index"] == "https://mirror.example/simple"
 
