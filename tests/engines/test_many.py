@@ -153,7 +153,7 @@ def test_ctrl_c_ends_all_of_them_and_leaves_nothing(pair: Room) -> None:
     assert re.findall(r"^(one|two) +stopped ", done.out, re.MULTILINE) == ["one", "two"]
     assert [report_of(pair.folder / f"slow-{name}.plan")["status"] for name in ("one", "two")] == ["interrupted"] * 2
     assert not list(pair.folder.glob("*.sif.*"))
-    assert [path.name for path in pair.folder.glob("*.sif")] == ["no.sif"]
+    assert [path.name for path in pair.folder.glob("*.sif")] == ["damaged.sif"]
     assert pair.left_behind() == []
 
 
