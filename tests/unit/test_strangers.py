@@ -153,7 +153,7 @@ def test_a_marker_on_torch_is_judged_with_the_images_python(
 
 
 def test_doctor_reads_references_as_the_builder_does() -> None:
-    found = servers(load_site("lumi-c"), environment={})
+    found = servers(load_site("lumi-c"), environment={"UV_DEFAULT_INDEX": "https://index.example/simple"})
     assert "https://registry-1.docker.io/v2/" in found.values()
     assert not any(":24" in url for url in found.values()), json.dumps(found)
 
