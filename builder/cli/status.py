@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from builder.slurm.status import (
     never_starts,
     read_plan_list,
 )
-from builder.system.layout import PLAN_FILE, plan_folder
+from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.trust import check_folder
 
 Views = Mapping[str, tuple[JobView, ...]]
@@ -120,7 +121,10 @@ def folder_of(place: Path) -> Path:
         if (folder / PLAN_FILE).is_file():
             return folder
     message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
+    near = next((path.parents[1] for path in sorted(place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))), None)
     fix = "name the folder that ends in .plan, or the image"
+    if near is not None:
+        fix = f"run `recipe status {shlex.quote(str(near))}`"
     raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(place)), fix=fix))
 
 

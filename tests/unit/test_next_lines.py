@@ -13,9 +13,10 @@ import pytest
 from builder.cli.init import RECIPES
 from builder.cli.json_documents import emit_document
 from builder.cli.main import cli, run
-from builder.cli.status import content
+from builder.cli.status import content, folder_of
 from builder.cli.terminal import next_lines
 from builder.execute.doctor_readings import Reading
+from builder.model.finding import ConfigError
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -118,3 +119,15 @@ def test_the_document_of_doctor(
     ]
     monkeypatch.setattr("builder.cli.doctor.examine", lambda *_, **__: iter(READINGS[::2]))
     assert run(["doctor", *words]) == 0
+
+
+def test_status_names_a_submitted_plan_of_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        folder_of(tmp_path)
+    assert caught.value.findings[0].fix == "name the folder that ends in .plan, or the image"
+    for name in ("my env.plan", "not submitted.plan"):
+        (tmp_path / name / "jobs").mkdir(parents=True)
+    (tmp_path / "my env.plan" / "jobs" / "submitted.json").write_text("{}")
+    with pytest.raises(ConfigError) as caught:
+        folder_of(tmp_path)
+    assert caught.value.findings[0].fix == f"run `recipe status '{tmp_path}/my env.plan'`"
