@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from .device_code import Code
 from .elf import numbers
@@ -67,17 +67,7 @@ def runs_cubin(target: str, device: str) -> bool:
     Source: CUDA C++ Programming Guide 13.0, "Binary Compatibility" (not between integrated GPUs and others) and
     "Feature Set Compiler Targets": `a` runs on exactly that capability, `f` on the GPUs of its family.
     """
-    code, gpu = SM.fullmatch(target), SM.fullmatch(device)
-    if code is None or gpu is None:
-        return False
-    built, have = int(code[1]), int(gpu[1])
-    if code[2] == "a":
-        return built == have
-    if code[2] == "f":
-        return have in FAMILIES.get(built, frozenset({built}))
-    if built in TEGRA or have in TEGRA:
-        return built == have
-    return built // 10 == have // 10 and have >= built
+    return _serves(target, device, plain=_runs_plain_cubin)
 
 
 def compiles_ptx(target: str, device: str) -> bool:
@@ -87,6 +77,17 @@ def compiles_ptx(target: str, device: str) -> bool:
     `a` is compiled for exactly that capability, PTX for `f` for its family. That the driver knows the version of PTX
     is a condition of its own: "CUDA Compatibility", "Minor Version Compatibility", limitations.
     """
+    return _serves(target, device, plain=lambda built, have: have >= built)
+
+
+def _runs_plain_cubin(built: int, have: int) -> bool:
+    if built in TEGRA or have in TEGRA:
+        return built == have
+    return built // 10 == have // 10 and have >= built
+
+
+def _serves(target: str, device: str, *, plain: Callable[[int, int], bool]) -> bool:
+    """Compare capabilities: `a` and `f` alike for cubins and PTX, code without a letter by `plain`."""
     code, gpu = SM.fullmatch(target), SM.fullmatch(device)
     if code is None or gpu is None:
         return False
@@ -95,7 +96,7 @@ def compiles_ptx(target: str, device: str) -> bool:
         return built == have
     if code[2] == "f":
         return have in FAMILIES.get(built, frozenset({built}))
-    return have >= built
+    return plain(built, have)
 
 
 def runs_hip(target: str, device: str) -> bool:
