@@ -117,6 +117,7 @@ def test_without_a_file_nothing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp
     report("whole", image="x")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "none" / "x"))
     report("whole", image="x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_how_far_something_is_comes_a_few_times_a_second(path: Path) -> None:
