@@ -50,7 +50,7 @@ class Binary:
 
 
 def read_binary(path: str, content: Content) -> Binary | None:
-    """What a file says where it is an ELF file, None where it is none; a damaged one has a `fault`. Raises OSError."""
+    """What a file says where it is an ELF file, else None; a damaged one has a `fault`. Raises OSError."""
     try:
         elf = read_elf(content)
     except BoundsError as error:

@@ -71,7 +71,7 @@ class Part:
 
 
 def read_conda(path: Path) -> Inventory:
-    """Every ELF file of a conda package; raises AuditError where it is none, and OSError."""
+    """Every ELF file of a conda package; raises OSError, and AuditError for any other file."""
     about: dict[str, object] = {}
     binaries: list[Binary] = []
     unread: list[Unread] = []

@@ -15,7 +15,7 @@ from ..sif.bounded import BoundsError, open_file, parse_json
 from .conda_package import Part, RoomyBounds
 from .content import ELF, AuditError, Candidate, likely, unpacked
 from .distribution import Inventory
-from .installed import Tree, is_papers
+from .installed import Tree, is_metadata_file
 
 LAYERS = 500
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -23,7 +23,7 @@ LINKS = (b"1", b"2")
 
 
 def read_archive(path: Path) -> Inventory:
-    """Every ELF file of an archive; raises AuditError where it is none, and OSError."""
+    """Every ELF file of an archive; raises OSError, and AuditError for any other file."""
     try:
         with open_file(path) as file:
             names = _layers(read_small_files(FileStream(file, Bounds())))
@@ -42,7 +42,7 @@ def read_archive(path: Path) -> Inventory:
 
 
 def _layers(about: dict[str, bytes]) -> list[str]:
-    """The layers of the first image, lowest first; none where it is no image that was saved."""
+    """The layers of the first image, lowest first; none where it is not a saved image."""
     if "manifest.json" not in about:
         return []
     try:
@@ -79,10 +79,10 @@ def _layer(stream: Stream) -> tuple[Tree, set[str]]:
 
 
 def _take(tree: Tree, path: str, member: Member, content: Stream) -> None:
-    papers = is_papers(path)
-    if not papers and not likely(path, member.size):
+    is_metadata = is_metadata_file(path)
+    if not is_metadata and not likely(path, member.size):
         return
     head = bytes(content.read(4))
-    if papers or head == ELF:
+    if is_metadata or head == ELF:
         stream = cast(BinaryIO, Part(content))
         tree.take(Candidate(path=path, size=member.size, open=partial(unpacked, stream, size=member.size, head=head)))

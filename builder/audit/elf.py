@@ -95,7 +95,7 @@ class _Reader:
 
 
 def read_elf(content: Content) -> Elf | None:
-    """What an ELF file of either class says, None where it is none; of a file of big-endian order only that."""
+    """What an ELF file of either class says, None for any other file; of a file of big-endian order only that."""
     ident = content.read(0, 16)
     if len(ident) < 16 or ident[:4] != ELF or ident[4] not in LAYOUTS:
         return None

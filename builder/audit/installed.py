@@ -23,13 +23,13 @@ RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RE
 CONDA = re.compile(r"(?P<prefix>(?:.*/)?)conda-meta/[^/]+\.json")
 DPKG = re.compile(r"var/lib/dpkg/info/(?P<name>[^/:]+)(?::[^/]+)?\.list")
 PYTHON = re.compile(r"(?:^|/)python(3\.\d{1,3}t?)/")
-PAPERS = 64 << 20  # bytes of one list of files
-PAPERS_ALL = 512 << 20
+METADATA_SIZE = 64 << 20  # bytes of one list of files
+METADATA_TOTAL = 512 << 20
 FILES = 200_000  # ELF files of one tree
 UNREAD = 1000
 
 
-def is_papers(path: str) -> bool:
+def is_metadata_file(path: str) -> bool:
     """Whether a file says who installed what."""
     return any(form.fullmatch(path) for form in (RECORD, CONDA, DPKG))
 
@@ -49,10 +49,10 @@ class Tree:
     """What has been read of a tree so far."""
 
     binaries: dict[str, Binary] = field(default_factory=dict)
-    papers: dict[str, bytes] = field(default_factory=dict)
+    metadata: dict[str, bytes] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     unread: list[Unread] = field(default_factory=list)
-    room: int = PAPERS_ALL
+    room: int = METADATA_TOTAL
 
     def link(self, path: str) -> None:
         """The name of a link is that of a library, too."""
@@ -62,13 +62,13 @@ class Tree:
     def take(self, candidate: Candidate) -> None:
         """Read a file where it is an ELF file or says who owns what; raises OSError."""
         path, size = candidate.path, candidate.size
-        papers = is_papers(path)
-        if not papers and (not likely(path, size) or len(self.binaries) >= FILES):
+        is_metadata = is_metadata_file(path)
+        if not is_metadata and (not likely(path, size) or len(self.binaries) >= FILES):
             return
         try:
             with candidate.open() as content:
-                if papers:
-                    self._papers(path, content)
+                if is_metadata:
+                    self._keep_metadata(path, content)
                 elif size > LARGEST:
                     self.skip(path, f"it is larger than {in_units(LARGEST)}")
                 elif content.read(0, 4) == ELF and (binary := read_binary(path, content)) is not None:
@@ -80,18 +80,18 @@ class Tree:
 
     def cover(self, layer: Tree, hidden: set[str]) -> None:
         """Put a layer over what is there; `hidden` are files and folders that it takes away."""
-        for paths in (self.binaries, self.papers):
+        for paths in (self.binaries, self.metadata):
             for path in [path for path in paths if _hides(hidden, path)]:
                 del paths[path]
         self.binaries |= layer.binaries
-        self.papers |= layer.papers
+        self.metadata |= layer.metadata
         self.names |= layer.names
         self.unread += layer.unread
 
-    def _papers(self, path: str, content: Content) -> None:
-        if content.size <= min(PAPERS, self.room):
+    def _keep_metadata(self, path: str, content: Content) -> None:
+        if content.size <= min(METADATA_SIZE, self.room):
             self.room -= content.size
-            self.papers[path] = content.read(0, content.size)
+            self.metadata[path] = content.read(0, content.size)
         else:
             self.skip(path, "it is too large")
 
@@ -119,7 +119,7 @@ class Tree:
         """Who installed each ELF file: pip's word before conda's, which lists what pip has installed too."""
         owners: dict[str, Package] = {}
         merged = {path.removeprefix("usr/"): path for path in self.binaries}  # /lib is a link to /usr/lib
-        for path, content in self.papers.items():
+        for path, content in self.metadata.items():
             text = content.decode("utf-8", errors="replace")
             if match := RECORD.fullmatch(path):
                 package = Package("pip", match["name"].replace("_", "-"), match["version"], _python_of(path))
@@ -154,7 +154,7 @@ def _rows(record: str) -> Iterator[str]:
 
 def _conda(content: bytes) -> tuple[Package, list[str]]:
     try:
-        found = parse_json(content, limit=PAPERS)
+        found = parse_json(content, limit=METADATA_SIZE)
     except ValueError:
         found = {}
     found = found if isinstance(found, dict) else {}

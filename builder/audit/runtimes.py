@@ -35,7 +35,7 @@ STACK: Mapping[Vendor, frozenset[str]] = {
     "amd": frozenset({"amdhip64", "hiprtc"}),
     "intel": frozenset(),
 }  # fmt: skip
-# Libraries whose number stands for a major of the stack; of oneAPI the last two digits of the year.
+# Libraries whose number is that of a major of the stack; of oneAPI the last two digits of the year.
 NUMBERED: Mapping[str, Mapping[int, int]] = {"hipblas": {1: 5, 2: 6, 3: 7}, "sycl": {6: 23, 7: 24, 8: 25, 9: 26}}
 # All other libraries of a vendor: they say whose they are, and no version of the stack.
 OTHERS: Mapping[Vendor, re.Pattern[str]] = {

@@ -59,4 +59,4 @@ def _offsets(file: BinaryIO, path: Path) -> list[int]:
         overlays = [item.offset for item in sif.overlays if item.partition and item.partition[0] == SQUASHFS]
         return [sif.system.offset, *overlays]
     except SifError as error:
-        raise AuditError(f"'{path.name}' is no image that can be read here: {error}") from None
+        raise AuditError(f"'{path.name}' cannot be read as an image: {error}") from None

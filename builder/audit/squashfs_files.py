@@ -1,4 +1,4 @@
-"""The files in a squashfs, read block by block where they are asked for: nothing is mounted or unpacked.
+"""The files in a squashfs, read block by block, only where needed: nothing is mounted or unpacked.
 
 Layout: the Linux kernel's fs/squashfs/squashfs_fs.h and Documentation/filesystems/squashfs.rst, read 2026-11-23.
 """
@@ -151,7 +151,7 @@ class SquashfsFiles:
             raw = inodes.read(entry.block, entry.offset, 56)[16:]
             start, size, _, _, fragment, offset, _ = struct.unpack("<3Q4I", raw)
             return start, size, fragment, offset, 56
-        raise SquashfsError("a file is none")
+        raise SquashfsError("a folder is listed where a file is expected")
 
     def _file(self, entry: Entry) -> _File:
         start, size, fragment, offset, length = self._inode(entry)

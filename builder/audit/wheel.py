@@ -34,7 +34,7 @@ ENCRYPTED = 1
 
 
 def read_wheel(path: Path) -> Inventory:
-    """Every ELF file of a wheel; raises AuditError where it is none, and OSError."""
+    """Every ELF file of a wheel; raises OSError, and AuditError for any other file."""
     with open_zip(path) as archive:
         name, version, tags = _about(archive, path)
         binaries, unread = _binaries(archive)
@@ -92,7 +92,7 @@ def _check_sizes(archive: zipfile.ZipFile, *, packed: int) -> None:
 
 
 def _about(archive: zipfile.ZipFile, path: Path) -> tuple[str, str, tuple[str, ...]]:
-    """Name, version and tags: those of its own papers, or of its file name."""
+    """Name, version and tags: those of its own metadata, or of its file name."""
     for member in archive.infolist():
         match = INFO.fullmatch(member.filename)
         if match is not None:

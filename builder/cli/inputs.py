@@ -91,7 +91,7 @@ def verbosity(command: F) -> F:
     for option in (
         # What it does is done in main.py, before the command line is read.
         click.option("--no-color", is_flag=True, expose_value=False, help="No colours (NO_COLOR is respected)."),
-        click.option("-q", "--quiet", is_flag=True, callback=_quietly, help="Errors only, and what was asked for."),
+        click.option("-q", "--quiet", is_flag=True, callback=_quietly, help="Errors and results only."),
         click.option("-v", "--verbose", count=True, help="Show the lines of the programs that run, too."),
     ):
         command = option(command)

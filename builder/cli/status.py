@@ -50,7 +50,7 @@ def command(place: Path, follows: bool, cancel: bool, shape: str, verbose: int, 
     When all have ended it judges what they left, puts the image into its place, writes report.json and exits with the
     verdict's exit code, however often it is called. Exits with 7 while jobs wait or run.
     """
-    found = find_plans(place.absolute())  # `.` has no name that a folder could be beside
+    found = find_plans(place.absolute())  # `.` has no name that a plan folder could be derived from
     slurm, as_json = Slurm(os.environ), shape == "json"
     views = look_at_jobs(found.plans, slurm=slurm)
     if cancel:
@@ -91,27 +91,27 @@ class Found:
 
 def find_plans(place: Path) -> Found:
     """Find what was submitted; raises ConfigError."""
-    kits = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
-    if kits is None:
+    listed = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
+    if listed is None:
         folder = folder_of(place)
         check_folder(folder)
         return Found(place=folder, names=("",), single=True, plans={"": SubmittedPlan.read(folder)})
     plans: dict[str, SubmittedPlan] = {}
     outcomes: dict[str, Outcome] = {}
-    for kit in kits:
-        folder = place / kit.folder
+    for item in listed:
+        folder = place / item.folder
         try:
             check_folder(folder)
             if read_ledger(folder) is None:
-                outcomes[kit.name] = Outcome(name=kit.name, word="not submitted")
+                outcomes[item.name] = Outcome(name=item.name, word="not submitted")
             else:
-                plans[kit.name] = SubmittedPlan.read(folder)
+                plans[item.name] = SubmittedPlan.read(folder)
         except BuilderError as error:
-            outcomes[kit.name] = failure(kit.name, error)
+            outcomes[item.name] = failure(item.name, error)
     if not plans:
         message = f"nothing was submitted from the plan folders in '{place}'"
         raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
-    names = tuple(kit.name for kit in kits)
+    names = tuple(item.name for item in listed)
     return Found(place=place, names=names, single=False, plans=plans, outcomes=outcomes)
 
 
@@ -120,7 +120,7 @@ def folder_of(place: Path) -> Path:
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
-    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder beside it"
+    message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder next to it"
     near = next((path.parents[1] for path in sorted(place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))), None)
     fix = "name the folder that ends in .plan, or the image"
     if near is not None:

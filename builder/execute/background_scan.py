@@ -16,7 +16,7 @@ BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
 
 
 class BackgroundScan:
-    """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is asked for."""
+    """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is needed."""
 
     def __init__(self, plan: Plan, *, folder: Path, digest: str) -> None:
         self._digest = digest

@@ -41,7 +41,7 @@ def execute(
 ) -> Report:
     """Execute a plan that was written into `folder` and put its image at `output`.
 
-    `steps` are those that were chosen already, with everything that speaks against them looked at.
+    `steps` are those that were chosen already, and everything that could refuse them was checked.
     A step that failed and a smoke test that failed are in the report (see `raise_for`), which is also written to
     report.json. Raises ConfigError or ToolError when nothing was begun, and Interrupted, with the report written, when
     a signal stopped it.
@@ -133,8 +133,8 @@ def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | Non
     programs = check_local_needs(work)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
-    beside = (work.output, failed_copy_of(work.output), *attestation_paths(work.output), work.folder / REPORT_FILE)
-    drafts = tuple(draft_path(path) for path in beside)
+    siblings = (work.output, failed_copy_of(work.output), *attestation_paths(work.output), work.folder / REPORT_FILE)
+    drafts = tuple(draft_path(path) for path in siblings)
     scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
     with cache_of_build(work.plan, environment), scratch_made as scratch:
         here = LocalRunner(

@@ -23,7 +23,7 @@ from builder.system.files import remove_tree
 
 VARIABLE = "RECIPE_FETCH"
 BACKEND = "layers"
-OLD = 86400.0  # seconds after which nobody reads the log of a fetch that failed
+OLD = 86400.0  # seconds after which the log of a failed fetch is removed
 FIXES = {
     "no-network": "fetch where the internet can be reached (a login node or a workstation), or set https_proxy",
 }

@@ -14,7 +14,7 @@ from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.sif import tree
 from builder.system.layout import LOCK_FILE
 
-# A Lustre client without the `flock` mount option has no locks at all; the build then goes on without one.
+# A Lustre client without the `flock` mount option has no locks at all; the build then continues without one.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 RIGHTS = "choose another folder, or give it the rights and the space"

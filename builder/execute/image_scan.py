@@ -52,7 +52,7 @@ class SbomTask:
         self._changes: Changes = ()
         self._sha256: str | None = None
         self._error: OSError | None = None
-        # A daemon: nobody who stops a build waits for it.
+        # A daemon thread: a build that is stopped does not wait for it.
         self._thread = threading.Thread(target=self._find, daemon=True)
         self._thread.start()
 

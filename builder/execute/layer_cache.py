@@ -30,7 +30,7 @@ from builder.sif.errors import LayeringError
 from builder.sif.tree import FOLDER, walk
 from builder.system.capture import capture
 
-COMPILED = "compiled"  # of a download; it lies with the layers, and is bounded with them
+COMPILED = "compiled"  # of a download; it is kept with the layers, and is bounded with them
 SECONDS = 600.0  # for uv to clear its folder
 
 
@@ -92,7 +92,7 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path 
         return
     store = open_cache(environment)
     with _usable():
-        limit_bytes(environment)  # it is asked for when the image is made
+        limit_bytes(environment)  # the limit applies when the image is made
         shared_cache(environment)
     try:
         yield store.folder.parent

@@ -221,7 +221,7 @@ def choose_multi_progress(
 
 T = TypeVar("T")
 
-LOOK = 0.25  # seconds in which a signal is dealt with where the platform wakes nobody
+LOOK = 0.25  # seconds in which a signal is dealt with where the platform wakes no thread
 MOST = 4  # builds at once, unless someone says so: they share a network, and often a login node
 BUILD_CORES, BUILD_GIB = 1, 3  # what one build keeps busy: compiling and packing; a solver and a packer in memory
 

@@ -103,7 +103,7 @@ def lock_plan_folder(
 
 
 def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool, fix: str = KEEP) -> None:
-    """Raise ConfigError for what speaks against writing a plan into a folder; writes nothing."""
+    """Raise ConfigError where a plan cannot be written into a folder; writes nothing."""
     _check_paths(plan)
     if _check_folder(folder) and not force:
         check_unedited(folder, paths=_paths(plan), fix=fix)
@@ -280,7 +280,7 @@ def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Ignor
 def _check_entry(entry: tree.Entry, *, top: Path) -> None:
     if entry.kind == tree.LINK:
         target = entry.target()
-        # Where `..` stands behind a name, only the files can say where that leads.
+        # Where `..` follows a name, only the files can say where that leads.
         inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
         if tree.leaves(entry.path, os.path.normpath(target)) or not inside:
             raise ConfigError(

@@ -75,7 +75,7 @@ def check_output(
 ) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `makes` says that its folder is made where it is missing, `why` what is known of an output that is in the way.
+    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists.
     """
     check_output_folder(output, makes=makes)
     _check_attestations(output, force=force)

@@ -104,7 +104,7 @@ class Execution:
                 self.status = self._publish(proven=False)
             return
         self._tell_unproven()
-        self._inside = self.look_inside()  # beside the smoke test
+        self._inside = self.look_inside()  # while the smoke test runs
         # A smoke test says something even after another has failed.
         proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
@@ -260,11 +260,11 @@ class Execution:
     def _image_is_there(self) -> bool:
         image = self.folder / self.plan.image
         if image.exists():
-            # A link to anything but the published image is none of ours: what it leads to would be moved.
+            # A link to anything but the published image is not ours: what it leads to would be moved.
             if not image.is_symlink() or is_published(image.resolve(), self.folder) or self._is_output(image):
                 return True
             raise link_error(image)
-        message = f"all steps have ended, and there is no image '{self.plan.image}'"
+        message = f"all steps have ended, and the image is missing: '{self.plan.image}'"
         fix = "this plan is faulty: write it again with `recipe plan`, and report this"
         self.findings.append(Finding(code="no-image-made", message=message, at=Location(file=str(image)), fix=fix))
         return False
@@ -321,6 +321,6 @@ class Execution:
     def _remove_failed_copy(self, output: Path) -> None:
         """Remove the image of an earlier build in which the smoke test failed: this one takes its place."""
         copy = failed_copy_of(output)
-        # Beside an image that was there already nothing is ours.
+        # Next to an image that was there already nothing is ours.
         if self.checks and not Path(self.plan.image).is_absolute() and os.path.lexists(copy) and remove_tree(copy):
             self.progress.note(f"removed '{copy}', in which an earlier smoke test had failed")

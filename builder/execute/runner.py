@@ -126,7 +126,7 @@ class LocalRunner:
 
         def line(text: str) -> None:
             self.progress.line(text)
-            if time.monotonic() - last >= BETWEEN:  # an event often stands before a line
+            if time.monotonic() - last >= BETWEEN:  # an event often comes before a line
                 hear()
 
         def tick() -> None:

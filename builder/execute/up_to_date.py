@@ -46,7 +46,7 @@ def _is_of(report: dict[str, Any], image: Path) -> bool:
 
 
 def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
-    """Why an image that is there is not known as built from this plan, for a message that it is in the way."""
+    """Why an image that is there is not known as built from this plan, for the message that it would be overwritten."""
     said = plan_in(output)
     if not said:
         return ""

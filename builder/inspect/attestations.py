@@ -131,5 +131,5 @@ def write_attestations(plan: Plan, report: Report, *, sbom: str) -> str:
             text = provenance(plan, report, name=image.name, finished=finished, sbom=named)
             write_atomic(origin, text)
     except OSError as error:
-        return f"the papers of '{image}' could not be written: {(error.strerror or str(error)).lower()}"
+        return f"the SBOM and provenance of '{image}' could not be written: {(error.strerror or str(error)).lower()}"
     return ""

@@ -90,7 +90,7 @@ def read_contents(image: Path) -> Contents:
 
 
 def check_image(image: Path) -> None:
-    """Raise ConfigError where a path is no image that an engine could run: a file by its first bytes."""
+    """Raise ConfigError where a path is not an image that an engine could run: a file by its first bytes."""
     if image.is_dir():
         if any((image / name).is_dir() for name in ROOT[:2]):
             return

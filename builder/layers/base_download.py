@@ -51,7 +51,7 @@ def find_base_image(
     """Return the base as a SIF: the file itself, or one made of an image in a registry; raises LayeringError.
 
     An image of a registry is cached by its digest; `hold` is called with the key before it is used. A tag may have
-    moved: the registry is asked for its digest.
+    moved: the registry gives its digest.
     """
     if reference.startswith("/"):
         path = Path(reference)

@@ -74,7 +74,7 @@ class Compiler:
         made = [piece for number in range(workers) for piece in _read_index(Path(place, str(number)))]
         asked_for = {compiled_path(path, self.tag) for path in paths}
         if not asked_for.issuperset(piece.path for piece in made):
-            raise LayeringError(f"Python {self.version} has written files that it was not asked for")
+            raise LayeringError(f"Python {self.version} has written other files than it was given to compile")
         return made
 
 

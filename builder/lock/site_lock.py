@@ -90,7 +90,7 @@ def _base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, s
     if DIGEST.fullmatch(tag):
         return tag, ""
     if scheme not in ("docker", "oras"):
-        return "", f"{scheme}:// images have no digest that can be asked for"
+        return "", f"{scheme}:// images have no digest that a registry could give"
     if session.offline:
         return "", "the registry was not asked (--offline)"
     logins = partial(login_of, environment=session.environment, own=own)

@@ -93,7 +93,7 @@ def read_lock(path: Path, site: str) -> Lock | None:
     if index is None or entry is None:
         return None
     if not DIGEST.fullmatch(entry.base.digest):
-        raise ConfigError(_fault(path, "the digest of the base image is none", key=f"sites.{site}.base.digest"))
+        raise ConfigError(_fault(path, "the digest of the base image is malformed", key=f"sites.{site}.base.digest"))
     folder = site_folder(path, site)
     conda = _own_file(folder / PIXI, entry.conda, index=path)
     pip = _own_file(folder / PYLOCK, entry.pip, index=path, limit=PIP_SIZE)

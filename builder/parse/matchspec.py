@@ -291,6 +291,6 @@ def join_conda(specs: list[CondaSpec], *, ats: list[Location]) -> tuple[tuple[Co
             kept[spec.name] = spec
         elif spec.text != spec.name and spec.text != before.text:
             first = f"'{sanitize(before.text)}' in line {before.line}"
-            message = f"'{spec.name}' is asked for twice: {first}, then '{sanitize(spec.text)}'"
+            message = f"'{spec.name}' is listed twice: {first}, then '{sanitize(spec.text)}'"
             faults += make_config_error("conda-twice", message, at=at, fix="keep one line for each package").findings
     return tuple(kept.values()), ConfigError(*faults) if faults else None

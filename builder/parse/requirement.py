@@ -196,7 +196,7 @@ def join_requirements(
         if old != new and any(old) and any(new):
             where = Location(file=requirement.file or file, line=requirement.line, key="" if requirement.file else key)
             first = f"'{sanitize(before.text)}' in line {before.line}" + (f" of {before.file}" if before.file else "")
-            message = f"'{requirement.name}' is asked for twice: {first}, then '{sanitize(requirement.text)}'"
+            message = f"'{requirement.name}' is listed twice: {first}, then '{sanitize(requirement.text)}'"
             faults += make_config_error("pip-twice", message, at=where, fix="keep one line for each package").findings
         elif requirement is not before:
             richer = requirement if any(new) and not any(old) else before

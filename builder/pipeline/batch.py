@@ -62,7 +62,7 @@ class Submission:
         return self.output.parent.resolve() / self.output.name
 
     def split(self) -> tuple[Steps, Steps]:
-        """The steps that run here and those that are jobs; raises what speaks against them."""
+        """The steps that run here and those that are jobs; raises ConfigError for what cannot be submitted."""
         if self.built:
             return (), ()
         if self.steps is not None:
@@ -248,7 +248,7 @@ def _batch(
     return SubmitOptions(
         kind=plan.kind,
         site_options=plan.site.scheduler.submit,
-        wishes=read_overrides(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency),
+        overrides=read_overrides(jobs.of_jobs, steps=names, account=jobs.account, dependency=jobs.dependency),
         environment=plan.options.environment,
         variables=variables or {},
         command=command,
@@ -346,18 +346,18 @@ def follow(
 def write_arrays(builds: Builds, *, place: Path, most: int | None) -> list[Path]:
     """Write the arrays of plans, and the list of them; returns what submits each site's by hand."""
     arrays = [found.plan for own in by_site(builds).values() if (found := _arrays(own, place=place, most=most))]
-    kits = [ListedPlan(name=name, site=build.site.name, folder=build.folder.name) for name, build in builds.items()]
-    write_plan_list(place, kits=kits, arrays=arrays)
+    listed = [ListedPlan(name=name, site=build.site.name, folder=build.folder.name) for name, build in builds.items()]
+    write_plan_list(place, plans=listed, arrays=arrays)
     return [place / file.path for plan in arrays for file in plan.files if file.executable]
 
 
 def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     """The arrays of one site's plans, None where it has no jobs for them."""
-    kits = [ArrayTask(folder=build.folder.name, plan=build.plan) for build in builds.values()]
-    if not any(step.batch for kit in kits for step in kit.plan.steps):
+    tasks = [ArrayTask(folder=build.folder.name, plan=build.plan) for build in builds.values()]
+    if not any(step.batch for task in tasks for step in task.plan.steps):
         return None
     most = most or MAX_TASKS
-    plan = make_array_plan(next(iter(builds.values())).site, kits, most=most)
+    plan = make_array_plan(next(iter(builds.values())).site, tasks, most=most)
     return Arrays(plan=plan, folder=place, most=most)
 
 

@@ -1,4 +1,4 @@
-"""Everything that can speak against a build, looked at once, in one order; then the plan folder."""
+"""Every refusal of a build, checked once, in one order; then the plan folder."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_request(request: BuildRequest, builds: Builds) -> None:
 
 
 def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: ExitStack) -> PreparedBuild:
-    """Look for all that speaks against a build, and write its plan folder, which is `held` from then on.
+    """Check for every reason to refuse a build, and write its plan folder, which is `held` from then on.
 
     Nothing is written where the image of this very plan is there already. Raises what stops the build.
     """
@@ -90,7 +90,7 @@ def prepare_build(build: Build, *, request: BuildRequest, tell: Tell, held: Exit
 
 
 def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None = None) -> PreparedBuild:
-    """Look for all that speaks against a build before anything is written; writes nothing, and raises what stops it.
+    """Check for every reason to refuse a build before anything is written; raises them, and writes nothing.
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """

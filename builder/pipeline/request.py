@@ -70,7 +70,7 @@ class Build:
     context: Context
     image: Path
     makes_folder: bool = False  # the folder of the image is made where it is missing
-    at: Path | None = None  # the plan folder, where it is not the one beside the image
+    at: Path | None = None  # the plan folder, where it is not the one next to the image
 
     @property
     def folder(self) -> Path:

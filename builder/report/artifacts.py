@@ -25,7 +25,7 @@ TAIL_BYTES = 64 * 1024
 LINE_LIMIT = 300  # characters
 SBOM_BYTES = 64 * 1024 * 1024
 PACKAGE_LIMIT = 20_000
-FIRST_KINDS = ("pypi", "conda")  # what the recipe asked for is among these
+FIRST_KINDS = ("pypi", "conda")  # what the recipe names is among these
 
 
 def add_artifacts(results: Results, folder: Path) -> Results:

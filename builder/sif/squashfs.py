@@ -92,7 +92,7 @@ def read_superblock(file: BinaryIO, *, offset: int) -> Superblock:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Blocks of a table, one after the other: packed as they are in the file, unpacked when they are asked for."""
+    """Blocks of a table, one after the other: packed as they are in the file, unpacked when they are read."""
 
     raw: bytes
     unpack: Callable[[bytes], bytes]

@@ -137,7 +137,7 @@ DROPPED = re.compile(r"SLURM_\w*|SLURMD_\w*|SQUEUE_\w*|SACCT_\w*|SBATCH_WAIT|SBA
 ENDED = frozenset(
     ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 )
-NODE_LOST = frozenset(("BOOT_FAIL", "NODE_FAIL"))  # a script that ends with its node may well leave with 0
+NODE_LOST = frozenset(("BOOT_FAIL", "NODE_FAIL"))  # a script that ends with its node may well exit with 0
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"))
 
 SIGNALS = 31  # what is more, 0:53 for one, is a word of Slurm's own

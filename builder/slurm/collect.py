@@ -98,7 +98,7 @@ def prepare_again(plan: Plan, folder: Path, *, environment: Mapping[str, str]) -
     copy_plan(plan, folder, place)
     shutil.copy2(folder / PLAN_FILE, place / PLAN_FILE)
     (folder / JOBS).mkdir(exist_ok=True)
-    (place / JOBS).symlink_to(Path("..", JOBS))  # where whoever follows looks for the records
+    (place / JOBS).symlink_to(Path("..", JOBS))  # where `recipe status` looks for the records
     return fresh_cache(environment, place=place / "cache")
 
 
@@ -149,7 +149,7 @@ class JobView:
 
     step: str
     job: str
-    state: JobState | None  # None: nobody answers
+    state: JobState | None  # None: Slurm does not answer
     record: JobRecord | None
     log: str
 
@@ -300,7 +300,7 @@ def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) 
     runner.monitor.slurm.cancel([job.job for job in ledger.jobs if read_record(run.folder, job.job) is None])
     if known is None:
         report = run.report(max(0.0, time.time() - ledger.began))
-        # The papers of an image that was there already are those of its own build.
+        # The attestations of an image that was there already are those of its own build.
         if ledger.kind != "smoke" and (fault := write_attestations(run.plan, report, sbom=run.sbom)):
             run.progress.note(fault)
     else:

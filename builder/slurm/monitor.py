@@ -32,7 +32,7 @@ from builder.system.trust import open_below
 LOOK = 0.25, 2.0  # seconds between two looks at a log and a record: for each build that is followed, and at most
 ASK = (1.0, 15.0)  # seconds between two questions to Slurm, at first and at most: its controllers are shared
 LAG = 15.0  # seconds that a file of another node may take to be seen here
-LOST = 60.0  # seconds until a job that nobody knows counts as lost
+LOST = 60.0  # seconds until a job that Slurm does not know counts as lost
 BLOCK = 1024 * 1024
 STOPPED = 128 + 15  # what a shell says of a program that SIGTERM has ended
 LAUNCHER = frozenset((0, 1, 168, 187, 229))  # codes of srun itself where the job is gone: own_code of record.sh

@@ -98,29 +98,29 @@ class ListedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Index:
-    kits: tuple[ListedPlan, ...]
+    kits: tuple[ListedPlan, ...]  # the name in the file
 
 
-def write_plan_list(folder: Path, *, kits: Sequence[ListedPlan], arrays: Sequence[Plan]) -> None:
+def write_plan_list(folder: Path, *, plans: Sequence[ListedPlan], arrays: Sequence[Plan]) -> None:
     """Write the index and the arrays' scripts; other plans stay listed.
 
     Arrays of an earlier call for the same sites are removed. Raises ConfigError when the folder cannot be written.
     """
-    names = {kit.name for kit in kits}
+    names = {plan.name for plan in plans}
     others = [
-        kit
-        for kit in read_plan_list(folder) or ()
-        if kit.name not in names and (folder / kit.folder / PLAN_FILE).is_file()
+        plan
+        for plan in read_plan_list(folder) or ()
+        if plan.name not in names and (folder / plan.folder / PLAN_FILE).is_file()
     ]
     try:
-        for plan in arrays:
-            _remove_old(folder, plan)
-            for file in plan.files:
+        for array in arrays:
+            _remove_old(folder, array)
+            for file in array.files:
                 write_atomic(folder / file.path, file.text)
                 if file.executable:
                     mode = stat.S_IMODE((folder / file.path).stat().st_mode)
-                    (folder / file.path).chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
-        content = {"schema": SCHEMA, "kits": [asdict(kit) for kit in (*others, *kits)]}
+                    (folder / file.path).chmod(mode | (mode & 0o444) >> 2)  # everyone who may read it may run it
+        content = {"schema": SCHEMA, "kits": [asdict(plan) for plan in (*others, *plans)]}
         write_atomic(folder / KITS_FILE, json.dumps(content, indent=1) + "\n")
     except OSError as error:
         message = f"the folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
@@ -141,10 +141,10 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
     path = folder / KITS_FILE
     try:
         content = read_below(folder, KITS_FILE, limit=LIMIT)
-        kits = to_dataclass(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
-        if not all(is_plain_path(kit.folder) and "/" not in kit.folder for kit in kits):
+        plans = to_dataclass(_Index, parse_json(content), schema=SCHEMA, what="list of plan folders").kits
+        if not all(is_plain_path(plan.folder) and "/" not in plan.folder for plan in plans):
             raise ValueError("it leads out of its folder")
-        if len({kit.name for kit in kits}) < len(kits):
+        if len({plan.name for plan in plans}) < len(plans):
             raise ValueError("two plans have one name")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -152,7 +152,7 @@ def read_plan_list(folder: Path) -> tuple[ListedPlan, ...] | None:
         message = f"the list of plan folders in '{folder}' cannot be read: {sanitize(str(error), limit=200)}"
         fix = "write it again with `recipe plan`, or name one plan folder"
         raise ConfigError(Finding(code="kits-file", message=message, at=Location(file=str(path)), fix=fix)) from None
-    return kits
+    return plans
 
 
 @dataclass(frozen=True, kw_only=True)

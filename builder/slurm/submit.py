@@ -92,7 +92,7 @@ class Uninterrupted(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
-    """How the jobs of a plan are submitted: by the site's habits and the user's wishes.
+    """How the jobs of a plan are submitted: by the site's rules and the user's options.
 
     `variables` are set for the jobs, on top of the user's `environment`; `command` is the file of what is to run.
     `array` says which tasks, where jobs are arrays; `again` the variables of a second build, None where there is none.
@@ -100,7 +100,7 @@ class SubmitOptions:
 
     kind: Kind
     site_options: tuple[str, ...] = ()
-    wishes: JobOverrides
+    overrides: JobOverrides
     environment: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     command: str = ""  # below the plan folder
@@ -109,7 +109,7 @@ class SubmitOptions:
 
 
 def check_jobs(steps: Sequence[Step], *, batch: SubmitOptions, folder: Path, slurm: Slurm) -> None:
-    """Ask for each job whether Slurm would take it; raises ConfigError with everything that speaks against one."""
+    """Ask for each job whether Slurm would take it; raises ConfigError with every fault of each."""
     findings = []
     for step in steps:
         argv = arguments(step, batch=batch, after=(), dependency=False)
@@ -245,19 +245,19 @@ def arguments(
     name = name or job.name
     words = [f"--job-name={name}", f"--output={job.log.replace('%x', name)}", *_export(batch)]
     words += [f"--array={batch.array}"] if batch.array else []
-    wishes = batch.wishes
+    overrides = batch.overrides
     for option in ("partition", "qos", "time", "mem"):
-        value = wishes.of(option, step=step.name)
+        value = overrides.of(option, step=step.name)
         words += [f"--{option}={value}"] if value else []
-    if wishes.account:
-        words.append(f"--account={wishes.account}")
-    if wishes.of("time", step=step.name):
-        minutes = parse_minutes(wishes.of("time", step=step.name))
+    if overrides.account:
+        words.append(f"--account={overrides.account}")
+    if overrides.of("time", step=step.name):
+        minutes = parse_minutes(overrides.of("time", step=step.name))
         words.append(f"--signal={signal_option(compute_notice(minutes))}")
     when = "aftercorr" if batch.array else "afterok"
-    conditions = [f"{when}:{job}" for job in after] or ([wishes.dependency] if wishes.dependency else [])
+    conditions = [f"{when}:{job}" for job in after] or ([overrides.dependency] if overrides.dependency else [])
     if dependency and conditions:
-        # What can never run does not wait for ever.
+        # What can never run does not wait.
         words += [f"--dependency={','.join(conditions)}", "--kill-on-invalid-dep=yes"]
     return (*words, step.batch)
 
@@ -275,7 +275,7 @@ def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
     states = slurm.states(open_jobs) if open_jobs else {}
     if states is None:
-        return tuple(open_jobs)  # nobody answers: better too careful
+        return tuple(open_jobs)  # no answer: better too careful
     return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
 
 
@@ -307,7 +307,7 @@ def variables_of(batch: SubmitOptions, folder: Path) -> dict[str, str]:
 
 def _value(given: str, step: Step, option: str, variable: str, *, batch: SubmitOptions) -> str:
     """An option's value in sbatch's own order: the command line, the environment, what the script has (`given`)."""
-    return batch.wishes.of(option, step=step.name) or batch.environment.get(variable, "") or given
+    return batch.overrides.of(option, step=step.name) or batch.environment.get(variable, "") or given
 
 
 def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding]:
@@ -318,7 +318,7 @@ def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding
     try:
         too_long = parse_minutes(wanted) > parse_minutes(longest)
     except ValueError:
-        return []  # UNLIMITED, or nobody says
+        return []  # UNLIMITED, or unknown
     if not too_long:
         return []
     message = f"the job of step '{step.name}' is refused: {wanted} is longer than the {longest} of its partition"

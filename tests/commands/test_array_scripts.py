@@ -155,7 +155,7 @@ def test_what_has_to_be_done_before_is_said() -> None:
 
 def test_some_tasks_of_an_array() -> None:
     plan = make_array_plan(LUMI, KITS)
-    batch = of_tasks(SubmitOptions(kind="build", wishes=JobOverrides(account="p_1")), [0, 3], most=2)
+    batch = of_tasks(SubmitOptions(kind="build", overrides=JobOverrides(account="p_1")), [0, 3], most=2)
     assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
         "--output=lumi-g-verify-%A_%a.log",
@@ -173,7 +173,7 @@ def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:
     more = kit("c", {"build-image": SMALL})
     shutil.rmtree(folder / "a.plan")
     write_plan_list(
-        folder, kits=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[make_array_plan(LUMI, [more])]
+        folder, plans=[ListedPlan(name="c", site="lumi-g", folder="c.plan")], arrays=[make_array_plan(LUMI, [more])]
     )
     found = read_plan_list(folder)
     assert found is not None

@@ -80,7 +80,7 @@ def test_a_failing_step_ends_the_build_and_is_explained(place: Place) -> None:
         ("true", "step 'build' ended with exit code 0 but wrote no 'image.sif'"),
         (">image.sif", "step 'build' ended with exit code 0 but left 'image.sif' empty"),
         ("mkdir image.sif", "step 'build' ended with exit code 0 but left the folder 'image.sif' empty"),
-        ("echo 'You have chosen not to overwrite a.sif. Exiting.'", "step 'build' failed: 'a.sif' was in the way"),
+        ("echo 'You have chosen not to overwrite a.sif. Exiting.'", "step 'build' failed: 'a.sif' exists"),
     ],
 )
 def test_exit_code_0_is_not_enough(place: Place, text: str, message: str) -> None:

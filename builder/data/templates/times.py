@@ -2,7 +2,7 @@
 
 usage: python3 times.py TIME
 
-A .pyc file of the usual kind holds the time of its source, and Python compiles anew, with every start, what differs.
+A .pyc file of the usual kind holds the time of its source, and Python compiles again, with every start, what differs.
 Runs inside the image while it is built; the standard library alone, any Python 3.
 """
 

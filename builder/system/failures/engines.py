@@ -43,7 +43,7 @@ ENGINES = (
     cause(
         "overwrite-refused",
         r"chosen not to overwrite (?P<path>\S+?)\.? ",
-        message="'{path}' was in the way and was not overwritten",
+        message="'{path}' exists and was not overwritten",
         fix="remove it and build again",
     ),
     cause(

@@ -94,7 +94,7 @@ PACKAGES = (
         r"ResolutionImpossible",
         r"No solution found when resolving",
         r"because these package versions have conflicting dependencies",
-        message="the packages asked for cannot be installed together",
+        message="the packages of the recipe cannot be installed together",
         fix="loosen the version of one of those that the log names",
     ),
     cause(

@@ -33,11 +33,11 @@ def batch_step(plan_of: PlanOf) -> Step:
     return plan_of({"build": {"text": "", "produces": ("image.sif",), "batch": "build.sbatch", "job": DEMO}}).steps[0]
 
 
-def words(plan_of: PlanOf, *, wishes: JobOverrides | None = None, **batch: Any) -> tuple[str, ...]:
+def words(plan_of: PlanOf, *, overrides: JobOverrides | None = None, **batch: Any) -> tuple[str, ...]:
     after = batch.pop("after", ())
     return arguments(
         batch_step(plan_of),
-        batch=SubmitOptions(kind="build", wishes=wishes or JobOverrides(), **batch),
+        batch=SubmitOptions(kind="build", overrides=overrides or JobOverrides(), **batch),
         after=after,
     )
 
@@ -51,8 +51,8 @@ def test_a_job_that_waits_for_another_never_waits_for_ever(plan_of: PlanOf) -> N
 
 
 def test_a_shorter_job_is_told_later_that_it_ends(plan_of: PlanOf) -> None:
-    wishes = JobOverrides(values={"time": {"build": "2"}, "partition": {"": "small"}}, account="a_1")
-    found = words(plan_of, wishes=wishes)
+    overrides = JobOverrides(values={"time": {"build": "2"}, "partition": {"": "small"}}, account="a_1")
+    found = words(plan_of, overrides=overrides)
     assert found[2:-1] == ("--partition=small", "--time=2", "--account=a_1", "--signal=B:TERM@30")
 
 
@@ -82,9 +82,12 @@ GOOD = {"partition": ["small", "smoke=dev-g"], "time": ["01:00:00"], "mem": ["64
 
 
 def test_values_for_all_and_for_one() -> None:
-    wishes = read_overrides(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
-    assert (wishes.of("partition", step="build-image"), wishes.of("partition", step="smoke")) == ("small", "dev-g")
-    assert (wishes.of("mem", step="smoke"), wishes.of("qos", step="smoke")) == ("64G", "")
+    overrides = read_overrides(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
+    assert (overrides.of("partition", step="build-image"), overrides.of("partition", step="smoke")) == (
+        "small",
+        "dev-g",
+    )
+    assert (overrides.of("mem", step="smoke"), overrides.of("qos", step="smoke")) == ("64G", "")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def submitted(slurm: StandInSlurm, tasks: list[Task], folder: Path, *, options: 
     return [read_ledger(task.folder) for task in tasks]
 
 
-OPTIONS = SubmitOptions(kind="build", wishes=JobOverrides())
+OPTIONS = SubmitOptions(kind="build", overrides=JobOverrides())
 
 
 def test_one_plan_is_a_chain_of_jobs(plan_of: PlanOf, tmp_path: Path) -> None:
