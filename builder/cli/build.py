@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.login_node import here_option
+from builder.cli.inputs import choices, context_of, here_option, locked_option, sites_folder, trust_option, verbosity
 from builder.cli.options import batch_options, former_flag, shape_options, take_slurm_options
 from builder.cli.output import echo
 from builder.cli.targets import read_words, words_argument

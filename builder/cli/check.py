@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.check_result import CheckResult
+from builder.cli.check_formats import CheckResult
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
@@ -144,7 +144,7 @@ def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> No
     """Raise ConfigError for unknown codes, and for those of a file that cannot be read."""
     if not ignored:
         return
-    from builder.cli.findings_output import known_codes
+    from builder.cli.check_formats import known_codes
 
     known = known_codes()
     form = {finding.code for result in faults for finding in result.findings}
@@ -208,16 +208,16 @@ def _print(outcomes: Sequence[CheckResult], *, shape: str, asked: bool, explain:
                 show_findings(item.findings)
         echo(_table([item for item in outcomes if item.site]))
         return
-    from builder.cli import findings_output
+    from builder.cli import check_formats
 
     if shape == "github":
-        for line in findings_output.github_lines(outcomes):
+        for line in check_formats.github_lines(outcomes):
             emit(line)
         if page := os.environ.get("GITHUB_STEP_SUMMARY"):
             with Path(page).open("a", encoding="utf-8") as file:
-                file.write(findings_output.summary(outcomes))
+                file.write(check_formats.summary(outcomes))
         return
-    make = findings_output.plain if shape == "json" else findings_output.sarif
+    make = check_formats.plain if shape == "json" else check_formats.sarif
     emit(json.dumps(make(outcomes), indent=2))
 
 

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 
 import click
 
+from builder.cli.check_formats import known_codes, page_of
 from builder.cli.code_classes import find_class, list_classed_codes
-from builder.cli.findings_output import known_codes, page_of
 from builder.cli.inputs import plain_verbosity
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import echo

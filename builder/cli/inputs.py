@@ -21,6 +21,13 @@ from builder.model.text import check_url, sanitize
 from builder.parse.container import IMAGE_FILE, REFERENCE
 from builder.parse.yaml import near_path
 
+
+def here_option(command: F) -> F:
+    """Allow heavy work on a login node, and on a machine whose name is like another site's."""
+    words = "On this machine, also where it is a login node, or its name is like another site's."
+    return click.option("--here", is_flag=True, help=words)(command)
+
+
 OPTIONS = {
     "account": ((re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"),), "write its name alone, as in --account=project_1"),
     "base": ((REFERENCE, IMAGE_FILE), "write docker://NAME:TAG or the path of an image"),

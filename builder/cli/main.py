@@ -5,8 +5,11 @@ A command's module is imported when the command is called: `recipe --help` reads
 
 from __future__ import annotations
 
+import ast
+import errno
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +21,52 @@ import click
 
 from builder import __version__
 from builder.cli.streams import keep_exit_code, open_streams
+from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
+
+RIGHTS = "choose a place of your own, or ask its owner for the right"
+FIXES = {
+    errno.ENOENT: "make the folder first, or check the path",
+    errno.EACCES: RIGHTS,
+    errno.EPERM: RIGHTS,
+    errno.EROFS: "choose a place that can be written",
+    errno.ENOSPC: "free space there, or choose another place",
+    errno.EDQUOT: "free space there (your quota is used up), or choose another place",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.EISDIR: "name a file, not a folder",
+    errno.ENOTDIR: "a part of the path is a file: check the path",
+    errno.EMFILE: "raise the limit of open files with `ulimit -n`",
+    errno.ELOOP: "a link in the path leads back to itself: check the path",
+}
+# Before Python 3.13 Path.resolve reports a link that leads back to itself so, not as an OSError.
+_LOOP = re.compile(r"Symlink loop from (.+)", re.DOTALL)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def expected(error: Exception) -> BuilderError | None:
+    """The findings and exit code of an expected exception; None for a fault of the program."""
+    if isinstance(error, BuilderError):
+        return error
+    # What Python raises where the system refuses a thread has no class of its own.
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "can't start new thread" in str(error)):
+        message, fix = "there is not enough memory for this", "free some, or run it on a node with more"
+        return ToolError(Finding(code="no-memory", message=message, fix=fix))
+    if isinstance(error, OSError) and error.errno is not None:
+        return _refused(error, error.errno)
+    if isinstance(error, RuntimeError) and (loop := _LOOP.fullmatch(str(error))):
+        return _refused(OSError(errno.ELOOP, os.strerror(errno.ELOOP), ast.literal_eval(loop[1])), errno.ELOOP)
+    return None
+
+
+def _refused(error: OSError, number: int) -> BuilderError:
+    """A finding for an error of the system: the path, the reason and the fix."""
+    path = next((str(name) for name in (error.filename2, error.filename) if name), "")
+    reason = (error.strerror or str(error)).lower()
+    message = f"'{path}': {reason}" if path else f"the system reported: {reason}"
+    code = "no-space" if number in FULL else "path-refused"
+    fix = FIXES.get(number, "check the path and its permissions")
+    finding = Finding(code=code, message=message, at=Location(file=path) if path else None, fix=fix)
+    return ToolError(finding) if number in FULL else ConfigError(finding)
+
 
 # command -> (module, one line of help), in the order a newcomer needs them
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -95,7 +144,7 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
-        from builder.cli.typed import WORDS
+        from builder.cli.usage import WORDS
 
         ctx.meta[WORDS] = tuple(args[1:])
         return super().resolve_command(ctx, args)
@@ -238,7 +287,6 @@ def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
 
 def _failure(error: Exception) -> int:
     """Print the findings of an exception and return its exit code; raises a fault of the program again."""
-    from builder.cli.failures import expected
     from builder.cli.output import echo, show_findings
 
     known = expected(error)

@@ -12,8 +12,7 @@ import click
 
 from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, plain_context, trust_option, verbosity
-from builder.cli.login_node import here_option
+from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
 from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan

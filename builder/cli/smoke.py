@@ -11,8 +11,7 @@ import click
 
 from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, existing, plain_context, trust_option, verbosity
-from builder.cli.login_node import here_option
+from builder.cli.inputs import account_option, existing, here_option, plain_context, trust_option, verbosity
 from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 import click
 
 from builder.cli.inputs import sites_folder
-from builder.cli.typed import make_typed_line
+from builder.cli.usage import make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.model.text import sanitize
 from builder.parse.site import load_site, site_files

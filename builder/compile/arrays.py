@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 
 from builder.compile import shell
 from builder.compile.scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import File, Plan, Step, StepJob
 from builder.model.site import Site
-from builder.model.step_job import StepJob
 
 MAX_TASKS = 10  # default number of parallel tasks, for the load on a shared disk
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from builder.compile import shell
 from builder.compile.backend_plan import estimate_size_gib
 from builder.compile.image_files import find_base_registry
-from builder.model.plan import File, Step, Word
+from builder.model.plan import File, Step, StepJob, Word
 from builder.model.secrets import INDEXES
 from builder.model.site import Job
-from builder.model.step_job import StepJob
 from builder.model.target import Target
 
 TOOL_GIB = 8.0  # for the solver, pip and mksquashfs

@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from builder.execute.doctor_docker import GROUP as DOCKER
-from builder.execute.doctor_docker import docker_readings
-from builder.execute.doctor_places import place_readings
-from builder.execute.doctor_readings import Reading
+from builder.execute.docker_daemon import GROUP as DOCKER
+from builder.execute.docker_daemon import docker_readings
+from builder.execute.doctor_readings import Reading, place_readings
 from builder.execute.machine import has_modules
 from builder.execute.preflight import HOW_TO_GET, on_login_node
 from builder.layers.uv import FIX as UV_FIX

@@ -1,9 +1,19 @@
-"""One thing that `recipe doctor` has looked at."""
+"""Readings of `recipe doctor`, and those of the folders that builds use: space, files and quota."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from builder.layers.cache_folders import cache_folder
+from builder.model.text import escape_line
+from builder.sif.errors import LayeringError
+from builder.system.capture import BackgroundCommand
+from builder.system.process import which
 
 State = Literal["ok", "bad", "none"]
 
@@ -17,3 +27,63 @@ class Reading:
     says: str
     fix: str = ""
     group: str = "machine"
+
+
+GROUP = "places"
+SECONDS = 1.0  # for quota, which asks a server
+LOW_GIB = 10.0  # an image with torch needs some 30 while it is built, its layers less
+
+
+def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Reading]:
+    """`layers` says that the site's default backend keeps layers in the cache."""
+    quota = _quotas(environment)
+    temporary = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
+    name = "RECIPE_TMPDIR" if environment.get("RECIPE_TMPDIR") else "TMPDIR"
+    readings = [_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
+    try:
+        own = cache_folder(environment).absolute()
+        fix = "set RECIPE_CACHE_DIR to a folder of your own"
+        readings.append(_place("cache", own, needed=layers, there=False, fix=fix))
+    except LayeringError as error:
+        readings.append(
+            Reading(name="cache", state="bad" if layers else "none", says=str(error), fix=error.fix, group=GROUP)
+        )
+    for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
+        if said := environment.get(name):
+            readings.append(
+                _place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
+            )
+    for name, question in quota:
+        answer = question.wait(timeout=SECONDS)
+        lines = [escape_line(line).strip() for line in answer.text.splitlines() if line.strip()]
+        if answer.exit_code == 0 and lines:
+            readings.append(Reading(name=name, state="ok", says="; ".join(lines)[:300], group=GROUP))
+    return readings
+
+
+def _place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> Reading:
+    """A folder that is there, or can be made; its free GiB, and the files that may still be made there."""
+    found = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    bad: State = "bad" if needed else "none"
+    if (there and not folder.is_dir()) or not os.access(found, os.W_OK | os.X_OK):
+        says = f"{folder} cannot be used" if there and not folder.is_dir() else f"you may not write to {found}"
+        return Reading(name=name, state=bad, says=says, fix=fix, group=GROUP)
+    free, files = shutil.disk_usage(found).free / 2**30, os.statvfs(found)
+    says = f"{folder}, {free:.0f} GiB free"
+    if files.f_files:
+        says += f", {files.f_favail} files"
+    low = free < LOW_GIB or bool(files.f_files and files.f_favail < 100_000)
+    return Reading(
+        name=name, state="none" if low else "ok", says=says, fix=f"little room: {fix}" if low else "", group=GROUP
+    )
+
+
+def _quotas(environment: Mapping[str, str]) -> list[tuple[str, BackgroundCommand]]:
+    """What `quota` and `lfs quota` are asked, where they are."""
+    home, asked = environment.get("HOME", ""), []
+    if program := which("quota", env=environment):
+        asked.append(("quota", BackgroundCommand([str(program), "-s"], env=environment)))
+    if (program := which("lfs", env=environment)) and home:
+        words = [str(program), "quota", "-q", "-h", "-u", str(os.getuid()), home]
+        asked.append(("lfs quota", BackgroundCommand(words, env=environment)))
+    return asked

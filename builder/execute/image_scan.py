@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from importlib import import_module
 from io import FileIO
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from builder.inspect.image import read_contents
 from builder.inspect.sbom import sbom
 from builder.inspect.sif_objects import SBOM, SIGNATURE, SifError, added, parse_sif
 from builder.model.finding import BuilderError
+from builder.model.plan import Plan
 from builder.system.checksums import sha256_of
 
 NAME = "sbom.cdx.json"  # of the object in the SIF
@@ -146,3 +148,40 @@ def _write(image: Path, changes: Changes) -> None:
                 raise OSError("the disk is full")
             if number == 0:
                 os.fsync(file.fileno())
+
+
+BEGINNING = 0.5  # seconds; in them the step itself needs the processor more
+
+
+class BackgroundScan:
+    """Looks inside the image of a plan: as soon as its step reports that it is whole, else when it is needed."""
+
+    def __init__(self, plan: Plan, *, folder: Path, digest: str) -> None:
+        self._digest = digest
+        self._plan, self._folder = plan, folder
+        self._begun: SbomTask | None = None
+        modules = threading.Timer(BEGINNING, import_module, args=("builder.execute.image_scan",))
+        modules.daemon = True
+        modules.start()
+
+    def on_whole(self, image: str) -> None:
+        """An image without its name yet is whole; that of the plan begins it."""
+        if self._begun is None and image == f"{self._plan.image}.part":
+            self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
+
+    def inside(self, *, put: bool) -> SbomTask:
+        """The look inside; without `put` the image stays as it is."""
+        image = self._folder / self._plan.image
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            if put and begun.becomes(image):
+                return begun
+            begun.drop()
+        return self._inside(image, put=put)
+
+    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> SbomTask:
+
+        plan = self._plan
+        return SbomTask(
+            image, name=plan.target, tool=plan.tool, plan=self._digest, put=put, named=named,
+        )  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.execute.background_scan import BackgroundScan
+from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
     answer_in,
     failed,

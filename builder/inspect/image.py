@@ -15,6 +15,8 @@ from builder.inspect.filesystems import (
     ArchiveTree,
     FolderTree,
     SquashfsTree,
+    Statement,
+    StatementReader,
     Tree,
     read_all,
 )
@@ -37,7 +39,6 @@ from builder.inspect.sif_objects import (
     use_of,
     word_of,
 )
-from builder.inspect.statements import Statement, StatementReader
 from builder.model.contents import Contents, ImageKind, ImagePart, Signature
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize

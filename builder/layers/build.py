@@ -5,21 +5,141 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..sif.errors import AlteredError, LayeringError, say
+from ..sif.errors import AlteredError, LayeringError, say, writing
 from ..sif.events import report
+from ..sif.sif import read_sif
+from ..sif.squashfs import SquashfsError, Superblock, read_superblock
 from ..sif.tree import remove
-from .assemble import Layer
-from .builder import add_package_layers, build_image, find_conda_client, prepare_base
+from . import wheel_files
+from .assemble import Draft, Layer, finish_image
+from .base_download import find_base_image
+from .base_facts import FIX, read_base_facts
 from .cache import Entry, Store
-from .cache_folders import limit_bytes
+from .cache_folders import CONDA, limit_bytes
 from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
 from .locks import NO_LOCKS
+from .metadata import METADATA, compare_torch, digest_tree, inspect_document, write_metadata, write_own_files
 from .shared_cache import shared_cache
 from .spec import Spec
+from .uv import uv_settings
+from .wheel_layers import add_wheel_layers
+
+if TYPE_CHECKING:  # loaded where there is a conda environment
+    from .conda_client import CondaClient
+    from .conda_layers import CondaEnvironment
+
+
+def build_image(context: BuildContext, target: Path) -> None:
+    """Make the image; raises LayeringError and OSError."""
+    spec, client = context.spec, find_conda_client(context)
+    prepare_base(context)
+    context.draft = draft = context.stack.enter_context(Draft(context.base, target))
+    draft.copy_in_background(())
+    add_package_layers(context, client)
+    if (spec.folder / "root").is_dir():
+        fill = partial(write_own_files, spec=spec, facts=context.facts)
+        context.add_layer("files", [digest_tree(spec.folder / "root")], fill, keep_modes=True)
+    if spec.text("run.sh"):
+        parts = ("python", "run") if spec.place == "base" else ("run",)
+        context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
+    # The torch is read while the image is put together: the image gets its name when both have ended.
+    context.run_in_background(partial(check_torch, context, tuple(context.layers)))
+    facts = context.facts
+    inputs = [facts.labels, facts.runscript, *[spec.text(name) for name in METADATA]]
+    context.add_layer("recipe", inputs, partial(write_metadata, spec=spec, facts=facts))
+    titles = [(layer.entry.title, layer.entry.sha256) for layer in context.layers]
+    document = inspect_document(titles, spec=spec, facts=facts)
+    with writing(target):
+        finish_image(draft, context.layers, time=context.time, metadata=document)
+    context.wait_for_tasks()
+
+
+def find_conda_client(context: BuildContext) -> CondaClient | None:
+    """Return the solver of conda packages, None for an image without a conda environment; raises LayeringError."""
+    if context.spec.place != "conda":
+        return None
+    from .conda_client import find_client
+
+    return find_client(
+        work=context.work,
+        cache=context.cache / CONDA,
+        environment=uv_settings(context.environment, cache=context.cache),
+        offline=context.offline,
+    )
+
+
+def prepare_base(context: BuildContext) -> None:
+    """Download the base image where it is not here, and inspect it; raises LayeringError and OSError."""
+    spec = context.spec
+    context.base = find_base_image(
+        spec.base,
+        store=context.store,
+        runtime=context.containers.runtime,
+        work=context.work,
+        packer=context.packer,
+        offline=context.offline,
+        hold=partial(context.keep_entry, "bases"),
+    )
+    context.facts = read_base_facts(context.base, store=context.store)
+    if context.facts.machine != spec.machine:
+        message = f"the base image '{spec.base}' is for {context.facts.machine}, and the site has {spec.machine}"
+        fix = f"name an image for {spec.machine} with --base or container.base, or leave that out"
+        raise LayeringError(message, fix=fix)
+    context.packer = context.packer.with_options_of(root_of(context.base))
+
+
+def add_package_layers(context: BuildContext, client: CondaClient | None) -> None:
+    """Append the layers of everything that comes from a server; raises LayeringError and OSError."""
+    if context.spec.text("system.txt"):
+        context.add_container_layer("system", parts=("system",), files=("system.txt",), network=True)
+    add_wheel_layers(context, conda=_add_conda_layers(context, client) if client else None)
+
+
+def _add_conda_layers(context: BuildContext, client: CondaClient) -> CondaEnvironment:
+    """Append conda's packages, and a layer of what their own scripts change when they are installed."""
+    from .conda_layers import CondaEnvironment
+
+    conda = CondaEnvironment(context, client)
+    context.packages += [f"{one.name}={one.version}={one.build}" for one in conda.packages]
+    conda.install()
+    python = f"{wheel_files.PREFIX}/bin/python{conda.minor}"
+    context.facts = replace(context.facts, minor=conda.minor, python=python)
+    if conda.scripts:
+        say(f"run their own scripts: {', '.join(conda.scripts)}")
+        context.add_container_layer("conda-scripts", parts=("links",), files=())
+    return conda
+
+
+def check_torch(context: BuildContext, layers: Sequence[Layer]) -> None:
+    """Compare the torch in the files of the image with the plan; raises LayeringError."""
+    facts = context.facts
+    own = f"{facts.resolve_path(wheel_files.PREFIX)}/lib/python{facts.minor}/site-packages/torch"
+    ends = ("/site-packages/torch", "/dist-packages/torch")
+    folders = [path for path in facts.folders if path.endswith(ends)]
+    places = [(context.base, read_sif(context.base).system.offset)]
+    places += [(layer.entry.path, 0) for layer in layers if layer.entry.title not in ("system", "files")]
+    compare_torch(
+        places,
+        folders=sorted({own, *folders}),
+        folder=context.spec.folder,
+        work=context.work,
+        minor=facts.minor,
+    )
+
+
+def root_of(image: Path) -> Superblock:
+    """Return the superblock of an image's root file system; raises LayeringError."""
+    try:
+        with image.open("rb") as file:
+            return read_superblock(file, offset=read_sif(image).system.offset)
+    except SquashfsError as error:
+        raise LayeringError(f"the root file system of '{image}' cannot be read: {error}", fix=FIX) from None
 
 
 def build(

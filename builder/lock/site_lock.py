@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from builder.compile.image_files import find_base_registry
-from builder.layers.conda_solver import virtual_packages
+from builder.layers.conda_solver import CondaPackage, virtual_packages
 from builder.layers.reference import DIGEST, parts_of
 from builder.layers.registry import RegistryError, registry_digest
 from builder.layers.registry_login import login_of
+from builder.layers.wheel_stubs import is_distribution
 from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
-from builder.lock.provided import normalise_packages, python_packages
 from builder.lock.session import Session
 from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile
@@ -27,6 +30,7 @@ from builder.model.site import BaseImage
 from builder.model.target import Target
 from builder.parse.lock_files import PIXI, PYLOCK, Entry, index_text, read_conda, read_index, read_lock, site_folder
 from builder.parse.pylock import write_pylock
+from builder.resolve.conda_names import find_python_name
 from builder.resolve.locked import make_lock_request
 from builder.resolve.requested import FAMILY
 from builder.resolve.resolve import CONDA_BACKENDS
@@ -36,6 +40,31 @@ from builder.system.capture import capture
 from builder.system.checksums import sha256_of
 from builder.system.files import draft_path
 from builder.system.process import which
+
+
+def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
+    """Return names and versions in normal form, without invalid ones."""
+    found = {}
+    for name, version in provided.items():
+        if not is_distribution(name, version):
+            continue
+        try:
+            found[str(canonicalize_name(name))] = str(Version(version))
+        except InvalidVersion:
+            continue
+    return found
+
+
+def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
+    """Return the Python packages among conda's: those in the table of names, and those that depend on Python."""
+    found = {}
+    for package in packages:
+        needs = {spec.split()[0] for spec in package.depends}
+        known = find_python_name(package.name)
+        if package.name not in ("python", "python_abi") and (known or needs & {"python", "python_abi"}):
+            found[known or package.name] = package.version
+    return normalise_packages(found)
+
 
 SECONDS = 120.0  # for an image that is mounted first
 # One line of JSON: versions and packages of the Python that `python3` is in the image, and the C library's.

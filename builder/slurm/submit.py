@@ -22,8 +22,7 @@ from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
-from builder.model.plan import Plan, Step
-from builder.model.step_job import StepJob, signal_option
+from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_record import read_record
 from builder.slurm.options import JobOverrides

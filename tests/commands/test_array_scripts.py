@@ -14,8 +14,7 @@ import pytest
 
 from builder.compile.arrays import ArrayTask, make_array_plan
 from builder.model.finding import ConfigError
-from builder.model.plan import File, Plan, Step
-from builder.model.step_job import StepJob
+from builder.model.plan import File, Plan, Step, StepJob
 from builder.parse.site import load_site
 from builder.slurm.options import JobOverrides
 from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list

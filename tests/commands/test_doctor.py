@@ -18,10 +18,10 @@ import pytest
 from click.testing import CliRunner
 
 from builder.cli.doctor import command
+from builder.execute.docker_daemon import docker_readings, own_buildkit
 from builder.execute.doctor import examine, versions, where_to_build
-from builder.execute.doctor_docker import docker_readings, own_buildkit
 from builder.execute.doctor_network import find_default_index, network_readings, servers
-from builder.execute.doctor_places import place_readings
+from builder.execute.doctor_readings import place_readings
 from builder.parse.site import load_site
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.audit.device_code import Code, Kind
-from builder.audit.python_tags import fits_module, fits_tag
+from builder.audit.gpu_verdict import fits_module, fits_tag
 from builder.audit.targets import newest_ptx, runs
 
 ROWS: list[tuple[Kind, str, str, bool]] = [

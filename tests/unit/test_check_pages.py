@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.cli.findings_output import known_codes
-from builder.cli.findings_output import page_of as rule_page
+from builder.cli.check_formats import known_codes
+from builder.cli.check_formats import page_of as rule_page
 from builder.cli.output import finding_lines
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding

@@ -10,9 +10,9 @@ import pytest
 from support.code_source import source_codes
 from support.rows import rows
 
+from builder.cli.check_formats import known_codes, page_of
 from builder.cli.code_classes import CLASSES, find_class, list_classed_codes
 from builder.cli.explain import lines_of
-from builder.cli.findings_output import known_codes, page_of
 from builder.cli.main import run
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ ONE_DOOR = {
     "subprocess": "system/process.py",
     "yaml": "parse/yaml.py",
     "jinja2": "compile/render.py",
-    "docker": "execute/doctor_docker.py",  # the daemon
+    "docker": "execute/docker_daemon.py",  # the daemon
 }
 # Names of modules that two rooms have; a command of cli/ and the reader of a model in parse/ have its name anyway.
 SAME_NAMES = {

@@ -8,8 +8,7 @@ their issue threads.
 from builder.system.failures.cause import Cause
 from builder.system.failures.engines import ENGINES
 from builder.system.failures.installers import PACKAGES
-from builder.system.failures.own_scripts import OWN
-from builder.system.failures.resources import MACHINE
+from builder.system.failures.resources import MACHINE, OWN
 
 SURE, SAID_BY_US = OWN[:-1], OWN[-1:]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from builder.execute.background_scan import BackgroundScan
+from builder.execute.image_scan import BackgroundScan
 from builder.model.plan import Plan
 from builder.system.checksums import sha256_of
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.execute.doctor import check_memory, drivers, kernel, version_line
-from builder.execute.doctor_places import place_readings
-from builder.execute.doctor_readings import Reading
+from builder.execute.doctor_readings import Reading, place_readings
 from builder.model.finding import ToolError
 from builder.parse.site import load_site
 

@@ -15,8 +15,7 @@ from builder.compile.scripts import parse_minutes
 from builder.execute.judgement import judge_suite, suite_shapes
 from builder.execute.runner import OutputStat
 from builder.model.finding import ConfigError
-from builder.model.plan import Plan, Step
-from builder.model.step_job import StepJob
+from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_record import read_record, record_path
 from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, job_fault

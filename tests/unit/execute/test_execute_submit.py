@@ -11,8 +11,7 @@ import pytest
 
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import Finding, StepError
-from builder.model.plan import Plan, Step
-from builder.model.step_job import StepJob
+from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import Slurm
 from builder.slurm.options import JobOverrides
 from builder.slurm.state import Ledger, read_ledger

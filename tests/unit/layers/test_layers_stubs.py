@@ -8,7 +8,7 @@ import pytest
 from support.rows import rows
 
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.provided import normalise_packages
+from builder.lock.site_lock import normalise_packages
 
 ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "a\u2028b", "a" * 5000)
 

@@ -1,21 +1,42 @@
-"""Findings for other programs: JSON, SARIF 2.1.0 for code hosts and editors, annotations for GitHub."""
+"""Results of `recipe check` for other programs: JSON, SARIF 2.1.0 for code hosts, annotations for GitHub."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import builder
-from builder.cli.check_result import CheckResult
 from builder.cli.json_documents import document
 from builder.model.finding import Finding, select_errors
+from builder.model.plan import PackageDecision
 from builder.model.text import escape_line
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """The result of a recipe on a site; "" for no torch, or no base image."""
+
+    site: str
+    file: str = ""
+    torch: str = ""
+    base: str = ""
+    packages: tuple[PackageDecision, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """The result as one word of a table."""
+        refused = select_errors(self.findings)
+        if refused:
+            return f"refused: {refused[0].code}"
+        return "warnings" if any(finding.level == "warning" for finding in self.findings) else "ok"
+
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
