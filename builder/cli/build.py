@@ -14,7 +14,7 @@ from builder.cli.options import batch_options, former_flag, shape_options, take_
 from builder.cli.output import echo
 from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.pipeline.build import build
 from builder.pipeline.request import BuildRequest
 

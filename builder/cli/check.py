@@ -124,7 +124,7 @@ def _readable(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fix(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool) -> None:
-    from builder.cli.fixing import fix_files
+    from builder.cli.corrections import fix_files
 
     found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
     if not found:

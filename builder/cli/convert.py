@@ -17,8 +17,8 @@ from builder.cli.options import batch_options, make_printer, take_slurm_options
 from builder.cli.output import emit, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_convert_plan, make_image_target
+from builder.execute.build_options import Options
 from builder.execute.executor import execute, raise_on_failure
-from builder.execute.options import Options
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output

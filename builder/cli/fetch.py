@@ -12,7 +12,7 @@ import click
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
 from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import BuilderError
 from builder.pipeline.plans import plan_builds

@@ -14,7 +14,7 @@ from builder.cli.options import shape_options
 from builder.cli.output import emit
 from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs

@@ -16,9 +16,9 @@ from builder.cli.output import columns, echo, show_findings
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
 from builder.report import tables
-from builder.report.collect import read_results
 from builder.report.comparison import compare_results, find_differences, tabulate_comparison
 from builder.report.page import format_status, make_report_page
+from builder.report.records import read_results
 
 RANKS = 16  # rows on the terminal; the page and the JSON have more
 MOST = 8  # reports in a comparison: there are no more colours

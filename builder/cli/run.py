@@ -17,7 +17,7 @@ from builder.cli.options import batch_options, make_printer, shape_options, take
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs

@@ -16,10 +16,10 @@ from builder.cli.options import batch_options, make_printer, shape_options, take
 from builder.cli.output import echo, judged, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
+from builder.execute.build_options import Options
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
-from builder.execute.options import Options
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs

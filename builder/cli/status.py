@@ -21,7 +21,6 @@ from builder.model.text import escape_line
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcome, Outcomes, failure, outcome_of
 from builder.slurm.client import Slurm
-from builder.slurm.collect import JobView
 from builder.slurm.state import read_ledger
 from builder.slurm.status import (
     SubmittedPlan,
@@ -31,6 +30,7 @@ from builder.slurm.status import (
     never_starts,
     read_plan_list,
 )
+from builder.slurm.submitted_jobs import JobView
 from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.trust import check_folder
 

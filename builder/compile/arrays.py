@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from builder.compile import shell
-from builder.compile.scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
+from builder.compile.step_scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
 from builder.model.plan import File, Plan, Step, StepJob
 from builder.model.site import Site
 

@@ -10,8 +10,8 @@ from builder.compile.backends import BACKENDS, check_backend
 from builder.compile.image_files import make_expectations
 from builder.compile.launch import make_run_files
 from builder.compile.render import read_template, render
-from builder.compile.scripts import make_account_hint
 from builder.compile.smoke_step import choose_workloads, list_smoke_copies, make_smoke_step
+from builder.compile.step_scripts import make_account_hint
 from builder.compile.suite_step import make_suite_step
 from builder.model.plan import File, Plan, Step
 from builder.model.target import Target

@@ -9,10 +9,10 @@ from builder.compile.backends.docker import make_convert_job, make_convert_scrip
 from builder.compile.compile import make_job_files
 from builder.compile.image_files import make_expectations, slugify
 from builder.compile.launch import choose_job, make_run_files, make_shape_script
-from builder.compile.launch.jobs import make_local_script
+from builder.compile.launch.suite_scripts import make_local_script
 from builder.compile.render import read_template
-from builder.compile.scripts import files_of, list_runtime_commands, with_job
 from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
+from builder.compile.step_scripts import files_of, list_runtime_commands, with_job
 from builder.compile.suite_step import make_suite_step
 from builder.model.plan import File, Plan, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload

@@ -9,7 +9,14 @@ from __future__ import annotations
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, make_recipe_json, slugify
 from builder.compile.render import read_template
-from builder.compile.scripts import JobScript, files_of, make_batch_script, make_build_job, make_step_script, with_job
+from builder.compile.step_scripts import (
+    JobScript,
+    files_of,
+    make_batch_script,
+    make_build_job,
+    make_step_script,
+    with_job,
+)
 from builder.model.plan import Copy, File, ShellExpr, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builder.compile.image_files import slugify
 from builder.compile.launch import choose_job, make_shape, make_shape_script
-from builder.compile.scripts import with_job
+from builder.compile.step_scripts import with_job
 from builder.model.plan import File, Step
 from builder.model.target import Target
 

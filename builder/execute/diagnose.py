@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from builder.model.finding import Finding, Location
 from builder.model.plan import Step
 from builder.model.text import escape_line
-from builder.system.events import Event
+from builder.system.event_reader import Event
 from builder.system.failures import CAUSES
 from builder.system.failures.cause import Cause
 

@@ -14,7 +14,7 @@ from builder.execute.doctor_readings import Reading
 from builder.layers.reference import parts_of
 from builder.layers.uv import SETTINGS, find_uv
 from builder.model.site import Site
-from builder.resolve.packages import TORCH_HOST
+from builder.resolve.package_plan import TORCH_HOST
 from builder.sif.errors import LayeringError
 from builder.system.capture import read_output
 

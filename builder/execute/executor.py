@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.execute.build_options import Interrupted, Options, Signals
+from builder.execute.execution import Execution, LocalPrefix, failed_copy_of
 from builder.execute.folder_lock import lock_folder
-from builder.execute.options import Interrupted, Options, Signals
 from builder.execute.preflight import check_output, check_space, find_programs, may_be_made, query_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
-from builder.execute.run import Execution, LocalPrefix, failed_copy_of
 from builder.execute.runner import LocalRunner
-from builder.execute.sign import Signer, find_signer
+from builder.execute.signature import Signer, find_signer
 from builder.inspect.attestations import attestation_paths, write_attestations
 from builder.inspect.origin import origin_of
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
@@ -64,7 +64,7 @@ def reproduce(
 
     Raises ConfigError, ToolError and Interrupted as `execute`.
     """
-    from builder.execute.reproduce import rebuild_steps, with_answer
+    from builder.execute.reproduction import rebuild_steps, with_answer
 
     folder, output = folder.resolve(), output.resolve()
     signals, steps = Signals(), rebuild_steps(plan)
@@ -246,7 +246,7 @@ def _run_steps(run: Execution, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
     total = len(steps)
     if again:
-        from builder.execute.reproduce import rebuild_steps
+        from builder.execute.reproduction import rebuild_steps
 
         total += len(rebuild_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
@@ -259,7 +259,7 @@ def _run_steps(run: Execution, steps: Sequence[Step], *, again: bool) -> Report:
 
 def _build_again(run: Execution) -> None:
     """Note what a second build gave; the image stays, whatever it was."""
-    from builder.execute.reproduce import note_rebuild, rebuild
+    from builder.execute.reproduction import note_rebuild, rebuild
 
     image, here = run.image, run.runner
     if image is not None and isinstance(here, LocalRunner):

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from builder.execute.build_options import Options, Signals
 from builder.execute.executor import StepBatch, prepare_execution
 from builder.execute.folder_lock import lock_folder
 from builder.execute.layer_cache import cache_of
-from builder.execute.options import Options, Signals
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
 from builder.layers.cache_folders import FETCH

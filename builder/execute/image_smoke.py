@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from builder.execute.build_options import Signals
 from builder.execute.judgement import judge_results, read_results
-from builder.execute.options import Signals
 from builder.execute.progress import Progress
 from builder.model.plan import Plan
 from builder.model.report import SmokeCheck, StepResult

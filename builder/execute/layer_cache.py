@@ -20,7 +20,7 @@ from builder.layers.cache_folders import (
     own_cache,
 )
 from builder.layers.locks import NO_LOCKS
-from builder.layers.private import PrivateError
+from builder.layers.private_folders import PrivateError
 from builder.layers.shared_cache import shared_cache
 from builder.lock.session import find_uv_program
 from builder.model.finding import Finding, Location, ToolError

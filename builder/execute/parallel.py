@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, Protocol, TextIO, TypeVar, cast
 
-from builder.execute.options import Interrupted, Signals
+from builder.execute.build_options import Interrupted, Signals
 from builder.execute.progress import (
     REFRESH,
     Bar,

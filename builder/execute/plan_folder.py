@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 import builder
+from builder.execute.build_options import Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.options import Signals
 from builder.execute.written_files import check_unedited, look, note_written, read_written
 from builder.inspect.origin import note_old, note_sources, sources_of
 from builder.layers import copies

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
 from builder.sif.events import VARIABLE
-from builder.system.events import Event, events_of, make_events_file
+from builder.system.event_reader import Event, events_of, make_events_file
 from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
 from builder.system.scratch import step_environment

@@ -42,4 +42,4 @@ def _load(name: str, folder: str) -> None:
 if __name__ == "__main__":
     if sys.version_info < (3, 10):  # noqa: UP036 - by hand it may be any Python
         sys.exit(f"Python {sys.version.split()[0]} is too old: this takes 3.10")
-    sys.exit(importlib.import_module(_package() + ".main").main(sys.argv[1:]))
+    sys.exit(importlib.import_module(_package() + ".commands").main(sys.argv[1:]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from .private import private_folder
+from .private_folders import private_folder
 
 UV = "uv"  # uv's downloads
 CONDA = "conda"  # py-rattler's downloads: packages/ and repodata/

@@ -16,7 +16,6 @@ from pathlib import Path
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
-from .assemble import Layer
 from .bytecode_cache import PackageSources, compile_packages
 from .cache import key_of
 from .conda_client import CondaClient, read_packages
@@ -38,6 +37,7 @@ from .conda_packages import (
 )
 from .conda_solver import CondaPackage, virtual_packages
 from .context import BuildContext
+from .image_file import Layer
 from .uv import find_uv
 
 COMPILED = 2  # version of cached .pyc files; another number compiles all of them again

@@ -13,10 +13,10 @@ from typing import TypeVar
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Packer, Piece, find_packer
 from ..sif.sif import SifError
-from .assemble import Draft, Layer, write_image
 from .base_facts import BaseFacts, list_squashfs
 from .cache import Store, key_of
 from .container_steps import ContainerRunner, find_whiteouts
+from .image_file import Draft, Layer, write_image
 from .spec import FIX, Spec, is_offline
 
 FORMAT = 2  # version of what a layer holds; another number makes all layers again

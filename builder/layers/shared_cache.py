@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..sif.digest import sha256_of
 from ..sif.errors import say
-from .private import OTHERS, PrivateError, owner_of
+from .private_folders import OTHERS, PrivateError, owner_of
 
 FIX = "set RECIPE_CACHE_SHARED to a cache that only its owner can write, or to nothing"
 

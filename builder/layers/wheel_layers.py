@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from ..sif.errors import LayeringError, say
 from ..sif.pack import Piece, below, processors
 from . import bytecode, wheel_files
-from .assemble import Layer
 from .bytecode_cache import PackageSources, compile_packages
 from .cache import key_of
 from .context import BuildContext
 from .copies import merge
+from .image_file import Layer
 from .uv import require_uv, uv_settings
 from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve
 

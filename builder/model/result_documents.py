@@ -1,4 +1,4 @@
-"""Assemble the results of an image from its JSON documents. Pure: the files are read by `builder.report.collect`."""
+"""Assemble the results of an image from its JSON documents. Pure: the files are read by `builder.report.records`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.model.recipe import Container
 from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
 from builder.model.variables import find_reserved_in_image
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.own_files import IGNORE, is_kernel_path, source_fault
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 

@@ -12,7 +12,7 @@ from builder.model.finding import ConfigError, Finding, Location, find_typo, mak
 from builder.model.recipe import CondaSpec, Container, PipRequirement, Recipe
 from builder.model.text import make_config_error, sanitize
 from builder.parse.container import check_variables, read_container, stringify
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
 from builder.parse.other_formats import refuse_other_tables
 from builder.parse.own_files import file_warnings

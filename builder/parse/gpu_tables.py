@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.site import Source, Vendor
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.yaml import parse_yaml, read_text
 
 TABLES = Path(__file__).parents[1] / "data" / "gpu"

@@ -18,7 +18,7 @@ from builder.model.finding import ConfigError, Finding, Location
 from builder.model.lock import BaseLock, Lock, LockRequest
 from builder.model.secrets import find_address_secret
 from builder.model.text import URL, exists, is_misleading, sanitize
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.pylock import read_pylock
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text, to_yaml
 

@@ -14,7 +14,7 @@ from builder.model.secrets import (
     has_token,
 )
 from builder.model.text import sanitize
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.yaml import Listing, Table, Text, Value
 
 FIX = "take it out; give it when the image runs: `export NAME=...` in the job, or a file that is not in the image"

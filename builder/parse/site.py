@@ -13,7 +13,7 @@ from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, Location, suggest_name
 from builder.model.site import Site
 from builder.model.text import sanitize
-from builder.parse.decode import Decoder, key_below
+from builder.parse.decoder import Decoder, key_below
 from builder.parse.site_rules import site_faults
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
+from builder.execute.build_options import Options, Signals
+from builder.execute.execution import LocalPrefix
 from builder.execute.executor import StepBatch, run_local_steps, select_steps
-from builder.execute.options import Options, Signals
 from builder.execute.parallel import MultiProgress
 from builder.execute.progress import Progress
-from builder.execute.reproduce import rebuild_steps
-from builder.execute.run import LocalPrefix
+from builder.execute.reproduction import rebuild_steps
 from builder.inspect.origin import origin_of
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
@@ -28,12 +28,12 @@ from builder.pipeline.local import run_together
 from builder.pipeline.prepare import PreparedBuild, prepare_build
 from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, SlurmOptions, Tell, failure
 from builder.slurm.client import Slurm
-from builder.slurm.collect import finish, interrupt_text, open_jobs, prepare_again
+from builder.slurm.job_overrides import read_overrides
 from builder.slurm.monitor import Monitor
-from builder.slurm.options import read_overrides
 from builder.slurm.state import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
 from builder.slurm.status import ListedPlan, write_plan_list
 from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, of_tasks, split_steps, submit
+from builder.slurm.submitted_jobs import finish, interrupt_text, open_jobs, prepare_again
 from builder.system.process import which
 
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from builder.execute.build_options import Interrupted
 from builder.execute.executor import execute, reproduce
-from builder.execute.options import Interrupted
 from builder.execute.parallel import (
     CancellableProgress,
     CancelToken,

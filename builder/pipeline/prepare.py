@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from builder.execute.build_options import Options
 from builder.execute.docker_daemon import check_docker
 from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
-from builder.execute.options import Options
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
-from builder.execute.sign import find_signer, is_signed
+from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import current_report, not_this
 from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
 from builder.model.plan import Plan, Step
@@ -145,7 +145,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
     options = request.options
     check_offline(build.plan, options)
     if options.reproduce:
-        from builder.execute.reproduce import check_comparable
+        from builder.execute.reproduction import check_comparable
 
         check_comparable(build.plan)
     if not request.slurm.submit:
@@ -156,7 +156,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
         fix = "leave out --sign, and sign the image with `apptainer sign` afterwards"
         raise ConfigError(Finding(code="sign-job", message=message, fix=fix))
     if options.reproduce:
-        from builder.slurm.collect import check_jobs_again
+        from builder.slurm.submitted_jobs import check_jobs_again
 
         check_jobs_again(build.plan)
     lead = [step.name for step in choose_steps(build.plan, options)[1][:1] if not step.batch]
@@ -234,6 +234,6 @@ def check_jobs_ended(folder: Path, *, environment: Mapping[str, str] = os.enviro
 def _forget_jobs(folder: Path) -> None:
     """Remove the second build of jobs that nothing has judged."""
     if (folder / JOBS / SUBMITTED_FILE).exists():
-        from builder.slurm.collect import remove_again
+        from builder.slurm.submitted_jobs import remove_again
 
         remove_again(folder)

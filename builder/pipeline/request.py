@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from builder.execute.options import Interrupted, Options
+from builder.execute.build_options import Interrupted, Options
 from builder.execute.parallel import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from builder.parse.decode import Decoder
+from builder.parse.decoder import Decoder
 from builder.parse.yaml import parse_yaml, read_text
 
 NAME_TABLE_FILE = Path(__file__).parents[1] / "data" / "conda_names.yaml"

@@ -10,11 +10,11 @@ from builder.model.site import BackendName, BaseImage, Site
 from builder.model.target import Context, InstallTarget, Target, Torch
 from builder.resolve.base_image import choose_base
 from builder.resolve.checks import run_checks
-from builder.resolve.checks.site import check_driver_rows
+from builder.resolve.checks.site_stack import check_driver_rows
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table
 from builder.resolve.driver import apply_driver
 from builder.resolve.locked import apply_lock
-from builder.resolve.packages import PackagePlanner
+from builder.resolve.package_plan import PackagePlanner
 from builder.resolve.requested import find_requested_family, find_torch_dependent, select_linux, select_python
 from builder.resolve.torch import PythonPin, choose_torch, find_release, list_tokens, read_python_pin, select_releases
 

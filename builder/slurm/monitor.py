@@ -23,7 +23,7 @@ from builder.model.plan import Step
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
 from builder.slurm.job_record import JobRecord, of_this_run, read_record
 from builder.slurm.state import Ledger, Submitted
-from builder.system.events import Event, events_below
+from builder.system.event_reader import Event, events_below
 from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten
 from builder.system.process import ProcessResult

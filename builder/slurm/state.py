@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from builder.execute.run import LocalPrefix
+from builder.execute.execution import LocalPrefix
 from builder.execute.runner import OutputStat
 from builder.inspect.origin import Origin
 from builder.model.finding import ConfigError, Finding, Location

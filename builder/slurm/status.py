@@ -12,17 +12,25 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from builder.execute.build_options import Interrupted, Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import duration
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
-from builder.slurm.collect import JobView, check_output, is_over, read_plan, require_ledger, stop_following, view_jobs
 from builder.slurm.monitor import Follower, LogTail, Monitor, job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
+from builder.slurm.submitted_jobs import (
+    JobView,
+    check_output,
+    is_over,
+    read_plan,
+    require_ledger,
+    stop_following,
+    view_jobs,
+)
 from builder.system.files import write_atomic
 from builder.system.layout import KITS_FILE, PLAN_FILE
 from builder.system.log import Mask

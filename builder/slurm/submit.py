@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from builder.compile.scripts import compute_notice, parse_minutes
+from builder.compile.step_scripts import compute_notice, parse_minutes
+from builder.execute.execution import LocalPrefix
 from builder.execute.preflight import find_programs
-from builder.execute.reproduce import rebuild_steps
-from builder.execute.run import LocalPrefix
+from builder.execute.reproduction import rebuild_steps
 from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
+from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.job_record import read_record
-from builder.slurm.options import JobOverrides
 from builder.slurm.state import Kind, Ledger, Submitted, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
 from builder.system.process import which

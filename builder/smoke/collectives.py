@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from . import rendezvous
-from .errors import RunError, StoppedError
+from .exceptions import RunError, StoppedError
 from .ranks import RankRun
 
 _LOST = ("gloo", "nccl", "ccl", "connection", "peer", "timed out", "timeout", "socket", "store")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from . import digits, idx
-from .errors import RunError
+from .exceptions import RunError
 
 SAMPLES = {"mnist": 8000, "drawn": 4000}  # default number of training images
 _TEST_EVERY = 5  # one image in five is for the test if the files contain one set only

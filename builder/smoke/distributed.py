@@ -7,7 +7,7 @@ import signal
 import threading
 
 from . import hardware, job_variables, ranks
-from .errors import UsageError
+from .exceptions import UsageError
 from .options import WorkloadOptions
 from .ranks import RankRun
 from .run import END_SIGNALS, WorkloadRun

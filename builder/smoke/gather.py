@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Optional
 
 from . import record
 from .checks import to_number
-from .errors import RunError
+from .exceptions import RunError
 
 _OF_A_RANK = (
     "rank", "local_rank", "host", "pid", "state", "finished", "error", "lost", "ended", "device", "samples",

@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
-from .errors import RunError
+from .exceptions import RunError
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 

@@ -8,7 +8,7 @@ import zlib
 from typing import Optional, Tuple
 
 from .digits import CLASSES, PIXELS, SIDE
-from .errors import RunError
+from .exceptions import RunError
 
 _IMAGES_MAGIC = 0x00000803  # unsigned bytes, three dimensions
 _LABELS_MAGIC = 0x00000801  # unsigned bytes, one dimension

@@ -6,7 +6,7 @@ import sys
 from typing import Callable, Dict, List
 
 from . import record, run, verdict
-from .errors import RunError, UsageError
+from .exceptions import RunError, UsageError
 from .options import DISTRIBUTED, WorkloadOptions, parse
 
 

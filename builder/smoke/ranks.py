@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import gather, libraries, record
 from . import gather as blame
-from .errors import UsageError
+from .exceptions import UsageError
 from .options import WorkloadOptions
 from .run import WorkloadRun
 

@@ -9,7 +9,7 @@ import platform
 import socket
 from typing import Any, Dict, Optional
 
-from .errors import RunError, UsageError
+from .exceptions import RunError, UsageError
 from .options import DISTRIBUTED, WorkloadOptions
 from .verdict import SCHEMA
 

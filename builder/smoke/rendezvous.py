@@ -15,7 +15,7 @@ from typing import Any, Iterable, List
 import torch
 import torch.distributed as dist
 
-from .errors import RunError
+from .exceptions import RunError
 from .ranks import RankRun
 from .run import find_first_line
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, Optional
 
 from . import record, verdict
-from .errors import RunError, StoppedError, UsageError
+from .exceptions import RunError, StoppedError, UsageError
 from .options import WorkloadOptions
 
 END_SIGNALS = {signal.SIGTERM, signal.SIGINT}

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from .errors import RunError
+from .exceptions import RunError
 from .ranks import RankRun
 from .run import find_first_line
 from .training import Trainer

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import gather, record, verdict
 from . import gather as blame
 from .checks import look_up, show, to_integer, to_number
-from .errors import RunError
+from .exceptions import RunError
 from .options import WorkloadOptions
 
 VERDICT_FILE = "verdict.json"

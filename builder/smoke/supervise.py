@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from . import gather
 from . import gather as blame
-from .errors import UsageError
+from .exceptions import UsageError
 from .options import WorkloadOptions
 from .ranks import STATUS_LOST
 from .run import STOP_SECONDS, WorkloadRun

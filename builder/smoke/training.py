@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from .data import Digits
 from .digits import SIDE
-from .errors import RunError
+from .exceptions import RunError
 
 _BATCH = 64  # over all ranks together: the same training at any number of ranks
 _STEPS = {"mnist": 240, "drawn": 125}  # enough to be well above the floors of the verdict

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import builder
-from builder.layers.private import PrivateError, temporary_parent
+from builder.layers.private_folders import PrivateError, temporary_parent
 from builder.layers.uv import VARIABLE, own_uv
 from builder.model.finding import Finding, Location, ToolError
 from builder.sif.bounded import parse_json

@@ -16,7 +16,7 @@ from builder.compile.arrays import ArrayTask, make_array_plan
 from builder.model.finding import ConfigError
 from builder.model.plan import File, Plan, Step, StepJob
 from builder.parse.site import load_site
-from builder.slurm.options import JobOverrides
+from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list
 from builder.slurm.submit import SubmitOptions, Task, arguments, of_tasks
 

@@ -12,7 +12,7 @@ import pytest
 from support.matrix import recipes, target_plan
 
 from builder.compile.render import read_template
-from builder.compile.scripts import isolate_caches
+from builder.compile.step_scripts import isolate_caches
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site

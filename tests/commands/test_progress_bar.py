@@ -25,7 +25,7 @@ BUILD = """
 import os, sys
 from pathlib import Path
 from builder.execute.executor import execute
-from builder.execute.options import Options
+from builder.execute.build_options import Options
 from builder.execute.progress import choose_progress
 from builder.model.plan import from_json
 

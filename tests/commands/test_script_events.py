@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.compile.render import read_template
-from builder.system.events import Event, events_of, make_events_file
+from builder.system.event_reader import Event, events_of, make_events_file
 
 ODD = 'it\'s "a" \\\\ $(id) `id` ü\ttab\x01'
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from builder.execute.build_options import Options
 from builder.execute.executor import execute
-from builder.execute.options import Options
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import QuietProgress
 from builder.model.plan import File, Plan, Step
@@ -29,7 +29,7 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 from builder.execute.executor import execute
-from builder.execute.options import Interrupted, Options
+from builder.execute.build_options import Interrupted, Options
 from builder.execute.progress import QuietProgress
 from builder.model.plan import from_json
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored

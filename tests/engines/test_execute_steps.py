@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
+from builder.execute.build_options import Options
 from builder.execute.executor import execute, raise_on_failure
-from builder.execute.options import Options
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
 from builder.system.capture import BackgroundCommand, capture

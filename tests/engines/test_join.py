@@ -14,8 +14,8 @@ import pytest
 from recipe_program import run
 from support.file_trees import merged
 
-from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry, sha256_of
+from builder.layers.image_file import Layer, write_image
 from builder.sif.sif import LAYERS, layers_of, part_of, read_sif
 from builder.sif.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, Room, inside, report_of, run, until_text
 
-from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry, Store, sha256_of
+from builder.layers.image_file import Layer, write_image
 from builder.sif.sif import read_sif, write_header
 
 pytestmark = pytest.mark.engines

@@ -11,7 +11,7 @@ from elsewhere import on_another_machine
 from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 
-from builder.inspect.compare import FileSystem, differences
+from builder.inspect.image_comparison import FileSystem, differences
 from builder.sif.digest import sha256_of
 from builder.sif.sif import read_sif
 

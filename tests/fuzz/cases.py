@@ -42,7 +42,7 @@ from builder.parse.lock_files import PIXI, PYLOCK, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import BUNDLED, load_site
 from builder.parse.yaml import parse_yaml
-from builder.report.collect import read_results
+from builder.report.records import read_results
 from builder.resolve.resolve import resolve
 from builder.sif.bounded import parse_json
 from builder.sif.errors import LayeringError

@@ -52,7 +52,7 @@ def recipe(*words: str | Path, folder: Path) -> Measured:
 
 def layering(*words: str | Path, folder: Path) -> Measured:
     """Run the program that travels with plans."""
-    return run_call("builder.layers.main", "main(sys.argv[4:])", words, folder)
+    return run_call("builder.layers.commands", "main(sys.argv[4:])", words, folder)
 
 
 def run_call(module: str, call: str, words: tuple[str | Path, ...], folder: Path) -> Measured:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.fixing import corrected
+from builder.cli.corrections import corrected
 from builder.cli.main import run
 from builder.model.finding import Edit, find_typo
 from builder.parse.recipe import load_recipe

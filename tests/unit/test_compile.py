@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
-from builder.compile.scripts import make_batch_header, step_job
+from builder.compile.step_scripts import make_batch_header, step_job
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import UnsupportedError, select_errors
 from builder.model.plan import Plan, from_json, to_json

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.sif.events import LIMIT, VARIABLE, Meter, report
-from builder.system.events import LINE, events_below, events_of, make_events_file
+from builder.system.event_reader import LINE, events_below, events_of, make_events_file
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ ALLOWED = {
     ("layers/shared_cache.py", "copyfile"),  # a file whose folders and owner were looked at; its SHA-256 is compared
     ("inspect/origin.py", "walk"),  # looks at what goes into an image, and follows no link
     ("layers/bytecode_cache.py", "copyfile"),  # a file of the cache to a new folder of the build's own
-    ("slurm/collect.py", "copy2"),  # plan.json to a new folder of the program's own
-    ("execute/reproduce.py", "copyfile"),  # the log of a second build, out of a folder that it made
+    ("slurm/submitted_jobs.py", "copy2"),  # plan.json to a new folder of the program's own
+    ("execute/reproduction.py", "copyfile"),  # the log of a second build, out of a folder that it made
     ("cli/init.py", "copyfile"),  # examples of the package to the user's place
     ("inspect/filesystems.py", "walk"),  # reads only, and opens what a walk without links has named
     ("smoke/ranks.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp

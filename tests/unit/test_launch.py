@@ -11,7 +11,7 @@ from support.rows import rows
 
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.compile.launch import Shape, check_command, choose_job, choose_suite, make_shape, make_shape_script
-from builder.compile.launch.scripts import make_job_environment, make_rank_script
+from builder.compile.launch.container_scripts import make_job_environment, make_rank_script
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Purpose
 from builder.model.target import Context

@@ -23,8 +23,8 @@ from builder.parse.site import load_site
 from builder.pipeline.plans import make_plan
 from builder.pipeline.request import Build
 from builder.slurm.client import JobState
-from builder.slurm.collect import JobView
 from builder.slurm.job_record import JobRecord
+from builder.slurm.submitted_jobs import JobView
 
 
 def lines_of(site: str, output: str) -> list[str]:

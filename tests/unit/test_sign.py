@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.inputs import context_of, sites_folder
-from builder.execute.sign import find_signer, is_signed
+from builder.execute.signature import find_signer, is_signed
 from builder.model.finding import ConfigError, ToolError
 from builder.model.plan import Plan
 from builder.model.recipe import Recipe

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.cli.fixing import corrected
+from builder.cli.corrections import corrected
 from builder.cli.main import run
 from builder.cli.output import use_color
 from builder.compile.backends import check_backend

@@ -19,7 +19,7 @@ from builder.compile.image_files import (
     pin_base_reference,
 )
 from builder.compile.render import read_template, render
-from builder.compile.scripts import (
+from builder.compile.step_scripts import (
     JobScript,
     files_of,
     list_runtime_commands,

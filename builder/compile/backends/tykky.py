@@ -5,7 +5,8 @@ from __future__ import annotations
 from builder.compile.backend_plan import BackendPlan, check_constraints, check_unsupported_keys, estimate_size_gib
 from builder.compile.image_files import make_environment_file, name_image
 from builder.compile.render import read_template
-from builder.compile.scripts import (
+from builder.compile.smoke_step import make_torch_check_step
+from builder.compile.step_scripts import (
     files_of,
     isolate_caches,
     make_build_job,
@@ -15,7 +16,6 @@ from builder.compile.scripts import (
     make_step_script,
     with_job,
 )
-from builder.compile.smoke_step import make_torch_check_step
 from builder.model.finding import Finding, Location
 from builder.model.plan import File, ShellExpr, Step
 from builder.model.target import Target

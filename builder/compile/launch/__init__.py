@@ -7,10 +7,10 @@ which both source.
 
 from __future__ import annotations
 
-from builder.compile.launch.jobs import choose_suite, make_local_script, make_shape_script
+from builder.compile.launch.container_scripts import make_container_script, make_job_environment, make_rank_script
 from builder.compile.launch.launchers import check_command
-from builder.compile.launch.scripts import make_container_script, make_job_environment, make_rank_script
 from builder.compile.launch.shape import Shape, choose_job, count_ranks_per_node, make_shape
+from builder.compile.launch.suite_scripts import choose_suite, make_local_script, make_shape_script
 from builder.compile.render import read_template
 from builder.model.plan import File
 from builder.model.target import Target

@@ -110,7 +110,7 @@ remove_work() {
 }
 
 # private_folder PATH WHAT INSTEAD [shared]: makes a folder for this user alone, or checks one that exists, as
-# layering/private.py does: no one else can write there, or change what the path leads to. A shared one may be sticky (/tmp).
+# layering/private_folders.py does: no one else can write there, or change what the path leads to. A shared one may be sticky (/tmp).
 # Sets $place, the path without links. False where it cannot be made; several processes may do this at once.
 private_folder() {
     local asked=$1 what=$2 instead=$3 shared=${4:-} at="" rest why="" number owner mode parts=(/) states=() links=no system

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 
 from builder.model.finding import Finding, Level
 from builder.model.target import Target
-from builder.resolve.checks import builds, conda, packages, site, spelling
+from builder.resolve.checks import builds, conda_builds, packages, site_stack, spelling
 
 Check = Callable[[Target], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    site.check_gpu_vendor,
-    site.check_gpu_target,
-    site.check_wheel_glibc,
-    site.check_rocm,
-    site.check_cuda_minor,
-    site.check_torch_facts,
-    site.check_driver_facts,
-    site.check_base_pinned,
-    site.check_driver_known,
-    site.check_site_facts,
+    site_stack.check_gpu_vendor,
+    site_stack.check_gpu_target,
+    site_stack.check_wheel_glibc,
+    site_stack.check_rocm,
+    site_stack.check_cuda_minor,
+    site_stack.check_torch_facts,
+    site_stack.check_driver_facts,
+    site_stack.check_base_pinned,
+    site_stack.check_driver_known,
+    site_stack.check_site_facts,
     packages.check_vendor,
     packages.check_counterparts,
     packages.check_default_wheel,
@@ -33,9 +33,9 @@ CHECKS: tuple[Check, ...] = (
     builds.check_one_module,
     packages.check_hashes,
     packages.check_package_cuda,
-    conda.check_conda_builds,
-    conda.check_conda_default,
-    conda.check_conda_cuda,
+    conda_builds.check_conda_builds,
+    conda_builds.check_conda_default,
+    conda_builds.check_conda_cuda,
     packages.check_torch_index,
     packages.check_local_requirements,
     spelling.check_conda_torch,

@@ -13,7 +13,7 @@ from builder.model.site import Vendor
 from builder.model.target import Target
 from builder.parse.gpu_tables import VendorMarker, VendorPackage, package_table, torch_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches
-from builder.resolve.packages import (
+from builder.resolve.package_plan import (
     CUDA_RUNTIME,
     PROTECTED_PACKAGES,
     TORCH_HOST,

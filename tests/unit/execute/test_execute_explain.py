@@ -9,7 +9,7 @@ from support.rows import rows
 
 from builder.execute.diagnose import UNKNOWN, explain, last_word
 from builder.model.plan import Step
-from builder.system.events import Event
+from builder.system.event_reader import Event
 from builder.system.failures import CAUSES
 
 STEP = Step(name="build", kind="build", why="", script="1-build.sh")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.execute import plan_folder as folder_module
-from builder.execute.options import Interrupted
+from builder.execute.build_options import Interrupted
 from builder.execute.plan_folder import write_plan
 from builder.layers.locks import new_mark
 from builder.model.finding import ConfigError

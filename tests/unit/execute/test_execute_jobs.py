@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from support.rows import rows
 
-from builder.compile.scripts import parse_minutes
+from builder.compile.step_scripts import parse_minutes
 from builder.execute.judgement import judge_suite, suite_shapes
 from builder.execute.runner import OutputStat
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
+from builder.slurm.job_overrides import JobOverrides, read_overrides
 from builder.slurm.job_record import read_record, record_path
 from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, job_fault
-from builder.slurm.options import JobOverrides, read_overrides
 from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
 from builder.slurm.submit import SubmitOptions, arguments
 from builder.system.capture import CapturedOutput

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import builder
+from builder.execute.build_options import Interrupted, Options, Signals
 from builder.execute.executor import choose_steps
-from builder.execute.options import Interrupted, Options, Signals
 from builder.layers.uv import own_uv
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan

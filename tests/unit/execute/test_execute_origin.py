@@ -27,7 +27,7 @@ from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
 from builder.model.plan import Copy, File, Plan
 from builder.model.report import Report, StepResult
 from builder.sif.digest import sha256_of
-from builder.slurm import collect
+from builder.slurm import submitted_jobs
 from builder.slurm.state import Ledger
 from builder.system.layout import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
 
@@ -223,11 +223,11 @@ def test_fault_01_every_rename_leaves_the_folder_known_as_old(
 def test_fault_01_jobs_are_of_the_plan_that_they_were_submitted_with(place: Place) -> None:
     """Another plan has taken the folder since: what the jobs made is of neither, and so not up to date."""
     ledger = Ledger(site="x", kind="build", output=str(place.image), origin=origin_in(place.kit, place.plan))
-    assert collect._origin(ledger, place.plan, folder=place.kit) == ledger.origin
+    assert submitted_jobs._origin(ledger, place.plan, folder=place.kit) == ledger.origin
     other = other_than(place.plan)
     write_plan(other, place.kit, recipe_folder=place.home)
-    assert collect._origin(ledger, other, folder=place.kit) == Origin()
-    place.report(collect._origin(ledger, other, folder=place.kit))
+    assert submitted_jobs._origin(ledger, other, folder=place.kit) == Origin()
+    place.report(submitted_jobs._origin(ledger, other, folder=place.kit))
     assert not place.current(other)
     assert not place.current(place.plan)
 

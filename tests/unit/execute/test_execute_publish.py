@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.options import Interrupted
+from builder.execute.build_options import Interrupted
 from builder.system.checksums import Digest
 from builder.system.publish import publish, size_of
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builder.execute.options import Interrupted
+from builder.execute.build_options import Interrupted
 from builder.execute.parallel import (
     CancellableProgress,
     CancelToken,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.run import LocalPrefix
+from builder.execute.execution import LocalPrefix
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.report import StepResult

@@ -13,7 +13,7 @@ from builder.execute.plan_folder import write_plan
 from builder.model.finding import Finding, StepError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import Slurm
-from builder.slurm.options import JobOverrides
+from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.state import Ledger, read_ledger
 from builder.slurm.submit import SubmitOptions, Task, of_tasks, submit
 

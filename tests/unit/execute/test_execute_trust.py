@@ -14,11 +14,11 @@ from builder.execute.plan_folder import write_plan
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
-from builder.slurm.collect import check_output, read_plan, require_ledger
 from builder.slurm.job_record import read_record, record_path
 from builder.slurm.monitor import LogTail
 from builder.slurm.state import Ledger, Submitted, ledger_path, read_ledger, write_ledger
 from builder.slurm.status import read_plan_list
+from builder.slurm.submitted_jobs import check_output, read_plan, require_ledger
 from builder.system import trust
 from builder.system.trust import TRUST, check_folder
 

@@ -17,10 +17,10 @@ from builder.pipeline import batch
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcomes
 from builder.slurm.client import JobState, Slurm
-from builder.slurm.collect import interrupt_text
 from builder.slurm.job_record import record_path
 from builder.slurm.monitor import Monitor
 from builder.slurm.state import Ledger, Submitted, write_ledger
+from builder.slurm.submitted_jobs import interrupt_text
 
 PlanOf = Callable[..., Plan]
 RECORD = {"schema": 1, "exit_code": 3, "reason": "", "started": 1.0, "ended": 2.0, "nodes": "n1", "log": "x.log"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.assemble import Draft, Layer, layer_offsets, round_to_page
 from builder.layers.cache import Entry
+from builder.layers.image_file import Draft, Layer, layer_offsets, round_to_page
 from builder.sif.errors import AlteredError
 from builder.sif.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
 from builder.sif.squashfs import GZIP, NONE, ZSTD, Superblock

@@ -18,7 +18,7 @@ from builder.layers import locks
 from builder.layers.cache import Store
 from builder.layers.cache_folders import CONDA, FETCH, LAYERS, UV
 from builder.layers.locks import is_dead, new_mark
-from builder.layers.private import PrivateError, private_folder, temporary_parent
+from builder.layers.private_folders import PrivateError, private_folder, temporary_parent
 from builder.layers.shared_cache import SharedCache
 from builder.model.finding import ToolError
 from builder.system.scratch import private_parent, scratch_folder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.assemble import Layer, write_image
 from builder.layers.cache import Entry
+from builder.layers.image_file import Layer, write_image
 from builder.sif.errors import AlteredError
 from builder.sif.sif import (
     DESCRIPTOR,

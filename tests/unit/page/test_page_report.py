@@ -17,8 +17,8 @@ from support import report_samples as samples
 from support.hostile import PAYLOADS
 
 from builder.cli.main import run
-from builder.report.collect import read_results
 from builder.report.page import make_report_page
+from builder.report.records import read_results
 
 Call = Callable[..., tuple[int, str, str]]
 SCRIPTS = (

@@ -7,7 +7,7 @@ import pytest
 
 from builder.smoke import data, idx
 from builder.smoke.digits import PIXELS
-from builder.smoke.errors import RunError
+from builder.smoke.exceptions import RunError
 
 IMAGES = "t10k-images-idx3-ubyte"
 LABELS = "t10k-labels-idx1-ubyte"

@@ -16,13 +16,13 @@ from ..sif.sif import read_sif
 from ..sif.squashfs import SquashfsError, Superblock, read_superblock
 from ..sif.tree import remove
 from . import wheel_files
-from .assemble import Draft, Layer, finish_image
 from .base_download import find_base_image
 from .base_facts import FIX, read_base_facts
 from .cache import Entry, Store
 from .cache_folders import CONDA, limit_bytes
 from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
+from .image_file import Draft, Layer, finish_image
 from .locks import NO_LOCKS
 from .metadata import METADATA, compare_torch, digest_tree, inspect_document, write_metadata, write_own_files
 from .shared_cache import shared_cache

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.layer_cache import kept_downloads
-from builder.execute.run import Execution, LocalPrefix
 from builder.execute.runner import LocalRunner
-from builder.inspect.compare import compare_images
+from builder.inspect.image_comparison import compare_images
 from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan, Step

@@ -57,8 +57,8 @@ def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
 
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .build import build
     from .cache_folders import cache_folder
+    from .image_build import build
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)
@@ -78,8 +78,8 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .build import fetch
     from .cache_folders import cache_folder
+    from .image_build import fetch
     from .spec import read_spec
 
     spec = read_spec(chosen.spec)

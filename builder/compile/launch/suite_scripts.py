@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 from builder.compile import shell
 from builder.compile.image_files import slugify
+from builder.compile.launch.container_scripts import make_port_lines
 from builder.compile.launch.launchers import LAUNCHERS, is_bound
-from builder.compile.launch.scripts import make_port_lines
 from builder.compile.launch.shape import count_ranks_per_node, uses_whole_nodes
-from builder.compile.scripts import JobScript, make_batch_script
 from builder.compile.smoke_step import choose_workloads
+from builder.compile.step_scripts import JobScript, make_batch_script
 from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Purpose
 from builder.model.target import Target

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from builder.compile import shell
 from builder.compile.image_files import collect_run_variables, name_image
 from builder.compile.launch.shape import uses_whole_nodes
-from builder.compile.scripts import list_runtime_commands, make_module_lines, make_proxy_lines
+from builder.compile.step_scripts import list_runtime_commands, make_module_lines, make_proxy_lines
 from builder.model.plan import ShellExpr, Word
 from builder.model.site import Job, Launcher
 from builder.model.target import Target

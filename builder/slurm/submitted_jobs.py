@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.execute.build_options import Interrupted, Signals
+from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.folder_lock import lock_folder
-from builder.execute.options import Interrupted, Signals
 from builder.execute.preflight import ask_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
-from builder.execute.reproduce import (
+from builder.execute.reproduction import (
     Reproduction,
     compare,
     copy_plan,
@@ -29,7 +30,6 @@ from builder.execute.reproduce import (
     rebuild_steps,
     with_answer,
 )
-from builder.execute.run import Execution, LocalPrefix
 from builder.inspect.attestations import write_attestations
 from builder.inspect.origin import Origin, origin_in
 from builder.model.finding import ConfigError, Finding, Location

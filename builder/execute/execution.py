@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.execute.build_options import Interrupted, Signals
 from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
     answer_in,
@@ -19,17 +20,16 @@ from builder.execute.judgement import (
     read_results,
     suite_shapes,
 )
-from builder.execute.options import Interrupted, Signals
 from builder.execute.progress import Progress, duration
 from builder.execute.runner import StepRunner, output_faults
-from builder.execute.sign import Signer
+from builder.execute.signature import Signer
 from builder.inspect.origin import Origin, identity
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
 from builder.model.text import escape_line
 from builder.system.checksums import Digest
-from builder.system.events import Event
+from builder.system.event_reader import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
