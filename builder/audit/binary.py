@@ -14,7 +14,7 @@ from .fatbin import MAGIC as FATBIN
 from .fatbin import read_cubin, read_fatbins
 from .offload_bundle import MAGIC as BUNDLE
 from .offload_bundle import PACKED, read_bundles, read_code_object, read_sycl
-from .runtimes import Runtime, opened_names, runtime_of
+from .runtimes import RuntimeLibrary, find_opened_names, find_runtime
 
 FATBINS = (".nv_fatbin", "__nv_relfatbin")
 BUNDLES = (".hip_fatbin",)
@@ -41,7 +41,7 @@ class Binary:
     defines: str = ""  # of libc.so.6: its own version
     python: str = ""
     fault: str = ""  # why it could not be read, in words
-    linked: tuple[Runtime, ...] = field(default=(), compare=False)  # what of `needed` is a GPU runtime
+    linked: tuple[RuntimeLibrary, ...] = field(default=(), compare=False)  # what of `needed` is a GPU runtime
 
     @property
     def name(self) -> str:
@@ -57,32 +57,32 @@ def read_binary(path: str, content: Content) -> Binary | None:
         return Binary(path=path, size=content.size, fault=str(error))
     if elf is None:
         return None
-    linked = tuple(runtime for name in elf.needed if (runtime := runtime_of(name)) is not None)
+    linked = tuple(runtime for name in elf.needed if (runtime := find_runtime(name)) is not None)
     opened: tuple[str, ...] = ()
     fault, code = "", set[Code]()
     try:
-        code = _code(elf, content)
+        code = _find_code(elf, content)
         if not linked:
-            opened = _opened(elf, content)
+            opened = _find_opened(elf, content)
     except BoundsError as error:
         fault = str(error)
     return Binary(
         path=path, size=content.size, machine=MACHINES.get(elf.machine, ""), soname=elf.soname, needed=elf.needed,
-        opened=opened, code=tuple(sorted(code)), glibc=elf.glibc, defines=elf.defines, python=_python(path),
+        opened=opened, code=tuple(sorted(code)), glibc=elf.glibc, defines=elf.defines, python=_find_python(path),
         fault=fault, linked=linked,
     )  # fmt: skip
 
 
-def _python(path: str) -> str:
+def _find_python(path: str) -> str:
     match = EXTENSION.search(path)
     if match is None:
         return ""
     return "abi3" if match["stable"] else f"3.{match['minor']}{match['free']}"
 
 
-def _code(elf: Elf, content: Content) -> set[Code]:
+def _find_code(elf: Elf, content: Content) -> set[Code]:
     if elf.machine in (CUDA, AMDGPU, INTEL_GPU):
-        return _alone(elf)
+        return _find_own_code(elf)
     found: set[Code] = set()
     if not elf.sections:
         # Without section headers only what is loaded is known, and a container may begin anywhere in it.
@@ -90,7 +90,7 @@ def _code(elf: Elf, content: Content) -> set[Code]:
             found |= read_fatbins(content, offset=offset, size=size)
             found |= read_bundles(content, offset=offset, size=size)
         return found
-    for section in _within(elf, content):
+    for section in _list_sections(elf, content):
         place = {"offset": section.offset, "size": section.size}
         if section.name.startswith(SYCL):
             found |= read_sycl(section.name, content, **place)
@@ -108,7 +108,7 @@ def _code(elf: Elf, content: Content) -> set[Code]:
     return found
 
 
-def _within(elf: Elf, content: Content) -> Iterator[Section]:
+def _list_sections(elf: Elf, content: Content) -> Iterator[Section]:
     """Sections that are in the file; those of a sound one do not overlap."""
     left = TIMES * content.size
     for section in elf.sections:
@@ -120,7 +120,7 @@ def _within(elf: Elf, content: Content) -> Iterator[Section]:
         yield section
 
 
-def _alone(elf: Elf) -> set[Code]:
+def _find_own_code(elf: Elf) -> set[Code]:
     """The code of an ELF file that is device code itself."""
     if elf.machine == CUDA:
         code = read_cubin(flags=elf.flags, abi=elf.abi)
@@ -131,11 +131,11 @@ def _alone(elf: Elf) -> set[Code]:
     return {code} if code is not None else set()
 
 
-def _opened(elf: Elf, content: Content) -> tuple[str, ...]:
+def _find_opened(elf: Elf, content: Content) -> tuple[str, ...]:
     found = {
         name
-        for section in _within(elf, content)
+        for section in _list_sections(elf, content)
         if section.name in TEXTS
-        for name in opened_names(content, offset=section.offset, size=section.size)
+        for name in find_opened_names(content, offset=section.offset, size=section.size)
     }
     return tuple(sorted(found))

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..sif.archive import ArchiveError, Bounds, FileStream, Stream, members
-from ..sif.bounded import BoundsError, in_units, open_file, parse_json
+from ..sif.archive import ArchiveError, Bounds, FileStream, Stream, read_members
+from ..sif.bounded import BoundsError, format_bound, open_file, parse_json
 from . import zstd
 from .binary import Binary, read_binary
-from .content import ELF, AuditError, likely, unpacked
-from .distribution import Distribution, Inventory, Unread, inventory
-from .wheel import DAMAGED, ROOM, TIMES, in_words, open_zip
+from .content import ELF, AuditError, can_be_elf, unpack_member
+from .distribution import Distribution, Inventory, Unread, make_inventory
+from .wheel import DAMAGED, ROOM, TIMES, open_zip, translate_error
 
 INDEX = "info/index.json"
 TEXT = 1 << 20
@@ -30,7 +30,7 @@ class RoomyBounds(Bounds):
         """So many bytes more."""
         self.unpacked += size
         if self.unpacked > ROOM + TIMES * self.packed:
-            raise ArchiveError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
+            raise ArchiveError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
 
 
 class _Zstd(Stream):
@@ -38,16 +38,16 @@ class _Zstd(Stream):
 
     def __init__(self, packed: BinaryIO, bounds: Bounds) -> None:
         super().__init__(bounds)
-        self.packed = zstd.Unpacked(_Counted(packed, bounds))
+        self.packed = zstd.ZstdReader(_CountingReader(packed, bounds))
 
-    def some(self, most: int) -> bytes:
+    def read_some(self, most: int) -> bytes:
         found = self.packed.read(most)
         self.bounds.unpack(len(found))
         return found
 
 
 @dataclass
-class _Counted:
+class _CountingReader:
     """What is read of the packed bytes, counted."""
 
     file: BinaryIO
@@ -59,7 +59,7 @@ class _Counted:
         return found
 
 
-class Part:
+class MemberFile:
     """A member as a file that is read from front to back."""
 
     def __init__(self, stream: Stream) -> None:
@@ -76,22 +76,22 @@ def read_conda(path: Path) -> Inventory:
     binaries: list[Binary] = []
     unread: list[Unread] = []
     try:
-        for stream in _streams(path):
+        for stream in _open_streams(path):
             _read(stream, about, binaries, unread)
     except BoundsError as error:
         raise AuditError(str(error)) from None
     except (*DAMAGED, OSError) as error:
-        raise in_words(error) from None
+        raise translate_error(error) from None
     if not about:
         raise AuditError(f"it is no conda package: there is no {INDEX} in it")
     one = Distribution(
         kind="conda", name=str(about.get("name", ""))[:200], version=str(about.get("version", ""))[:200],
         binaries=tuple(binaries),
     )  # fmt: skip
-    return inventory("conda", [one], unread=tuple(unread))
+    return make_inventory("conda", [one], unread=tuple(unread))
 
 
-def _streams(path: Path) -> Iterator[Stream]:
+def _open_streams(path: Path) -> Iterator[Stream]:
     """The tar archives of a package."""
     bounds = RoomyBounds()
     if path.name.endswith(".conda"):
@@ -106,18 +106,18 @@ def _streams(path: Path) -> Iterator[Stream]:
 
 
 def _read(stream: Stream, about: dict[str, object], binaries: list[Binary], unread: list[Unread]) -> None:
-    for member, content in members(stream):
+    for member, content in read_members(stream):
         if not member.regular:
             continue
         if member.name == INDEX and member.size <= TEXT:
             found = parse_json(bytes(content.read(member.size)))
             about.update(found if isinstance(found, dict) else {})
-        elif likely(member.name, member.size):
+        elif can_be_elf(member.name, member.size):
             head = bytes(content.read(4))
             if head != ELF:
                 continue
             try:
-                with unpacked(cast(BinaryIO, Part(content)), size=member.size, head=head) as whole:
+                with unpack_member(cast(BinaryIO, MemberFile(content)), size=member.size, head=head) as whole:
                     if (binary := read_binary(member.name, whole)) is not None:
                         binaries.append(binary)
             except AuditError as error:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from ..sif.bounded import BoundsError, in_units
+from ..sif.bounded import BoundsError, format_bound
 
 IN_MEMORY = 128 << 20  # bytes of one unpacked file; a larger one is written to a temporary file
 LARGEST = 16 << 30  # bytes of one unpacked file; the largest library of a torch has two GiB
@@ -110,22 +110,22 @@ class Window:
         return -1
 
 
-def likely(path: str, size: int) -> bool:
+def can_be_elf(path: str, size: int) -> bool:
     """Whether a file can be an ELF file, by its name and size."""
     return size >= 52 and not path.lower().endswith(TEXTS)
 
 
-def unpacked(stream: BinaryIO, *, size: int, head: bytes = b"") -> AbstractContextManager[Content]:
+def unpack_member(stream: BinaryIO, *, size: int, head: bytes = b"") -> AbstractContextManager[Content]:
     """A file out of an archive, whole: `head` was read of it before; raises AuditError and OSError."""
     if size > LARGEST:
-        raise AuditError(f"it is larger than {in_units(LARGEST)}")
+        raise AuditError(f"it is larger than {format_bound(LARGEST)}")
     if size <= IN_MEMORY:
         found = bytearray(head)
         while len(found) < size and (part := stream.read(min(CHUNK, size - len(found)))):
             found += part
         _check_length(len(found), size)
         return nullcontext(Memory(found))
-    return _Spooled(stream, size=size, head=head)
+    return _TemporaryCopy(stream, size=size, head=head)
 
 
 def _check_length(found: int, said: int) -> None:
@@ -133,7 +133,7 @@ def _check_length(found: int, said: int) -> None:
         raise AuditError("it is cut short")
 
 
-class _Spooled(AbstractContextManager[Content]):
+class _TemporaryCopy(AbstractContextManager[Content]):
     """A file out of an archive in a temporary file, which is gone with the process."""
 
     def __init__(self, stream: BinaryIO, *, size: int, head: bytes) -> None:

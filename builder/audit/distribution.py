@@ -43,7 +43,7 @@ class Inventory:
     unread: tuple[Unread, ...] = ()
 
 
-def inventory(
+def make_inventory(
     kind: SourceKind, distributions: list[Distribution], *, whole: bool = False, names: frozenset[str] = frozenset(),
     unread: tuple[Unread, ...] = (),
 ) -> Inventory:  # fmt: skip

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..sif.archive import Bounds, FileStream, Member, Stream, members, read_small_files
+from ..sif.archive import Bounds, FileStream, Member, Stream, read_members, read_small_files
 from ..sif.bounded import BoundsError, open_file, parse_json
-from .conda_package import Part, RoomyBounds
-from .content import ELF, AuditError, Candidate, likely, unpacked
+from .conda_package import MemberFile, RoomyBounds
+from .content import ELF, AuditError, Candidate, can_be_elf, unpack_member
 from .distribution import Inventory
-from .installed import Tree, is_metadata_file
+from .installed import TreeScan, is_metadata_file
 
 LAYERS = 500
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -26,22 +26,22 @@ def read_archive(path: Path) -> Inventory:
     """Every ELF file of an archive; raises OSError, and AuditError for any other file."""
     try:
         with open_file(path) as file:
-            names = _layers(read_small_files(FileStream(file, Bounds())))
+            names = _list_layers(read_small_files(FileStream(file, Bounds())))
             if not names:
-                return _layer(FileStream(file, RoomyBounds()))[0].inventory("image", whole=True)
+                return _read_layer(FileStream(file, RoomyBounds()))[0].make_inventory("image", whole=True)
             found = dict(_read(FileStream(file, RoomyBounds()), names))
     except BoundsError as error:
         raise AuditError(str(error)) from None
-    tree = Tree()
+    tree = TreeScan()
     for name in names:
         if name not in found:
             raise AuditError("a layer of it is missing")
         layer, hidden = found[name]
-        tree.cover(layer, hidden)
-    return tree.inventory("image", whole=True)
+        tree.apply_layer(layer, hidden)
+    return tree.make_inventory("image", whole=True)
 
 
-def _layers(about: dict[str, bytes]) -> list[str]:
+def _list_layers(about: dict[str, bytes]) -> list[str]:
     """The layers of the first image, lowest first; none where it is not a saved image."""
     if "manifest.json" not in about:
         return []
@@ -55,16 +55,16 @@ def _layers(about: dict[str, bytes]) -> list[str]:
     return names
 
 
-def _read(archive: Stream, names: list[str]) -> Iterator[tuple[str, tuple[Tree, set[str]]]]:
-    for member, content in members(archive):
+def _read(archive: Stream, names: list[str]) -> Iterator[tuple[str, tuple[TreeScan, set[str]]]]:
+    for member, content in read_members(archive):
         if member.regular and member.name in names:
-            yield member.name, _layer(content)
+            yield member.name, _read_layer(content)
 
 
-def _layer(stream: Stream) -> tuple[Tree, set[str]]:
+def _read_layer(stream: Stream) -> tuple[TreeScan, set[str]]:
     """What one layer adds, and the paths that it hides in those below."""
-    tree, hidden = Tree(), set[str]()
-    for member, content in members(stream):
+    tree, hidden = TreeScan(), set[str]()
+    for member, content in read_members(stream):
         path = member.name.removeprefix("./").strip("/")
         above, _, name = path.rpartition("/")
         if name == OPAQUE:
@@ -78,11 +78,13 @@ def _layer(stream: Stream) -> tuple[Tree, set[str]]:
     return tree, hidden
 
 
-def _take(tree: Tree, path: str, member: Member, content: Stream) -> None:
+def _take(tree: TreeScan, path: str, member: Member, content: Stream) -> None:
     is_metadata = is_metadata_file(path)
-    if not is_metadata and not likely(path, member.size):
+    if not is_metadata and not can_be_elf(path, member.size):
         return
     head = bytes(content.read(4))
     if is_metadata or head == ELF:
-        stream = cast(BinaryIO, Part(content))
-        tree.take(Candidate(path=path, size=member.size, open=partial(unpacked, stream, size=member.size, head=head)))
+        stream = cast(BinaryIO, MemberFile(content))
+        tree.take(
+            Candidate(path=path, size=member.size, open=partial(unpack_member, stream, size=member.size, head=head))
+        )

@@ -74,20 +74,20 @@ class _Reader:
         self.content, self.layout = content, layout
         self.loads: list[tuple[int, int, int]] = []  # address, offset, size in the file
 
-    def exactly(self, offset: int, size: int) -> bytes:
+    def read_exactly(self, offset: int, size: int) -> bytes:
         found = self.content.read(offset, size) if 0 <= offset <= self.content.size else b""
         if len(found) != size:
             raise AuditError("it is cut short")
         return found
 
-    def place(self, address: int) -> int:
+    def find_place(self, address: int) -> int:
         """The place in the file of what is loaded to an address."""
         for begin, offset, size in self.loads:
             if begin <= address < begin + size:
                 return offset + address - begin
         raise AuditError("an address of it is not loaded")
 
-    def text(self, offset: int) -> str:
+    def read_text(self, offset: int) -> str:
         found, end, _ = self.content.read(max(0, offset), WORD).partition(b"\0")
         if not end:
             raise AuditError("a name in it is too long")
@@ -104,25 +104,25 @@ def read_elf(content: Content) -> Elf | None:
     layout = LAYOUTS[ident[4]]
     reader = _Reader(content, layout)
     _, machine, _, _, programs, sections, flags, _, _, count, section_size, section_count, names = layout.header.unpack(
-        reader.exactly(16, layout.header.size)
+        reader.read_exactly(16, layout.header.size)
     )
-    dynamic = _programs(reader, programs, count)
-    soname, needed, glibc, defines = _dynamic(reader, *dynamic) if dynamic else ("", (), "", "")
+    dynamic = _read_programs(reader, programs, count)
+    soname, needed, glibc, defines = _read_dynamic(reader, *dynamic) if dynamic else ("", (), "", "")
     found: tuple[Section, ...] = ()
     if sections and section_size == layout.section.size:
-        found = tuple(_sections(reader, sections, section_count, names))
+        found = tuple(_read_sections(reader, sections, section_count, names))
     return Elf(
         machine=machine, flags=flags, abi=ident[8], soname=soname, needed=needed, glibc=glibc, defines=defines,
         sections=found, loads=tuple((offset, size) for _, offset, size in reader.loads),
     )  # fmt: skip
 
 
-def _programs(reader: _Reader, offset: int, count: int) -> tuple[int, int] | None:
+def _read_programs(reader: _Reader, offset: int, count: int) -> tuple[int, int] | None:
     """Note what is loaded where; the place and size of the dynamic section, None where there is none."""
     layout, dynamic = reader.layout.program, None
     if count > PROGRAMS:
         raise AuditError(f"it has more than {PROGRAMS} program headers")
-    table = reader.exactly(offset, count * layout.size) if count else b""
+    table = reader.read_exactly(offset, count * layout.size) if count else b""
     for row in layout.iter_unpack(table):
         if layout.size == 32:
             kind, place, address, _, size = row[:5]
@@ -135,7 +135,7 @@ def _programs(reader: _Reader, offset: int, count: int) -> tuple[int, int] | Non
     return dynamic
 
 
-def _dynamic(reader: _Reader, offset: int, size: int) -> tuple[str, tuple[str, ...], str, str]:
+def _read_dynamic(reader: _Reader, offset: int, size: int) -> tuple[str, tuple[str, ...], str, str]:
     """SONAME, what is needed, the newest glibc that is needed and the one that is defined."""
     layout = reader.layout.dynamic
     if size // layout.size > DYNAMIC:
@@ -153,30 +153,30 @@ def _dynamic(reader: _Reader, offset: int, size: int) -> tuple[str, tuple[str, .
         raise AuditError(f"it needs more than {NEEDED} libraries")
     if 5 not in values:
         return "", (), "", ""
-    strings = reader.place(values[5])
-    names = tuple(reader.text(strings + value) for value in needed)
-    soname = reader.text(strings + values[14]) if 14 in values else ""
+    strings = reader.find_place(values[5])
+    names = tuple(reader.read_text(strings + value) for value in needed)
+    soname = reader.read_text(strings + values[14]) if 14 in values else ""
     needs, defines = "", ""
     if 0x6FFFFFFE in values:
-        words = _needed_versions(reader, reader.place(values[0x6FFFFFFE]), strings)
-        needs = newest(words)
+        words = _read_needed_versions(reader, reader.find_place(values[0x6FFFFFFE]), strings)
+        needs = find_newest(words)
     if soname == "libc.so.6" and 0x6FFFFFFC in values:
-        defines = newest(_defined_versions(reader, reader.place(values[0x6FFFFFFC]), strings))
+        defines = find_newest(_read_defined_versions(reader, reader.find_place(values[0x6FFFFFFC]), strings))
     return soname, names, needs, defines
 
 
-def _needed_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]:
+def _read_needed_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]:
     """The names of all versions that are needed, of every library."""
     steps = 0
     while steps < VERSIONS:
-        _, count, _, first, following = struct.unpack("<HHIII", reader.exactly(place, 16))
+        _, count, _, first, following = struct.unpack("<HHIII", reader.read_exactly(place, 16))
         at = place + first
         for _ in range(count):
             steps += 1
             if steps > VERSIONS:
                 raise AuditError("its versions do not end")
-            _, _, _, name, step = struct.unpack("<IHHII", reader.exactly(at, 16))
-            yield reader.text(strings + name)
+            _, _, _, name, step = struct.unpack("<IHHII", reader.read_exactly(at, 16))
+            yield reader.read_text(strings + name)
             if not step:
                 break
             at += step
@@ -187,36 +187,36 @@ def _needed_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]
     raise AuditError("its versions do not end")
 
 
-def _defined_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]:
+def _read_defined_versions(reader: _Reader, place: int, strings: int) -> Iterator[str]:
     """The names of all versions that it defines."""
     for _ in range(VERSIONS):
-        _, _, _, _, _, first, following = struct.unpack("<HHHHIII", reader.exactly(place, 20))
-        name, _ = struct.unpack("<II", reader.exactly(place + first, 8))
-        yield reader.text(strings + name)
+        _, _, _, _, _, first, following = struct.unpack("<HHHHIII", reader.read_exactly(place, 20))
+        name, _ = struct.unpack("<II", reader.read_exactly(place + first, 8))
+        yield reader.read_text(strings + name)
         if not following:
             return
         place += following
     raise AuditError("its versions do not end")
 
 
-def newest(words: Iterator[str]) -> str:
+def find_newest(words: Iterator[str]) -> str:
     """The newest of GLIBC_2.x, "" where there is none."""
     found = [word[6:] for word in words if word.startswith("GLIBC_2.") and word[8:].replace(".", "").isdigit()]
-    return max(found, key=numbers, default="")
+    return max(found, key=parse_version, default="")
 
 
-def numbers(version: str) -> tuple[int, ...]:
+def parse_version(version: str) -> tuple[int, ...]:
     """A version in a form that can be compared."""
     return tuple(int(part[:9]) for part in version.split(".") if part.isdecimal() and part.isascii())
 
 
-def _sections(reader: _Reader, offset: int, count: int, names: int) -> Iterator[Section]:
+def _read_sections(reader: _Reader, offset: int, count: int, names: int) -> Iterator[Section]:
     layout = reader.layout.section
-    first = layout.unpack(reader.exactly(offset, layout.size))
+    first = layout.unpack(reader.read_exactly(offset, layout.size))
     count, names = count or first[5], names if names != 0xFFFF else first[6]
     if count > SECTIONS:
         raise AuditError(f"it has more than {SECTIONS} sections")
-    rows = list(layout.iter_unpack(reader.exactly(offset, count * layout.size)))
+    rows = list(layout.iter_unpack(reader.read_exactly(offset, count * layout.size)))
     words = b""
     if 0 < names < count and rows[names][1] != NOBITS:
         if rows[names][5] > NAMES:

@@ -52,45 +52,45 @@ def read_fatbins(content: Content, *, offset: int, size: int) -> set[Code]:
             place += len(MAGIC)
             continue
         end = place + head + body
-        for found in _entries(window, place + head, end):
+        for found in _read_entries(window, place + head, end):
             entries += 1
             if entries > ENTRIES or len(seen) > TARGETS:
                 raise AuditError("its containers of device code hold too much")
             seen.add(found)
         place = end
-    return {code for one in seen if (code := _code(*one)) is not None}
+    return {code for one in seen if (code := _make_code(*one)) is not None}
 
 
-def _entries(window: Window, place: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
+def _read_entries(window: Window, place: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
     """Kind, minor, major, architecture and flags of each image."""
     while place + ENTRY_SIZE <= end:
         kind, _, head, payload, *rest = ENTRY.unpack_from(window.get(place, ENTRY_SIZE))
         if not ENTRY_SIZE <= head <= LARGEST_HEAD or payload > end - place - head:
             return
         if kind == SEVERAL and head > ENTRY_SIZE + 8:
-            yield from _several(window.get(place + ENTRY_SIZE, head - ENTRY_SIZE))
+            yield from _read_heads(window.get(place + ENTRY_SIZE, head - ENTRY_SIZE))
         else:
-            yield (kind, *_marks(*rest))
+            yield (kind, *_sort_marks(*rest))
         place += head + payload
 
 
-def _several(table: bytes) -> Iterator[tuple[int, int, int, int, int]]:
+def _read_heads(table: bytes) -> Iterator[tuple[int, int, int, int, int]]:
     """The heads in a table: each has 64 bytes, and more where it says so, to a border of eight."""
     place = 8
     while place + ENTRY_SIZE <= len(table):
         kind, version, _, _, *rest = ENTRY.unpack_from(table, place)
         if kind in (PTX, CUBIN) and version == 0x101:
-            yield (kind, *_marks(*rest))
+            yield (kind, *_sort_marks(*rest))
             place += ENTRY_SIZE
         else:
             place += 8
 
 
-def _marks(minor: int, major: int, number: int, flags: int) -> tuple[int, int, int, int]:
+def _sort_marks(minor: int, major: int, number: int, flags: int) -> tuple[int, int, int, int]:
     return minor, major, number, flags & (ARCHITECTURE_SPECIFIC | FAMILY_SPECIFIC)
 
 
-def _code(kind: int, minor: int, major: int, number: int, flags: int) -> Code | None:
+def _make_code(kind: int, minor: int, major: int, number: int, flags: int) -> Code | None:
     if kind not in (PTX, CUBIN) or not SMALLEST <= number <= NEWEST:
         return None
     name = f"{number}{'a' if flags & ARCHITECTURE_SPECIFIC else 'f' if flags & FAMILY_SPECIFIC else ''}"

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from ..sif.tree import FILE, FOLDER, LINK, Entry, walk
+from ..sif.tree import FILE, FOLDER, LINK, TreeEntry, walk
 from .content import Candidate, Content, OpenFile
 from .distribution import Inventory
-from .installed import Tree
+from .installed import TreeScan
 
 FILES = 5_000_000
 ROOM, TIMES = 1 << 30, 60
@@ -20,7 +20,7 @@ SYSTEM = ("usr/lib", "usr/bin")  # a root file system has them
 
 def read_folder(root: Path) -> Inventory:
     """Every ELF file below a folder; raises OSError where the folder itself cannot be read."""
-    tree = Tree()
+    tree = TreeScan()
     for number, entry in enumerate(walk(root)):
         if number >= FILES:
             break
@@ -32,13 +32,13 @@ def read_folder(root: Path) -> Inventory:
         elif entry.kind == FILE:
             noted = entry.stat()
             size = min(noted.st_size, ROOM + TIMES * 512 * noted.st_blocks)  # a sparse file may say any size
-            tree.take(Candidate(path=entry.path, size=size, open=partial(_opened, entry, size)))
+            tree.take(Candidate(path=entry.path, size=size, open=partial(_open_entry, entry, size)))
     whole = all((root / name).is_dir() for name in SYSTEM)
-    return tree.inventory("folder", whole=whole)
+    return tree.make_inventory("folder", whole=whole)
 
 
 @contextmanager
-def _opened(entry: Entry, size: int) -> Iterator[Content]:
+def _open_entry(entry: TreeEntry, size: int) -> Iterator[Content]:
     descriptor = entry.open()
     try:
         yield OpenFile(descriptor=descriptor, size=size)

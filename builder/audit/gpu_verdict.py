@@ -15,27 +15,27 @@ from typing import Literal
 from .binary import Binary
 from .device_code import Code, Vendor
 from .distribution import Distribution, Inventory
-from .elf import numbers
-from .runtimes import Runtime, runtime_of
-from .targets import newest_ptx, runs
+from .elf import parse_version
+from .runtimes import RuntimeLibrary, find_runtime
+from .targets import can_run, find_newest_ptx
 
 
-def fits_module(built: str, python: str) -> bool:
+def can_load_module(built: str, python: str) -> bool:
     """Whether an extension module is loaded; source: PEP 3149, PEP 384, PEP 703 (no stable ABI without the GIL)."""
     return built == python or (built == "abi3" and not python.endswith("t"))
 
 
-def fits_tag(tag: str, python: str) -> bool:
+def can_install_tag(tag: str, python: str) -> bool:
     """Whether a wheel is installed; source: "Platform compatibility tags", packaging.python.org, read 2026-11-23."""
     parts = tag.split("-")
     if len(parts) != 3:
         return True
-    return any(_fits(one, abi, python) for one in parts[0].split(".") for abi in parts[1].split("."))
+    return any(_is_compatible(one, abi, python) for one in parts[0].split(".") for abi in parts[1].split("."))
 
 
-def _fits(interpreter: str, abi: str, python: str) -> bool:
+def _is_compatible(interpreter: str, abi: str, python: str) -> bool:
     free = python.endswith("t")
-    have = numbers(python.removesuffix("t"))
+    have = parse_version(python.removesuffix("t"))
     kind, number = interpreter[:2], interpreter[2:]
     built = (int(number[0]), *([int(number[1:])] if number[1:].isdigit() else [])) if number.isdigit() else ()
     if kind == "py":
@@ -105,10 +105,10 @@ def judge(inventory: Inventory, machine: Machine) -> tuple[Verdict, ...]:
     """A verdict for every distribution that has ELF files."""
     found = [_judge(one, inventory, machine) for one in inventory.distributions if one.binaries]
     using = {verdict.name.lower() for verdict in found if verdict.says == "uses this GPU"}
-    return tuple(_blamed(verdict, machine, using) for verdict in found)
+    return tuple(_judge_fault(verdict, machine, using) for verdict in found)
 
 
-def _blamed(verdict: Verdict, machine: Machine, using: set[str]) -> Verdict:
+def _judge_fault(verdict: Verdict, machine: Machine, using: set[str]) -> Verdict:
     """Whether a verdict is a fault. A file that no package installed is the base image's matter."""
     if verdict.kind not in ("pip", "conda"):
         return verdict
@@ -124,7 +124,7 @@ def _blamed(verdict: Verdict, machine: Machine, using: set[str]) -> Verdict:
 
 
 def _judge(one: Distribution, inventory: Inventory, machine: Machine) -> Verdict:
-    says, file, reason = _not_loadable(one, inventory, machine) or _on_gpu(one, inventory, machine)
+    says, file, reason = _judge_loading(one, inventory, machine) or _judge_gpu(one, inventory, machine)
     path = file.path if file is not None else ""
     return Verdict(kind=one.kind, name=one.name, version=one.version, says=says, file=path, reason=reason)
 
@@ -132,61 +132,61 @@ def _judge(one: Distribution, inventory: Inventory, machine: Machine) -> Verdict
 Said = tuple[Judgement, "Binary | None", str]
 
 
-def _not_loadable(one: Distribution, inventory: Inventory, machine: Machine) -> Said | None:
+def _judge_loading(one: Distribution, inventory: Inventory, machine: Machine) -> Said | None:
     """Why the loader or Python would refuse it, whatever GPU there is."""
     host = [binary for binary in one.binaries if binary.machine]
     if host and not any(binary.machine == machine.arch for binary in host):
         return "other processor", host[0], f"it is for {host[0].machine}, the machine is {machine.arch}"
     python = one.python or machine.python
     if python:
-        if one.tags and not any(fits_tag(tag, python) for tag in one.tags):
+        if one.tags and not any(can_install_tag(tag, python) for tag in one.tags):
             return "other Python", None, f"the wheel is for {one.tags[0].rpartition('-')[0]}, this is Python {python}"
         modules = [binary for binary in host if binary.python]
-        if modules and not any(fits_module(binary.python, python) for binary in modules):
+        if modules and not any(can_load_module(binary.python, python) for binary in modules):
             return "other Python", modules[0], f"it is for Python {modules[0].python}, this is Python {python}"
     have = inventory.glibc or machine.glibc
-    newest = max(host, key=lambda binary: numbers(binary.glibc), default=None)
-    if have and newest is not None and numbers(newest.glibc) > numbers(have):
+    newest = max(host, key=lambda binary: parse_version(binary.glibc), default=None)
+    if have and newest is not None and parse_version(newest.glibc) > parse_version(have):
         where = "the image" if inventory.glibc else "the base image"
         return "newer glibc", newest, f"it needs glibc {newest.glibc}, {where} has {have}"
     return None
 
 
-def vendors_of(binary: Binary) -> set[Vendor]:
+def find_vendors(binary: Binary) -> set[Vendor]:
     """Whose GPUs a file is for: by what it links, by its device code, or because it is a vendor's library itself."""
     found = {runtime.vendor for runtime in binary.linked} | {code.vendor for code in binary.code}
-    own = runtime_of(binary.soname) if binary.soname else None
+    own = find_runtime(binary.soname) if binary.soname else None
     return found | ({own.vendor} if own is not None else set())
 
 
-def majors_of(binary: Binary, vendor: Vendor) -> frozenset[int]:
+def find_majors(binary: Binary, vendor: Vendor) -> frozenset[int]:
     """The majors of the vendor's stack that a file needs.
 
     Where CUDA's runtime is linked statically the version of the PTX says it: PTX 7 came with CUDA 11, 8 with 12 and 9
     with 13 (PTX ISA, "Release Notes").
     """
-    own = runtime_of(binary.soname) if binary.soname else None
-    known: Sequence[Runtime] = (*binary.linked, *([own] if own is not None else []))
+    own = find_runtime(binary.soname) if binary.soname else None
+    known: Sequence[RuntimeLibrary] = (*binary.linked, *([own] if own is not None else []))
     found = {runtime.major for runtime in known if runtime.vendor == vendor and runtime.major is not None}
     if not found and vendor == "nvidia":
-        found = {numbers(code.isa)[0] + 4 for code in binary.code if code.isa and numbers(code.isa)[0] >= 7}
+        found = {parse_version(code.isa)[0] + 4 for code in binary.code if code.isa and parse_version(code.isa)[0] >= 7}
         found = {max(found)} if found else set()
     return frozenset(found)
 
 
-def _on_gpu(one: Distribution, inventory: Inventory, machine: Machine) -> Said:
-    gpu = [binary for binary in one.binaries if vendors_of(binary)]
+def _judge_gpu(one: Distribution, inventory: Inventory, machine: Machine) -> Said:
+    gpu = [binary for binary in one.binaries if find_vendors(binary)]
     if machine.vendor == "cpu":
-        names = ", ".join(sorted({NAMES[vendor] for binary in gpu for vendor in vendors_of(binary)}))
+        names = ", ".join(sorted({NAMES[vendor] for binary in gpu for vendor in find_vendors(binary)}))
         return "CPU only", None, f"its code for {names} is not used: there is no GPU" if names else NO_CODE
-    own = [binary for binary in gpu if machine.vendor in vendors_of(binary)]
+    own = [binary for binary in gpu if machine.vendor in find_vendors(binary)]
     if own:
-        return _own_vendor(own, inventory, machine, machine.vendor)
+        return _judge_own_vendor(own, inventory, machine, machine.vendor)
     if gpu:
-        return _other_vendor(gpu, len(one.binaries), machine)
+        return _judge_other_vendor(gpu, len(one.binaries), machine)
     for binary in one.binaries:
         for name in binary.opened:
-            runtime = runtime_of(name)
+            runtime = find_runtime(name)
             if runtime is not None and runtime.vendor == machine.vendor and one.name.lower() not in FRAMEWORKS:
                 return "uses this GPU", binary, f"it opens {name} when it runs"
     return "CPU only", None, NO_CODE
@@ -195,46 +195,46 @@ def _on_gpu(one: Distribution, inventory: Inventory, machine: Machine) -> Said:
 NO_CODE = "no device code, and no GPU runtime is linked"
 
 
-def _other_vendor(gpu: Sequence[Binary], files: int, machine: Machine) -> Said:
-    main = _main(gpu)
-    names = " and ".join(sorted({NAMES[vendor] for binary in gpu for vendor in vendors_of(binary)}))
-    solid = any(binary.code or runtime_of(binary.soname) for binary in gpu)
-    what = _listed(main.code) or ", ".join(runtime.name for runtime in main.linked[:3]) or main.soname
+def _judge_other_vendor(gpu: Sequence[Binary], files: int, machine: Machine) -> Said:
+    main = _find_main(gpu)
+    names = " and ".join(sorted({NAMES[vendor] for binary in gpu for vendor in find_vendors(binary)}))
+    solid = any(binary.code or find_runtime(binary.soname) for binary in gpu)
+    what = _format_code(main.code) or ", ".join(runtime.name for runtime in main.linked[:3]) or main.soname
     if not solid and len(gpu) < files:
         return "CPU only", main, f"a plug-in of it is for {names} ({what}), the rest needs no GPU"
     return "other vendor", main, f"it is for {names} ({what}), this GPU is {NAMES[machine.vendor]}'s"
 
 
-def _own_vendor(own: Sequence[Binary], inventory: Inventory, machine: Machine, vendor: Vendor) -> Said:
-    fitting, said = _with_served_major(own, machine, vendor)
+def _judge_own_vendor(own: Sequence[Binary], inventory: Inventory, machine: Machine, vendor: Vendor) -> Said:
+    fitting, said = _select_served(own, machine, vendor)
     if said is not None:
         return said
     code = {one: binary for binary in fitting for one in binary.code if one.vendor == vendor}
-    ptx = newest_ptx(machine.cuda)
-    usable = sorted(one for one in code if runs(one, machine.targets, ptx=ptx))
+    ptx = find_newest_ptx(machine.cuda)
+    usable = sorted(one for one in code if can_run(one, machine.targets, ptx=ptx))
     if code and machine.targets and not usable:
-        return "no code for this GPU", _main(fitting), _no_code(code, machine, ptx)
-    if inventory.whole and (said := _missing(fitting, inventory, vendor)) is not None:
+        return "no code for this GPU", _find_main(fitting), _explain_no_code(code, machine, ptx)
+    if inventory.whole and (said := _find_missing(fitting, inventory, vendor)) is not None:
         return said
     if usable:
         best = usable[0]
         return "uses this GPU", code[best], f"{best} in it"
-    main = _main(fitting)
+    main = _find_main(fitting)
     linked = [runtime.name for runtime in main.linked if runtime.vendor == vendor] or [main.soname]
     return "uses this GPU", main, f"it needs {linked[0]}"
 
 
-def _with_served_major(own: Sequence[Binary], machine: Machine, vendor: Vendor) -> tuple[list[Binary], Said | None]:
+def _select_served(own: Sequence[Binary], machine: Machine, vendor: Vendor) -> tuple[list[Binary], Said | None]:
     """The files whose runtime the driver serves; or that none is, where those that name one name another."""
     if not machine.majors:
         return list(own), None
     served = frozenset(machine.majors)
-    naming = [binary for binary in own if majors_of(binary, vendor)]
-    fitting = [binary for binary in own if majors_of(binary, vendor) <= served]
+    naming = [binary for binary in own if find_majors(binary, vendor)]
+    fitting = [binary for binary in own if find_majors(binary, vendor) <= served]
     if not naming or any(binary in fitting for binary in naming):
         return fitting, None
-    main = _main(naming)
-    needs = majors_of(main, vendor)
+    main = _find_main(naming)
+    needs = find_majors(main, vendor)
     names = [runtime.name for runtime in main.linked if runtime.major in needs and runtime.vendor == vendor]
     stack = STACKS[vendor]
     wanted = ", ".join(f"{stack} {major}" for major in sorted(needs))
@@ -243,25 +243,25 @@ def _with_served_major(own: Sequence[Binary], machine: Machine, vendor: Vendor) 
     return [], ("wrong runtime major", main, f"{what}, the driver serves {stack} {serves}")
 
 
-def _no_code(code: Iterable[Code], machine: Machine, ptx: str) -> str:
+def _explain_no_code(code: Iterable[Code], machine: Machine, ptx: str) -> str:
     gpu = ", ".join(machine.targets)
-    late = [one for one in code if one.kind == "ptx" and runs(one, machine.targets)]
-    text = f"it has code for {_listed(code)}, this GPU is {gpu}"
+    late = [one for one in code if one.kind == "ptx" and can_run(one, machine.targets)]
+    text = f"it has code for {_format_code(code)}, this GPU is {gpu}"
     if late:
         text += f"; its PTX {late[0].isa} is newer than the driver compiles (PTX {ptx})"
     return text
 
 
-def _missing(fitting: Sequence[Binary], inventory: Inventory, vendor: Vendor) -> Said | None:
+def _find_missing(fitting: Sequence[Binary], inventory: Inventory, vendor: Vendor) -> Said | None:
     """What is linked and is nowhere in the image, and in no driver; one of several builds is enough."""
     groups: dict[frozenset[int], list[Binary]] = defaultdict(list)
     for binary in fitting:
-        groups[majors_of(binary, vendor)].append(binary)
+        groups[find_majors(binary, vendor)].append(binary)
     if len(groups) > 1:
         groups.pop(frozenset(), None)  # these say nothing of a build
     said: Said | None = None
     for binaries in groups.values():
-        main = _main(binaries)
+        main = _find_main(binaries)
         lacking = [
             runtime.name
             for runtime in main.linked
@@ -273,11 +273,11 @@ def _missing(fitting: Sequence[Binary], inventory: Inventory, vendor: Vendor) ->
     return said
 
 
-def _main(binaries: Sequence[Binary]) -> Binary:
+def _find_main(binaries: Sequence[Binary]) -> Binary:
     """The file that matters most: the largest with device code, else the largest."""
     return max(binaries, key=lambda binary: (bool(binary.code), binary.size))
 
 
-def _listed(code: Iterable[Code]) -> str:
+def _format_code(code: Iterable[Code]) -> str:
     names = [str(one) for one in sorted(code)]
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ..sif.bounded import BoundsError, in_units, parse_json
+from ..sif.bounded import BoundsError, format_bound, parse_json
 from .binary import Binary, read_binary
-from .content import ELF, LARGEST, Candidate, Content, likely
-from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, inventory
+from .content import ELF, LARGEST, Candidate, Content, can_be_elf
+from .distribution import Distribution, Inventory, Kind, SourceKind, Unread, make_inventory
 
 RECORD = re.compile(r"(?:.*/)?(?P<name>[^/]+?)-(?P<version>[^/-]+)\.dist-info/RECORD")
 CONDA = re.compile(r"(?P<prefix>(?:.*/)?)conda-meta/[^/]+\.json")
@@ -45,7 +45,7 @@ class Package:
 
 
 @dataclass(kw_only=True)
-class Tree:
+class TreeScan:
     """What has been read of a tree so far."""
 
     binaries: dict[str, Binary] = field(default_factory=dict)
@@ -63,14 +63,14 @@ class Tree:
         """Read a file where it is an ELF file or says who owns what; raises OSError."""
         path, size = candidate.path, candidate.size
         is_metadata = is_metadata_file(path)
-        if not is_metadata and (not likely(path, size) or len(self.binaries) >= FILES):
+        if not is_metadata and (not can_be_elf(path, size) or len(self.binaries) >= FILES):
             return
         try:
             with candidate.open() as content:
                 if is_metadata:
                     self._keep_metadata(path, content)
                 elif size > LARGEST:
-                    self.skip(path, f"it is larger than {in_units(LARGEST)}")
+                    self.skip(path, f"it is larger than {format_bound(LARGEST)}")
                 elif content.read(0, 4) == ELF and (binary := read_binary(path, content)) is not None:
                     self.binaries[path] = binary
         except BoundsError as error:
@@ -78,10 +78,10 @@ class Tree:
         except OSError as error:
             self.skip(path, (error.strerror or str(error)).lower())
 
-    def cover(self, layer: Tree, hidden: set[str]) -> None:
+    def apply_layer(self, layer: TreeScan, hidden: set[str]) -> None:
         """Put a layer over what is there; `hidden` are files and folders that it takes away."""
         for paths in (self.binaries, self.metadata):
-            for path in [path for path in paths if _hides(hidden, path)]:
+            for path in [path for path in paths if _is_hidden(hidden, path)]:
                 del paths[path]
         self.binaries |= layer.binaries
         self.metadata |= layer.metadata
@@ -100,33 +100,33 @@ class Tree:
         if len(self.unread) < UNREAD:
             self.unread.append(Unread(path=path, reason=reason))
 
-    def inventory(self, kind: SourceKind, *, whole: bool) -> Inventory:
+    def make_inventory(self, kind: SourceKind, *, whole: bool) -> Inventory:
         """Everything, sorted by package."""
-        owners = self._owners()
+        owners = self._find_owners()
         grouped: dict[Package, list[Binary]] = defaultdict(list)
         for path, binary in sorted(self.binaries.items()):
             grouped[owners.get(path) or Package("files", f"/{path.rpartition('/')[0]}")].append(binary)
         found = [
             Distribution(
                 kind=package.kind, name=package.name, version=package.version, binaries=tuple(binaries),
-                python=package.python or _python(binaries),
+                python=package.python or _find_python(binaries),
             )
             for package, binaries in sorted(grouped.items(), key=lambda item: (item[0].kind, item[0].name.lower()))
         ]  # fmt: skip
-        return inventory(kind, found, whole=whole, names=frozenset(self.names), unread=tuple(self.unread))
+        return make_inventory(kind, found, whole=whole, names=frozenset(self.names), unread=tuple(self.unread))
 
-    def _owners(self) -> dict[str, Package]:
+    def _find_owners(self) -> dict[str, Package]:
         """Who installed each ELF file: pip's word before conda's, which lists what pip has installed too."""
         owners: dict[str, Package] = {}
         merged = {path.removeprefix("usr/"): path for path in self.binaries}  # /lib is a link to /usr/lib
         for path, content in self.metadata.items():
             text = content.decode("utf-8", errors="replace")
             if match := RECORD.fullmatch(path):
-                package = Package("pip", match["name"].replace("_", "-"), match["version"], _python_of(path))
+                package = Package("pip", match["name"].replace("_", "-"), match["version"], _parse_python(path))
                 site = posixpath.dirname(posixpath.dirname(path))
-                listed: Iterable[str] = (posixpath.normpath(posixpath.join(site, row)) for row in _rows(text))
+                listed: Iterable[str] = (posixpath.normpath(posixpath.join(site, row)) for row in _read_rows(text))
             elif match := CONDA.fullmatch(path):
-                package, files = _conda(content)
+                package, files = _read_conda(content)
                 listed = (match["prefix"] + row for row in files)
             elif match := DPKG.fullmatch(path):
                 package = Package("deb", match["name"])
@@ -139,12 +139,12 @@ class Tree:
         return owners
 
 
-def _hides(hidden: set[str], path: str) -> bool:
+def _is_hidden(hidden: set[str], path: str) -> bool:
     parts = path.split("/")
     return any("/".join(parts[: end + 1]) in hidden for end in range(len(parts)))
 
 
-def _rows(record: str) -> Iterator[str]:
+def _read_rows(record: str) -> Iterator[str]:
     """The paths in a RECORD; what the reader of CSV refuses ends it."""
     with suppress(csv.Error):
         for row in csv.reader(record.splitlines()):
@@ -152,7 +152,7 @@ def _rows(record: str) -> Iterator[str]:
                 yield row[0]
 
 
-def _conda(content: bytes) -> tuple[Package, list[str]]:
+def _read_conda(content: bytes) -> tuple[Package, list[str]]:
     try:
         found = parse_json(content, limit=METADATA_SIZE)
     except ValueError:
@@ -163,10 +163,10 @@ def _conda(content: bytes) -> tuple[Package, list[str]]:
     return package, [row for row in files if isinstance(row, str)] if isinstance(files, list) else []
 
 
-def _python(binaries: list[Binary]) -> str:
-    return next((word for binary in binaries if (word := _python_of(binary.path))), "")
+def _find_python(binaries: list[Binary]) -> str:
+    return next((word for binary in binaries if (word := _parse_python(binary.path))), "")
 
 
-def _python_of(path: str) -> str:
+def _parse_python(path: str) -> str:
     match = PYTHON.search(path)
     return match[1] if match else ""

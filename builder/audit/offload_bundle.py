@@ -58,20 +58,20 @@ def read_bundles(content: Content, *, offset: int, size: int) -> set[Code]:
         if place < 0:
             return found
         if window.get(place, 4) == PACKED:
-            names, end, looked = _packed(window, place)
+            names, end, looked = _read_packed(window, place)
         else:
-            names, end, looked = _plain(window, place)
+            names, end, looked = _read_plain(window, place)
         left -= looked
         if left < 0:
             raise AuditError("its bundles of device code overlap")
-        found |= {code for name in names if (code := code_of(name)) is not None}
+        found |= {code for name in names if (code := parse_code(name)) is not None}
         if len(found) > TARGETS:
             raise AuditError("its bundles of device code hold too much")
         place = max(end, place + 4)
     raise AuditError(f"it has more than {BUNDLES} bundles of device code")
 
 
-def _packed(window: Window, place: int) -> tuple[list[str], int, int]:
+def _read_packed(window: Window, place: int) -> tuple[list[str], int, int]:
     """The names in a bundle, where it ends, and how many bytes of it were looked at."""
     version, method = struct.unpack("<HH", window.get(place + 4, 4))
     layout = VERSIONS.get(version)
@@ -88,18 +88,18 @@ def _packed(window: Window, place: int) -> tuple[list[str], int, int]:
         front = zstd.unpack(packed, limit=FRONT) if method else zlib.decompressobj().decompress(packed, FRONT)
     except zlib.error:
         raise AuditError("a bundle of device code is damaged") from None
-    names = [name for name, _ in _rows(front)]
+    names = [name for name, _ in _parse_rows(front)]
     return names, place + (size if version > 1 else head), len(packed)
 
 
-def _plain(window: Window, place: int) -> tuple[list[str], int, int]:
+def _read_plain(window: Window, place: int) -> tuple[list[str], int, int]:
     front = window.get(place, min(FRONT, window.size - place))
-    rows = list(_rows(front))
+    rows = list(_parse_rows(front))
     end = max((end for _, end in rows if end <= window.size), default=len(MAGIC))
     return [name for name, _ in rows], place + end, len(front)
 
 
-def _rows(front: bytes) -> Iterator[tuple[str, int]]:
+def _parse_rows(front: bytes) -> Iterator[tuple[str, int]]:
     """The names in a bundle's table, each with the place where its code ends; a row without code is left out."""
     if not front.startswith(MAGIC) or len(front) < 32:
         return
@@ -116,7 +116,7 @@ def _rows(front: bytes) -> Iterator[tuple[str, int]]:
         at += 24 + length
 
 
-def code_of(name: str) -> Code | None:
+def parse_code(name: str) -> Code | None:
     """The code that an entry of a bundle names, None for the host's and for what is not for a GPU known here."""
     if match := HIP.fullmatch(name):
         return Code(kind="hip", target=match[1])
@@ -139,12 +139,12 @@ def read_sycl(name: str, content: Content, *, offset: int, size: int) -> set[Cod
     target = name.removeprefix(MAGIC.decode()).removeprefix("sycl-")
     if target.startswith("spir64_gen"):
         packed = content.read(offset, min(size, IMAGES))
-        devices = {device for archive in _images(packed) for device in _devices(archive)}
+        devices = {device for archive in _list_images(packed) for device in _list_devices(archive)}
         return {Code(kind="sycl", target=device) for device in devices or {"intel_gpu"}}
     return {Code(kind="spirv", target="spir64")} if target in ("spir64", "spir64-unknown-unknown") else set()
 
 
-def _images(section: bytes) -> Iterator[bytes]:
+def _list_images(section: bytes) -> Iterator[bytes]:
     """The images in a section, one behind the other; packed ones are recognised by their first word."""
     begins = [match.start() for match in FRAME.finditer(section)][:FRAMES]
     if not begins or begins[0]:
@@ -155,7 +155,7 @@ def _images(section: bytes) -> Iterator[bytes]:
             yield zstd.unpack(section[begin:], limit=limit)
 
 
-def _devices(archive: bytes) -> Iterator[str]:
+def _list_devices(archive: bytes) -> Iterator[str]:
     """The devices that the members of an archive are for: heads of 60 bytes, contents to a border of two."""
     at = len(ARCHIVE) if archive.startswith(ARCHIVE) else len(archive)
     for _ in range(ROWS):

@@ -59,7 +59,7 @@ SEARCHED = 256 << 20  # bytes of .rodata
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
+class RuntimeLibrary:
     """A library of a vendor: the major version of the vendor's stack, None where the name does not say it."""
 
     name: str
@@ -68,27 +68,27 @@ class Runtime:
     driver: bool = False
 
 
-def runtime_of(soname: str) -> Runtime | None:
+def find_runtime(soname: str) -> RuntimeLibrary | None:
     """The runtime with this file name, None for any other library."""
     match = FORM.fullmatch(soname)
     if match is None:
         return None
-    return _known(match[1], match[2], soname)
+    return _find_known(match[1], match[2], soname)
 
 
-def _known(stem: str, number: str, soname: str) -> Runtime | None:
+def _find_known(stem: str, number: str, soname: str) -> RuntimeLibrary | None:
     first = int(number.split(".")[1]) if number else None
     for vendor, others in OTHERS.items():
         if stem in DRIVERS[vendor]:
-            return Runtime(name=soname, vendor=vendor, driver=True)
+            return RuntimeLibrary(name=soname, vendor=vendor, driver=True)
         if stem in STACK[vendor]:
-            return Runtime(name=soname, vendor=vendor, major=first)
+            return RuntimeLibrary(name=soname, vendor=vendor, major=first)
         if others.fullmatch(stem):
-            return Runtime(name=soname, vendor=vendor, major=NUMBERED.get(stem, {}).get(first or 0))
+            return RuntimeLibrary(name=soname, vendor=vendor, major=NUMBERED.get(stem, {}).get(first or 0))
     return None
 
 
-def opened_names(content: Content, *, offset: int, size: int) -> Iterator[str]:
+def find_opened_names(content: Content, *, offset: int, size: int) -> Iterator[str]:
     """Names of GPU runtimes among the texts of a file: what it may open when it runs; raises OSError."""
     seen: set[bytes] = set()
     place, end = offset, offset + min(size, SEARCHED)
@@ -99,7 +99,7 @@ def opened_names(content: Content, *, offset: int, size: int) -> Iterator[str]:
             return
         for match in OPENED.finditer(data):
             name = match[0][:-1]
-            if name not in seen and _known(match[1].decode(), match[2].decode(), name.decode()):
+            if name not in seen and _find_known(match[1].decode(), match[2].decode(), name.decode()):
                 seen.add(name)
                 yield name.decode()
         place += CHUNK

@@ -27,14 +27,14 @@ from ..sif.squashfs import (
     NO_FRAGMENT,
     XZ,
     ZSTD,
-    Entry,
-    Node,
+    FolderEntry,
+    FolderInode,
     Squashfs,
     SquashfsError,
 )  # fmt: skip
 from .content import AuditError, Candidate, Content
 from .distribution import Inventory
-from .installed import Tree
+from .installed import TreeScan
 from .zstd import unpack as unpack_zstd
 
 PLAIN = 1 << 24  # in a block's length: it is not packed
@@ -51,7 +51,7 @@ class Item(NamedTuple):
 
     path: str
     kind: int
-    entry: Entry
+    entry: FolderEntry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,9 @@ class _File:
             begin = offset - number * block
             if number < len(self.lengths):
                 room = min(block, self.size - number * block)
-                data = self.reader.block(self.places[number], self.lengths[number], room)
+                data = self.reader.read_block(self.places[number], self.lengths[number], room)
             else:
-                data = self.reader.fragment(self.fragment)[self.offset : self.offset + self.size - number * block]
+                data = self.reader.read_fragment(self.fragment)[self.offset : self.offset + self.size - number * block]
             part = data[begin : begin + end - offset]
             if not part:
                 raise AuditError("it is cut short")
@@ -94,23 +94,23 @@ class SquashfsFiles:
             raise AuditError("its blocks are too large")
         if fs.offset + fs.head.size > os.fstat(fs.file.fileno()).st_size:
             raise AuditError("it is cut short")
-        self.unpack = _unpacker(fs.head.compression)
+        self.unpack = _choose_unpacker(fs.head.compression)
         self.kept: OrderedDict[int, bytes] = OrderedDict()
         self.most = max(4, KEPT // fs.head.block_size)
         self.names = 0
         self.left = ROOM + TIMES * fs.head.size
 
-    def items(self) -> Iterator[Item]:
+    def list_items(self) -> Iterator[Item]:
         """Every name, a folder before what is in it."""
         try:
-            yield from self._below(self.fs.root, "", 0, set())
+            yield from self._walk(self.fs.root, "", 0, set())
         except (SquashfsError, struct.error, KeyError) as error:
             raise AuditError(f"its file system is damaged: {error}") from None
 
-    def _below(self, node: Node, path: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[Item]:
+    def _walk(self, node: FolderInode, path: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[Item]:
         if depth > DEPTH:
             raise AuditError(f"its folders are deeper than {DEPTH}")
-        for entry in self.fs.names(node):
+        for entry in self.fs.read_entries(node):
             self.names += 1
             if self.names > NAMES:
                 raise AuditError(f"it holds more than {NAMES} names")
@@ -121,30 +121,30 @@ class SquashfsFiles:
                 if (entry.block, entry.offset) in seen:
                     raise AuditError("a folder of it is in two places")
                 seen.add((entry.block, entry.offset))
-                yield from self._below(self.fs.folder(entry.block, entry.offset), below, depth + 1, seen)
+                yield from self._walk(self.fs.read_folder(entry.block, entry.offset), below, depth + 1, seen)
 
-    def open(self, entry: Entry) -> Content:
+    def open(self, entry: FolderEntry) -> Content:
         """A file."""
         try:
-            return self._file(entry)
+            return self._read_file(entry)
         except (SquashfsError, struct.error, KeyError) as error:
             raise AuditError(f"its file system is damaged: {error}") from None
 
-    def size_of(self, entry: Entry) -> int:
+    def read_size(self, entry: FolderEntry) -> int:
         """Bytes of a file; raises AuditError."""
         try:
-            return self._inode(entry)[1]
+            return self._read_inode(entry)[1]
         except (SquashfsError, struct.error, KeyError) as error:
             raise AuditError(f"its file system is damaged: {error}") from None
 
-    def opener(self, entry: Entry) -> Callable[[], nullcontext[Content]]:
+    def make_opener(self, entry: FolderEntry) -> Callable[[], nullcontext[Content]]:
         """What opens a file later."""
-        return partial(self._opened, entry)
+        return partial(self._open_later, entry)
 
-    def _opened(self, entry: Entry) -> nullcontext[Content]:
+    def _open_later(self, entry: FolderEntry) -> nullcontext[Content]:
         return nullcontext(self.open(entry))
 
-    def _inode(self, entry: Entry) -> tuple[int, int, int, int, int]:
+    def _read_inode(self, entry: FolderEntry) -> tuple[int, int, int, int, int]:
         """Where the blocks begin, the size, fragment, place in it, and the length of the inode."""
         inodes = self.fs.inodes
         (kind,) = struct.unpack("<H", inodes.read(entry.block, entry.offset, 2))
@@ -157,8 +157,8 @@ class SquashfsFiles:
             return start, size, fragment, offset, 56
         raise SquashfsError("a folder is listed where a file is expected")
 
-    def _file(self, entry: Entry) -> _File:
-        start, size, fragment, offset, length = self._inode(entry)
+    def _read_file(self, entry: FolderEntry) -> _File:
+        start, size, fragment, offset, length = self._read_inode(entry)
         block = self.fs.head.block_size
         count = size // block if fragment != NO_FRAGMENT else -(-size // block)
         if count > BLOCKS:
@@ -171,15 +171,15 @@ class SquashfsFiles:
             at += word & ~PLAIN
         return _File(reader=self, size=size, places=tuple(places), lengths=lengths, fragment=fragment, offset=offset)
 
-    def fragment(self, number: int) -> bytes:
+    def read_fragment(self, number: int) -> bytes:
         """The block that holds the ends of several files."""
         try:
             place, length, _ = FRAGMENT.unpack_from(self.fs.fragments, 16 * number)
         except (SquashfsError, struct.error) as error:
             raise AuditError(f"its file system is damaged: {error}") from None
-        return self.block(place, length, self.fs.head.block_size)
+        return self.read_block(place, length, self.fs.head.block_size)
 
-    def block(self, place: int, length: int, room: int) -> bytes:
+    def read_block(self, place: int, length: int, room: int) -> bytes:
         """One block, unpacked; of length 0 it is zeros."""
         if not length:
             return bytes(room)
@@ -189,7 +189,7 @@ class SquashfsFiles:
             if size > self.fs.head.block_size:
                 raise AuditError("a block of it is too long")
             try:
-                packed = self.fs.bytes_between(place, place + size)
+                packed = self.fs.read_bytes(place, place + size)
             except SquashfsError as error:
                 raise AuditError(f"its file system is damaged: {error}") from None
             found = packed if length & PLAIN else self.unpack(packed, self.fs.head.block_size)
@@ -204,32 +204,32 @@ class SquashfsFiles:
         return found
 
 
-def _unpacker(compression: int) -> Callable[[bytes, int], bytes]:
+def _choose_unpacker(compression: int) -> Callable[[bytes, int], bytes]:
     """What unpacks a block of data of at most so many bytes; raises AuditError where nothing here can."""
     if compression == GZIP:
-        return _gzip
+        return _unpack_gzip
     if compression == XZ:
-        return _xz
+        return _unpack_xz
     if compression == ZSTD:
-        return _zstd
+        return _unpack_zstd
     raise AuditError(f"it is packed in a way that is not read here (number {compression} of squashfs)")
 
 
-def _gzip(packed: bytes, most: int) -> bytes:
+def _unpack_gzip(packed: bytes, most: int) -> bytes:
     try:
         return zlib.decompressobj().decompress(packed, most)
     except zlib.error:
         raise AuditError("a block of it is damaged") from None
 
 
-def _xz(packed: bytes, most: int) -> bytes:
+def _unpack_xz(packed: bytes, most: int) -> bytes:
     try:
         return lzma.LZMADecompressor(memlimit=1 << 27).decompress(packed, most)
     except lzma.LZMAError:
         raise AuditError("a block of it is damaged") from None
 
 
-def _zstd(packed: bytes, most: int) -> bytes:
+def _unpack_zstd(packed: bytes, most: int) -> bytes:
     return unpack_zstd(packed, limit=most)
 
 
@@ -238,27 +238,27 @@ MAGIC = b"hsqs"
 
 def read_image(*parts: Path) -> Inventory:
     """Every ELF file of an image in one file or several; raises AuditError where one cannot be read, and OSError."""
-    tree = Tree()
+    tree = TreeScan()
     for path in parts:
         with open_file(path) as file:
-            for item, files in _union(file, path).values():
+            for item, files in _merge_layers(file, path).values():
                 if item.kind in (LINK, LINK + LONG):
                     tree.link(item.path)
                 else:
-                    size = files.size_of(item.entry)
-                    tree.take(Candidate(path=item.path, size=size, open=files.opener(item.entry)))
-    return tree.inventory("image", whole=True)
+                    size = files.read_size(item.entry)
+                    tree.take(Candidate(path=item.path, size=size, open=files.make_opener(item.entry)))
+    return tree.make_inventory("image", whole=True)
 
 
-def _union(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsFiles]]:
+def _merge_layers(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsFiles]]:
     """Files and links by their paths, as the layers leave them: a later one wins, a device 0/0 takes away."""
     union: dict[str, tuple[Item, SquashfsFiles]] = {}
-    for number, offset in enumerate(_offsets(file, path)):
+    for number, offset in enumerate(_list_offsets(file, path)):
         try:
             files = SquashfsFiles(Squashfs(file, offset=offset))
         except SquashfsError as error:
             raise AuditError(f"its file system cannot be read: {error}") from None
-        for item in files.items():
+        for item in files.list_items():
             if item.kind in (FILE, FILE + LONG, LINK, LINK + LONG):
                 union[item.path] = (item, files)
             elif number and item.kind in (DEVICE, DEVICE + LONG):
@@ -268,7 +268,7 @@ def _union(file: BinaryIO, path: Path) -> dict[str, tuple[Item, SquashfsFiles]]:
     return union
 
 
-def _offsets(file: BinaryIO, path: Path) -> list[int]:
+def _list_offsets(file: BinaryIO, path: Path) -> list[int]:
     """Where in the file each file system begins, the root first."""
     file.seek(0)
     if file.read(4) == MAGIC:

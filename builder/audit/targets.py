@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from .device_code import Code
-from .elf import numbers
+from .elf import parse_version
 
 SM = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
 # Integrated GPUs (Tegra, Jetson, Drive): 5.3, 6.2, 7.2, 8.7, 10.1 (11.0 since CUDA 13).
@@ -41,36 +41,40 @@ INTEL: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def newest_ptx(cuda: str) -> str:
+def find_newest_ptx(cuda: str) -> str:
     """The newest PTX that the driver of a CUDA toolkit compiles, "" where that is not known."""
-    known = [(numbers(version), ptx) for version, ptx in PTX_OF_CUDA.items() if numbers(version) <= numbers(cuda)]
+    known = [
+        (parse_version(version), ptx)
+        for version, ptx in PTX_OF_CUDA.items()
+        if parse_version(version) <= parse_version(cuda)
+    ]
     return max(known)[1] if cuda and known else ""
 
 
-def runs(code: Code, devices: Iterable[str], *, ptx: str = "") -> bool:
+def can_run(code: Code, devices: Iterable[str], *, ptx: str = "") -> bool:
     """Whether some of the devices (sm_90, gfx90a, pvc) runs a piece of code; `ptx` is the newest PTX of the driver."""
     if code.kind == "cubin":
-        return any(runs_cubin(code.target, device) for device in devices)
+        return any(can_run_cubin(code.target, device) for device in devices)
     if code.kind == "ptx":
-        compiled = not ptx or not code.isa or numbers(code.isa) <= numbers(ptx)
-        return compiled and any(compiles_ptx(code.target, device) for device in devices)
+        compiled = not ptx or not code.isa or parse_version(code.isa) <= parse_version(ptx)
+        return compiled and any(can_compile_ptx(code.target, device) for device in devices)
     if code.kind == "hip":
-        return any(runs_hip(code.target, device) for device in devices)
+        return any(can_run_hip(code.target, device) for device in devices)
     if code.kind == "sycl":
-        return any(runs_sycl(code.target, device) for device in devices)
+        return any(can_run_sycl(code.target, device) for device in devices)
     return any(not device.startswith(("sm_", "gfx")) for device in devices)
 
 
-def runs_cubin(target: str, device: str) -> bool:
+def can_run_cubin(target: str, device: str) -> bool:
     """Whether a GPU runs a cubin: the same major compute capability and the same or a higher minor one.
 
     Source: CUDA C++ Programming Guide 13.0, "Binary Compatibility" (not between integrated GPUs and others) and
     "Feature Set Compiler Targets": `a` runs on exactly that capability, `f` on the GPUs of its family.
     """
-    return _serves(target, device, plain=_runs_plain_cubin)
+    return _serves(target, device, plain=_can_run_plain_cubin)
 
 
-def compiles_ptx(target: str, device: str) -> bool:
+def can_compile_ptx(target: str, device: str) -> bool:
     """Whether the driver can make code for a GPU out of PTX: for any capability from the PTX's own one on.
 
     Source: CUDA C++ Programming Guide 13.0, "Just-in-Time Compilation" and "Feature Set Compiler Targets": PTX for
@@ -80,7 +84,7 @@ def compiles_ptx(target: str, device: str) -> bool:
     return _serves(target, device, plain=lambda built, have: have >= built)
 
 
-def _runs_plain_cubin(built: int, have: int) -> bool:
+def _can_run_plain_cubin(built: int, have: int) -> bool:
     if built in TEGRA or have in TEGRA:
         return built == have
     return built // 10 == have // 10 and have >= built
@@ -99,7 +103,7 @@ def _serves(target: str, device: str, *, plain: Callable[[int, int], bool]) -> b
     return plain(built, have)
 
 
-def runs_hip(target: str, device: str) -> bool:
+def can_run_hip(target: str, device: str) -> bool:
     """Whether a GPU runs an AMD code object: the same processor, or a generic one that covers it; and its features.
 
     Source: LLVM's AMDGPUUsage, "Target ID": a feature that the code does not name fits any setting, one that it names
@@ -114,10 +118,10 @@ def runs_hip(target: str, device: str) -> bool:
     return all(have.get(word[:-1], word[-1]) == word[-1] for word in features if word)
 
 
-def runs_sycl(target: str, device: str) -> bool:
+def can_run_sycl(target: str, device: str) -> bool:
     """Whether an Intel GPU runs an image that was compiled for named devices; one without a known name may fit any.
 
     Source: intel/compute-runtime, ocloc's option -device: versions of one major and minor are steppings of a device.
     """
     version = INTEL.get(device, "")
-    return not version or not target[:1].isdigit() or numbers(target)[:2] == numbers(version)[:2]
+    return not version or not target[:1].isdigit() or parse_version(target)[:2] == parse_version(version)[:2]

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..sif.bounded import BoundsError, in_units, open_file
+from ..sif.bounded import BoundsError, format_bound, open_file
 from .binary import Binary, read_binary
-from .content import ELF, AuditError, likely, unpacked
-from .distribution import Distribution, Inventory, Unread, inventory
+from .content import ELF, AuditError, can_be_elf, unpack_member
+from .distribution import Distribution, Inventory, Unread, make_inventory
 
 MEMBERS = 300_000
 DIRECTORY = 96 << 20  # bytes of the list of members
@@ -36,10 +36,10 @@ ENCRYPTED = 1
 def read_wheel(path: Path) -> Inventory:
     """Every ELF file of a wheel; raises OSError, and AuditError for any other file."""
     with open_zip(path) as archive:
-        name, version, tags = _about(archive, path)
-        binaries, unread = _binaries(archive)
+        name, version, tags = _read_papers(archive, path)
+        binaries, unread = _read_binaries(archive)
     one = Distribution(kind="pip", name=name, version=version, binaries=tuple(binaries), tags=tags)
-    return inventory("wheel", [one], unread=tuple(unread))
+    return make_inventory("wheel", [one], unread=tuple(unread))
 
 
 @contextmanager
@@ -54,10 +54,10 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
         except BoundsError:
             raise
         except (*DAMAGED, OSError) as error:
-            raise in_words(error) from None
+            raise translate_error(error) from None
 
 
-def in_words(error: Exception) -> Exception:
+def translate_error(error: Exception) -> Exception:
     """What a damaged archive makes Python's reader raise, as an AuditError; a true error of the system stays."""
     if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a place before the beginning, or far too late
         return error
@@ -88,10 +88,10 @@ def _check_directory(file: BinaryIO) -> None:
 def _check_sizes(archive: zipfile.ZipFile, *, packed: int) -> None:
     total = sum(member.file_size for member in archive.infolist())
     if total > ROOM + TIMES * packed:
-        raise AuditError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
+        raise AuditError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
 
 
-def _about(archive: zipfile.ZipFile, path: Path) -> tuple[str, str, tuple[str, ...]]:
+def _read_papers(archive: zipfile.ZipFile, path: Path) -> tuple[str, str, tuple[str, ...]]:
     """Name, version and tags: those of its own metadata, or of its file name."""
     for member in archive.infolist():
         match = INFO.fullmatch(member.filename)
@@ -106,14 +106,14 @@ def _about(archive: zipfile.ZipFile, path: Path) -> tuple[str, str, tuple[str, .
     raise AuditError("it is no wheel: there is no *.dist-info/WHEEL in it")
 
 
-def _binaries(archive: zipfile.ZipFile) -> tuple[list[Binary], list[Unread]]:
+def _read_binaries(archive: zipfile.ZipFile) -> tuple[list[Binary], list[Unread]]:
     found: list[Binary] = []
     unread: list[Unread] = []
     for member in archive.infolist():
-        if member.filename.endswith("/") or not likely(member.filename, member.file_size):
+        if member.filename.endswith("/") or not can_be_elf(member.filename, member.file_size):
             continue
         try:
-            if (binary := _binary(archive, member)) is not None:
+            if (binary := _read_binary(archive, member)) is not None:
                 found.append(binary)
         except (*DAMAGED, OSError) as error:  # AuditError is a ValueError
             if isinstance(error, OSError) and error.errno != errno.EINVAL:
@@ -122,12 +122,12 @@ def _binaries(archive: zipfile.ZipFile) -> tuple[list[Binary], list[Unread]]:
     return found, unread
 
 
-def _binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Binary | None:
+def _read_binary(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Binary | None:
     if member.flag_bits & ENCRYPTED:
         raise AuditError("it is encrypted")
     with archive.open(member) as stream:
         head = stream.read(4)
         if head != ELF:
             return None
-        with unpacked(cast(BinaryIO, stream), size=member.file_size, head=head) as content:
+        with unpack_member(cast(BinaryIO, stream), size=member.file_size, head=head) as content:
             return read_binary(member.filename, content)

@@ -21,14 +21,14 @@ class _Buffer(ctypes.Structure):
     _fields_ = (("place", ctypes.c_void_p), ("size", ctypes.c_size_t), ("at", ctypes.c_size_t))
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """Where packed bytes come from."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 @lru_cache(maxsize=1)
-def _library() -> Any:
+def _load_library() -> Any:
     try:
         library = ctypes.CDLL(LIBRARY)
         library.ZSTD_createDCtx.restype = ctypes.c_void_p
@@ -42,14 +42,14 @@ def _library() -> Any:
     return library
 
 
-class Unpacked:
+class ZstdReader:
     """A packed stream, read unpacked from front to back; raises AuditError where it is damaged.
 
     It may have several frames; with `single` it ends with the first one, whatever follows.
     """
 
-    def __init__(self, source: Source, *, room: int = CHUNK, single: bool = False) -> None:
-        self.source, self.library, self.single = source, _library(), single
+    def __init__(self, source: ByteSource, *, room: int = CHUNK, single: bool = False) -> None:
+        self.source, self.library, self.single = source, _load_library(), single
         self.context = self.library.ZSTD_createDCtx()
         self.packed, self.input = b"", _Buffer(None, 0, 0)
         self.room = ctypes.create_string_buffer(room)
@@ -63,7 +63,7 @@ class Unpacked:
         """So many bytes, fewer at the end."""
         parts, left = [], size
         while left > 0:
-            if self.at >= len(self.ready) and not self._more():
+            if self.at >= len(self.ready) and not self._unpack_more():
                 break
             part = self.ready[self.at : self.at + left]
             self.at += len(part)
@@ -71,7 +71,7 @@ class Unpacked:
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _more(self) -> bool:
+    def _unpack_more(self) -> bool:
         """Unpack the next bytes; False at the end."""
         while True:
             if self.input.at >= self.input.size:
@@ -105,4 +105,4 @@ class _Bytes:
 
 def unpack(packed: bytes, *, limit: int) -> bytes:
     """The first `limit` bytes of one frame, whatever follows it; raises AuditError."""
-    return Unpacked(_Bytes(packed), room=min(limit, CHUNK), single=True).read(limit)
+    return ZstdReader(_Bytes(packed), room=min(limit, CHUNK), single=True).read(limit)

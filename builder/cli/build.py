@@ -8,19 +8,27 @@ from typing import Any
 
 import click
 
-from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, here_option, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.options import batch_options, former_flag, shape_options, take_slurm_options
+from builder.cli.help import GroupedCommand
+from builder.cli.inputs import (
+    add_compile_options,
+    add_here_option,
+    add_locked_option,
+    add_trust_option,
+    add_verbosity,
+    find_sites_folder,
+    make_context,
+)
+from builder.cli.options import add_batch_options, add_former_flag, add_shape_options, take_slurm_options
 from builder.cli.output import echo
-from builder.cli.targets import read_words, words_argument
+from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.pipeline.build import build
 from builder.pipeline.request import BuildRequest
 
 
-@click.command("build", cls=Grouped)
-@words_argument
+@click.command("build", cls=GroupedCommand)
+@add_words_argument
 @click.option(
     "-o",
     "--output",
@@ -43,19 +51,19 @@ from builder.pipeline.request import BuildRequest
 )
 @click.option("--sign", is_flag=True, help="Sign the image with the key of your keyring (`apptainer key newpair`).")
 @click.option("--offline", is_flag=True, help="Use what `recipe fetch` or an earlier build got, and ask no server.")
-@former_flag("--verify", new="reproduce")
+@add_former_flag("--verify", new="reproduce")
 @click.option("--reproduce", is_flag=True, help="Build a second time and compare: exit code 8 if a byte differs.")
 @click.option(
     "-j", "--jobs", metavar="N", type=click.IntRange(1), help="Of several builds so many at once; default: what fits."
 )
-@trust_option
-@locked_option
-@here_option
-@batch_options
-@shape_options
-@choices
-@verbosity
-def command(
+@add_trust_option
+@add_locked_option
+@add_here_option
+@add_batch_options
+@add_shape_options
+@add_compile_options
+@add_verbosity
+def run_command(
     words: tuple[str, ...],
     output: Path | None,
     dry_run: bool,
@@ -84,8 +92,8 @@ def command(
     named = read_words(words)
     if named.note and not quiet:
         echo(named.note, err=True)
-    environment = _environment(accept_licenses=accept_licenses, offline=offline)
-    how = Options(
+    environment = _make_environment(accept_licenses=accept_licenses, offline=offline)
+    how = ExecutionOptions(
         environment=environment,
         force=force,
         tmpdir=tmpdir,
@@ -97,10 +105,10 @@ def command(
     request = BuildRequest(
         sites=named.sites,
         files=named.files,
-        sites_folder=sites_folder(),
+        sites_folder=find_sites_folder(),
         options=how,
         slurm=take_slurm_options(options, account=options["account"], shape=(nodes, gpus)),
-        context=context_of(**options),
+        context=make_context(**options),
         shape=(nodes, gpus),
         output=output,
         dry_run=dry_run,
@@ -111,7 +119,7 @@ def command(
     terminal.conclude(build(request, ui=terminal), rows=not dry_run)
 
 
-def _environment(*, accept_licenses: bool, offline: bool) -> dict[str, str]:
+def _make_environment(*, accept_licenses: bool, offline: bool) -> dict[str, str]:
     """The variables that steps run with."""
     environment = {name: value for name, value in os.environ.items() if name != "RECIPE_FETCH"}
     if accept_licenses:

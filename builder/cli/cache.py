@@ -9,82 +9,82 @@ from dataclasses import asdict
 
 import click
 
-from builder.cli.inputs import plain_verbosity
+from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import echo, judged, painted
+from builder.cli.output import color_verdict, color_word, echo
 from builder.execute.layer_cache import (
-    Cached,
+    CacheItem,
     check_files,
-    contents,
-    downloads,
-    lockless,
-    nothing_kept,
+    explain_no_locks,
+    is_layer_cache_missing,
+    list_items,
+    measure_downloads,
     open_cache,
     prune,
     prune_downloads,
 )
-from builder.layers.cache_folders import cache_folder
+from builder.layers.cache_folders import find_cache_folder
 from builder.model.text import escape_line
 
 SMALL = 50_000  # bytes: uv's marks in a folder that is as good as empty
 
 
 @click.group("cache")
-def command() -> None:
+def run_command() -> None:
     """List, check or shrink the cache that builds with layers share (RECIPE_CACHE_DIR)."""
 
 
-@command.command("ls", short_help="List its files, least recently used first.")
+@run_command.command("ls", short_help="List its files, least recently used first.")
 @format_option
-@plain_verbosity
-def ls(shape: str) -> None:
+@add_plain_verbosity
+def list_entries(shape: str) -> None:
     """List the files of the cache, least recently used first."""
-    rows = () if nothing_kept(os.environ) else contents(open_cache(os.environ))
+    rows = () if is_layer_cache_missing(os.environ) else list_items(open_cache(os.environ))
     if shape == "json":
-        fetched_bytes = {name: size for name, size in downloads(os.environ).items() if size > SMALL}
+        fetched_bytes = {name: size for name, size in measure_downloads(os.environ).items() if size > SMALL}
         total = sum(row.size for row in rows)
         emit_document({"bytes": total, "files": [asdict(row) for row in rows], "downloads": fetched_bytes})
         return
     for row in rows:
-        echo(line_of(row))
+        echo(format_entry(row))
     total = sum(row.size for row in rows)
-    if rows or not nothing_kept(os.environ):
+    if rows or not is_layer_cache_missing(os.environ):
         echo(f"{len(rows)} files, {total / 1e6:.1f} MB", err=True)
     else:
-        echo(f"there is no cache in '{cache_folder(os.environ)}' yet", err=True)
+        echo(f"there is no cache in '{find_cache_folder(os.environ)}' yet", err=True)
     fetched = ", ".join(
-        f"{size / 1e6:.1f} MB by {name}" for name, size in downloads(os.environ).items() if size > SMALL
+        f"{size / 1e6:.1f} MB by {name}" for name, size in measure_downloads(os.environ).items() if size > SMALL
     )
     if fetched:
         echo(f"downloaded: {fetched} (`recipe cache prune --downloads` removes it)", err=True)
 
 
-@command.command("check", short_help="Check every file and remove altered ones.")
-@plain_verbosity
+@run_command.command("check", short_help="Check every file and remove altered ones.")
+@add_plain_verbosity
 def check() -> int:
     """Check the SHA-256 of every file and remove altered ones; exits with 5 if there were any."""
-    if nothing_kept(os.environ):
-        echo(judged("ok    there is no cache yet", err=True), err=True)
+    if is_layer_cache_missing(os.environ):
+        echo(color_verdict("ok    there is no cache yet", err=True), err=True)
         return 0
     store = open_cache(os.environ)
     altered, stray = check_files(store)
     for row in altered:
         what = "altered, still there" if os.path.lexists(row.file) else "altered, removed"
-        echo(judged(f"{what}: {line_of(row)}"))
+        echo(color_verdict(f"{what}: {format_entry(row)}"))
     for path in stray:
         echo(f"belongs to nothing, removed: {escape_line(str(path))}")
-    echo(painted("the cache is whole" if not altered else "builds make again what was altered", err=True), err=True)
-    if said := lockless(store):
+    echo(color_word("the cache is whole" if not altered else "builds make again what was altered", err=True), err=True)
+    if said := explain_no_locks(store):
         echo(f"note: {said}", err=True)
     return 5 if altered else 0
 
 
 former = copy(check)  # its name before: works, and is not in the help
 former.name, former.hidden = "verify", True
-command.add_command(former)
+run_command.add_command(former)
 
 
-@command.command("prune", short_help="Remove the least recently used files.")
+@run_command.command("prune", short_help="Remove the least recently used files.")
 @click.option(
     "--gib",
     type=click.FloatRange(min=0),
@@ -92,24 +92,24 @@ command.add_command(former)
     help="Size to shrink to; default: RECIPE_CACHE_GIB, else 40.",
 )
 @click.option("--downloads", "fetched", is_flag=True, help="Remove downloads and what was compiled from them, too.")
-@plain_verbosity
+@add_plain_verbosity
 def shrink(gib: float | None, fetched: bool) -> None:
     """Remove the least recently used files until the rest fits; files in use stay."""
-    if nothing_kept(os.environ):
+    if is_layer_cache_missing(os.environ):
         echo("there is no cache yet", err=True)
         return
     store = open_cache(os.environ)
     gone = prune(store, os.environ, gib=gib)
     for row in gone:
-        echo(f"removed: {line_of(row)}")
+        echo(f"removed: {format_entry(row)}")
     echo(f"{len(gone)} files, {sum(row.size for row in gone) / 1e6:.1f} MB removed", err=True)
-    if said := lockless(store):
+    if said := explain_no_locks(store):
         echo(f"note: {said}", err=True)
     if fetched:
         echo(f"{prune_downloads(store, os.environ) / 1e6:.1f} MB of downloads removed", err=True)
 
 
-def line_of(row: Cached) -> str:
+def format_entry(row: CacheItem) -> str:
     """Write one file of the cache as a line."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.used))
     return escape_line(f"{row.kind:8}  {row.key[:12]}  {row.size / 1e6:9.1f} MB  {used}  {row.title}")

@@ -11,10 +11,19 @@ from pathlib import Path
 import click
 
 from builder.cli.check_formats import CheckResult
-from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
-from builder.cli.output import Styled, columns, echo, emit, painted, screen_width, short_image, show_findings
-from builder.cli.targets import Named, read_words
+from builder.cli.help import GroupedCommand
+from builder.cli.inputs import add_compile_options, add_locked_option, add_verbosity, find_sites_folder, make_context
+from builder.cli.output import (
+    StyledText,
+    color_word,
+    echo,
+    emit,
+    format_columns,
+    get_screen_width,
+    shorten_image,
+    show_findings,
+)
+from builder.cli.targets import Selection, read_words
 from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, find_nearest, select_errors
@@ -23,13 +32,13 @@ from builder.model.target import Context
 from builder.model.text import escape_line
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.pipeline.plans import make_target, with_lock
+from builder.pipeline.plans import add_lock, make_target
 
 DOCUMENTS = ("json", "sarif", "github")
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
-@click.command("check", cls=Grouped)
+@click.command("check", cls=GroupedCommand)
 @click.argument("words", nargs=-1, metavar="[SITE]... ENV...")
 @click.option(
     "--format", "shape", type=click.Choice(SHAPES), default="text", show_default=True, help="Shape of the output."
@@ -45,10 +54,10 @@ SHAPES = ["text", "table", "json", "sarif", "github"]
 @click.option("--strict", is_flag=True, help="Exit with 3 for a warning, or a refusal on any of the sites, too.")
 @click.option("--fix", is_flag=True, help="Correct the files where a fix is exact, and print the changes.")
 @click.option("-n", "--diff", "only_diff", is_flag=True, help="With --fix: print the changes, and write nothing.")
-@locked_option
-@choices
-@verbosity
-def command(
+@add_locked_option
+@add_compile_options
+@add_verbosity
+def run_command(
     words: tuple[str, ...],
     shape: str,
     ignored: tuple[str, ...],
@@ -70,7 +79,7 @@ def command(
         message = f"--fix prints the changes as a diff, and --format {shape} the findings"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
     try:
-        named, asked, outcomes, faults = _results(words, ignored=ignored, context=context_of(**chosen))
+        named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
     except ConfigError as error:
         if shape in DOCUMENTS:
             file = next((word for word in words if Path(word).is_file()), "")
@@ -78,18 +87,18 @@ def command(
             _print([result], shape=shape, asked=True, explain=explain, quiet=quiet)
         raise
     if fix or only_diff:
-        _fix(named.files, [*faults, *outcomes], write=fix and not only_diff)
+        _fix_outcomes(named.files, [*faults, *outcomes], write=fix and not only_diff)
         return
     _print([*faults, *outcomes], shape=shape, asked=asked, explain=explain, quiet=quiet and not verbose)
     if faults:
         raise click.exceptions.Exit(2)
-    if any(_stops(item, strict=strict) for item in outcomes if asked or strict):
+    if any(_is_refused(item, strict=strict) for item in outcomes if asked or strict):
         raise click.exceptions.Exit(3)
 
 
-def _results(
+def _check_words(
     words: Sequence[str], *, ignored: Sequence[str], context: Context
-) -> tuple[Named, bool, list[CheckResult], list[CheckResult]]:
+) -> tuple[Selection, bool, list[CheckResult], list[CheckResult]]:
     """What was named, whether sites were, the result for each site, and the files that cannot be read.
 
     Raises ConfigError for faulty arguments.
@@ -97,7 +106,7 @@ def _results(
     named = read_words(words, without="all")
     asked = bool(set(words) & set(named.sites))
     outcomes, faults = list[CheckResult](), list[CheckResult]()
-    whole = () if asked else _readable(named.sites)
+    whole = () if asked else _select_readable(named.sites)
     for path in named.files:
         try:
             recipe = load_recipe(path)
@@ -105,25 +114,25 @@ def _results(
             faults.append(CheckResult(site="", file=str(path), findings=error.findings))
             continue
         sites = named.sites if asked else whole
-        found = (_outcome(name, file=str(path), recipe=recipe, context=context) for name in sites)
-        outcomes += [_kept(outcome, ignored=ignored) for outcome in found]
+        found = (_check_recipe(name, file=str(path), recipe=recipe, context=context) for name in sites)
+        outcomes += [_drop_ignored(outcome, ignored=ignored) for outcome in found]
     _check_codes(ignored, faults=faults)
     return named, asked, outcomes, faults
 
 
-def _readable(names: Sequence[str]) -> tuple[str, ...]:
+def _select_readable(names: Sequence[str]) -> tuple[str, ...]:
     """The readable sites when all are checked; a fault in another site's file is a warning."""
     found = []
     for name in names:
         try:
-            load_site(name, folder=sites_folder())
+            load_site(name, folder=find_sites_folder())
             found.append(name)
         except ConfigError as error:
             show_findings([replace(finding, level="warning") for finding in error.findings])
     return tuple(found)
 
 
-def _fix(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool) -> None:
+def _fix_outcomes(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool) -> None:
     from builder.cli.corrections import fix_files
 
     found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
@@ -136,7 +145,7 @@ def _fix(files: Sequence[Path], outcomes: Sequence[CheckResult], *, write: bool)
         raise click.exceptions.Exit(2)
 
 
-def _stops(outcome: CheckResult, *, strict: bool) -> bool:
+def _is_refused(outcome: CheckResult, *, strict: bool) -> bool:
     return any(finding.level == "error" or (strict and finding.level == "warning") for finding in outcome.findings)
 
 
@@ -144,9 +153,9 @@ def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> No
     """Raise ConfigError for unknown codes, and for those of a file that cannot be read."""
     if not ignored:
         return
-    from builder.cli.check_formats import known_codes
+    from builder.cli.check_formats import list_codes
 
-    known = known_codes()
+    known = list_codes()
     form = {finding.code for result in faults for finding in result.findings}
     refused = []
     for code in ignored:
@@ -162,10 +171,10 @@ def _check_codes(ignored: Sequence[str], *, faults: Sequence[CheckResult]) -> No
         raise ConfigError(*refused)
 
 
-def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:
-    site = load_site(name, folder=sites_folder())
+def _check_recipe(name: str, *, file: str, recipe: Recipe, context: Context) -> CheckResult:
+    site = load_site(name, folder=find_sites_folder())
     try:
-        target = make_target(site, recipe, context=with_lock(context, recipe, site.name))
+        target = make_target(site, recipe, context=add_lock(context, recipe, site.name))
         findings = check_backend(target)
         if target.lock is not None:  # what a lock holds is read when it is written into a plan
             from builder.compile.compile import compile_plan
@@ -187,7 +196,7 @@ def _outcome(name: str, *, file: str, recipe: Recipe, context: Context) -> Check
     )
 
 
-def _kept(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
+def _drop_ignored(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
     """Leave out the ignored codes; raises ConfigError for an error, which no build can pass."""
     refused = {finding.code for finding in select_errors(outcome.findings)} & set(ignored)
     if refused:
@@ -200,40 +209,40 @@ def _kept(outcome: CheckResult, *, ignored: Sequence[str]) -> CheckResult:
 
 def _print(outcomes: Sequence[CheckResult], *, shape: str, asked: bool, explain: bool, quiet: bool) -> None:
     if shape == "text":
-        _text(outcomes, asked=asked, explain=explain, quiet=quiet)
+        _print_outcomes(outcomes, asked=asked, explain=explain, quiet=quiet)
         return
     if shape == "table":
         for item in outcomes:
             if not item.site:
                 show_findings(item.findings)
-        echo(_table([item for item in outcomes if item.site]))
+        echo(_make_table([item for item in outcomes if item.site]))
         return
     from builder.cli import check_formats
 
     if shape == "github":
-        for line in check_formats.github_lines(outcomes):
+        for line in check_formats.make_github_lines(outcomes):
             emit(line)
         if page := os.environ.get("GITHUB_STEP_SUMMARY"):
             with Path(page).open("a", encoding="utf-8") as file:
-                file.write(check_formats.summary(outcomes))
+                file.write(check_formats.make_summary(outcomes))
         return
-    make = check_formats.plain if shape == "json" else check_formats.sarif
+    make = check_formats.make_json if shape == "json" else check_formats.make_sarif
     emit(json.dumps(make(outcomes), indent=2))
 
 
-def _text(outcomes: Sequence[CheckResult], *, asked: bool, explain: bool, quiet: bool) -> None:
+def _print_outcomes(outcomes: Sequence[CheckResult], *, asked: bool, explain: bool, quiet: bool) -> None:
     for item in outcomes:
         if not item.site:
             show_findings(item.findings)
     checked = [item for item in outcomes if item.site]
     if checked and not quiet:
-        echo(Styled("\n".join(_overview(checked))))
+        echo(StyledText("\n".join(_make_overview(checked))))
     for item in checked:
         name = item.site if len({one.file for one in checked}) == 1 else f"{item.file} on {item.site}"
         if explain and item.packages:
             echo(f"\n{name}:")
             rows = [[f"  {package.asked}", "->", package.became, package.why] for package in item.packages]
-            echo(columns(rows))
+            echo(format_columns(rows))
         shown = [finding for finding in item.findings if finding.level == "error" or not quiet]
         if shown and asked:
             echo("" if explain and item.packages else f"\n{name}:", err=True)
@@ -242,22 +251,22 @@ def _text(outcomes: Sequence[CheckResult], *, asked: bool, explain: bool, quiet:
         echo(f"\nnext: recipe check SITE {checked[0].file} prints the findings of a site", err=True)
 
 
-def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
+def _make_overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     """A table for each file with a line for each site."""
-    width = screen_width()
+    width = get_screen_width()
     files = list(dict.fromkeys(item.file for item in outcomes))
     for file in files:
         items = [item for item in outcomes if item.file == file]
-        rows = [[item.site, painted(item.word), item.torch or "-", item.base or "-"] for item in items]
+        rows = [[item.site, color_word(item.word), item.torch or "-", item.base or "-"] for item in items]
         if width is not None:
             rest = 6 + sum(max(len(getattr(item, name)) for item in items) for name in ("site", "word", "torch"))
-            rows = [[*row[:3], short_image(row[3], room=width - rest)] for row in rows]
+            rows = [[*row[:3], shorten_image(row[3], room=width - rest)] for row in rows]
         if len(files) > 1:
             yield escape_line(f"{file}:")
-        yield columns([["site", "outcome", "torch", "base image"], *rows])
+        yield format_columns([["site", "outcome", "torch", "base image"], *rows])
 
 
-def _table(outcomes: Sequence[CheckResult]) -> str:
+def _make_table(outcomes: Sequence[CheckResult]) -> str:
     """A table with a column for each site and a row for each finding; a cell is its level."""
     found = {finding.code: None for item in outcomes for finding in item.findings}
     several = len({item.file for item in outcomes}) > 1
@@ -266,4 +275,4 @@ def _table(outcomes: Sequence[CheckResult]) -> str:
         levels = [next((finding.level for finding in item.findings if finding.code == code), "-") for item in outcomes]
         rows.append([code, *levels])
     rows.append(["torch", *[item.torch or "-" for item in outcomes]])
-    return columns(rows)
+    return format_columns(rows)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import builder
-from builder.cli.json_documents import document
+from builder.cli.json_documents import make_document
 from builder.model.finding import Finding, select_errors
 from builder.model.plan import PackageDecision
 from builder.model.text import escape_line
@@ -42,12 +42,12 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TITLES = {"error": "error", "warning": "warning", "note": "notice"}  # of GitHub's annotations
 
 
-def plain(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
+def make_json(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """All outcomes as JSON data; null for empty values."""
-    return document({"outcomes": [_plain(outcome) for outcome in outcomes]})
+    return make_document({"outcomes": [_describe_outcome(outcome) for outcome in outcomes]})
 
 
-def _plain(outcome: CheckResult) -> dict[str, Any]:
+def _describe_outcome(outcome: CheckResult) -> dict[str, Any]:
     return {
         "site": outcome.site or None,
         "file": outcome.file or None,
@@ -59,7 +59,7 @@ def _plain(outcome: CheckResult) -> dict[str, Any]:
     }
 
 
-def sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
+def make_sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     """Findings as one SARIF run (OASIS, SARIF 2.1.0).
 
     GitHub refuses a file with a result that has no location (github/codeql-action, issues 1738 and 2459): a
@@ -67,20 +67,24 @@ def sarif(outcomes: Sequence[CheckResult]) -> dict[str, Any]:
     file, is a notification of the run.
     """
     every = [(outcome, finding) for outcome in outcomes for finding in outcome.findings]
-    found = [(outcome, finding) for outcome, finding in every if _place(outcome, finding)[0]]
-    faults = [finding for outcome, finding in every if not _place(outcome, finding)[0]]
+    found = [(outcome, finding) for outcome, finding in every if _find_place(outcome, finding)[0]]
+    faults = [finding for outcome, finding in every if not _find_place(outcome, finding)[0]]
     codes = {finding.code: finding for _, finding in every}
-    driver = {"name": "recipe", "version": builder.__version__, "rules": [_rule(codes[code]) for code in sorted(codes)]}
-    results = [_result(outcome, finding) for outcome, finding in found]
+    driver = {
+        "name": "recipe",
+        "version": builder.__version__,
+        "rules": [_make_rule(codes[code]) for code in sorted(codes)],
+    }
+    results = [_make_result(outcome, finding) for outcome, finding in found]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     if faults:
-        notes = [_notification(finding) for finding in faults]
+        notes = [_make_notification(finding) for finding in faults]
         run["invocations"] = [{"executionSuccessful": False, "toolConfigurationNotifications": notes}]
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rule(finding: Finding) -> dict[str, Any]:
-    page = page_of(finding.code)
+def _make_rule(finding: Finding) -> dict[str, Any]:
+    page = read_page(finding.code)
     text = page or f"# {finding.code}\n\n{finding.fix}\n"
     short = next((line for line in text.splitlines()[1:] if line.strip()), finding.code)
     return {
@@ -88,18 +92,18 @@ def _rule(finding: Finding) -> dict[str, Any]:
         "shortDescription": {"text": short.partition(" Level:")[0]},
         "fullDescription": {"text": short},  # GitHub asks for it
         "help": {"text": text, "markdown": text},
-        "helpUri": _page_uri(finding.code),
+        "helpUri": _make_page_uri(finding.code),
         "defaultConfiguration": {"level": finding.level},
     }
 
 
-def _page_uri(code: str) -> str:
+def _make_page_uri(code: str) -> str:
     """The address of a page on this machine: the pages are not published."""
-    page = _pages() / f"{code}.md"
-    return (page if page.is_file() else _pages() / "README.md").absolute().as_uri()
+    page = _find_pages() / f"{code}.md"
+    return (page if page.is_file() else _find_pages() / "README.md").absolute().as_uri()
 
 
-def _notification(finding: Finding) -> dict[str, Any]:
+def _make_notification(finding: Finding) -> dict[str, Any]:
     return {
         "descriptor": {"id": finding.code},
         "level": finding.level,
@@ -107,10 +111,10 @@ def _notification(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
-    file, line = _place(outcome, finding)
+def _make_result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
+    file, line = _find_place(outcome, finding)
     said = f"{outcome.site}: {finding.message}" if outcome.site else finding.message
-    place = {"artifactLocation": _artifact(file), "region": {"startLine": line}}
+    place = {"artifactLocation": _make_artifact(file), "region": {"startLine": line}}
     return {
         "ruleId": finding.code,
         "level": finding.level,
@@ -119,78 +123,78 @@ def _result(outcome: CheckResult, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _place(outcome: CheckResult, finding: Finding) -> tuple[str, int]:
+def _find_place(outcome: CheckResult, finding: Finding) -> tuple[str, int]:
     """The file and line of a finding; by default line 1 of the checked file, "" where the command names no file."""
     if finding.at is not None and finding.at.file:
         return finding.at.file, finding.at.line or 1
     return outcome.file, 1
 
 
-def _artifact(file: str) -> dict[str, str]:
+def _make_artifact(file: str) -> dict[str, str]:
     """The URI of a file: relative to the repository, percent-encoded."""
     path = Path(file).absolute()
-    top = _repository(path.parent)
+    top = _find_repository(path.parent)
     if top is not None:
         return {"uri": quote(os.fsencode(path.relative_to(top))), "uriBaseId": "%SRCROOT%"}
     return {"uri": path.as_uri()} if Path(file).is_absolute() else {"uri": quote(os.fsencode(Path(file)))}
 
 
-def _repository(folder: Path) -> Path | None:
+def _find_repository(folder: Path) -> Path | None:
     """The repository that contains a folder."""
     return next((top for top in (folder, *folder.parents) if (top / ".git").exists()), None)
 
 
-def github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
+def make_github_lines(outcomes: Sequence[CheckResult]) -> Iterator[str]:
     """Write each finding as a workflow command of GitHub."""
     for outcome in outcomes:
         for finding in outcome.findings:
-            file, line = _place(outcome, finding)
-            place = f"file={_escaped(_annotated(file), value=True)},line={line}," if file else ""
+            file, line = _find_place(outcome, finding)
+            place = f"file={_escape_data(_make_annotation_path(file), value=True)},line={line}," if file else ""
             title = f"{finding.code} ({outcome.site})" if outcome.site else finding.code
             said = f"{finding.message}\nfix: {finding.fix}" if finding.fix else finding.message
-            yield f"::{TITLES[finding.level]} {place}title={_escaped(title, value=True)}::{_escaped(said)}"
+            yield f"::{TITLES[finding.level]} {place}title={_escape_data(title, value=True)}::{_escape_data(said)}"
 
 
-def _annotated(file: str) -> str:
+def _make_annotation_path(file: str) -> str:
     """The path of an annotation: relative to the repository, as it is. The runner decodes a property, not a URI."""
     path = Path(file).absolute()
-    top = _repository(path.parent)
+    top = _find_repository(path.parent)
     return file if top is None else str(path.relative_to(top))
 
 
-def _escaped(text: str, *, value: bool = False) -> str:
+def _escape_data(text: str, *, value: bool = False) -> str:
     """Escape text for a workflow command (docs.github.com, "Workflow commands"); in a property also , and :."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if value else text
 
 
-def summary(outcomes: Sequence[CheckResult]) -> str:
+def make_summary(outcomes: Sequence[CheckResult]) -> str:
     """Write a Markdown table for the summary page of a job."""
     rows = [
-        f"| {' | '.join(map(_cell, (outcome.file, outcome.site, outcome.word, outcome.torch or '-')))} |"
+        f"| {' | '.join(map(_escape_cell, (outcome.file, outcome.site, outcome.word, outcome.torch or '-')))} |"
         for outcome in outcomes
     ]
     return "\n".join(["| file | site | outcome | torch |", "| --- | --- | --- | --- |", *rows]) + "\n"
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     """Escape text for a cell of a Markdown table."""
     return re.sub(r"([\\`\[\]<>|&!])", r"\\\1", escape_line(text))
 
 
 @cache
-def _pages() -> Path:
+def _find_pages() -> Path:
     """The folder of the findings' pages: in the package, or in the checkout."""
     inside = Path(builder.__file__).parent / "data" / "checks"
     return inside if inside.is_dir() else Path(builder.__file__).parents[1] / "docs" / "checks"
 
 
-def page_of(code: str) -> str:
+def read_page(code: str) -> str:
     """The page of a finding's code, "" where it has none."""
-    path = _pages() / f"{code}.md"
+    path = _find_pages() / f"{code}.md"
     return path.read_text(encoding="utf-8") if code.replace("-", "").isalnum() and path.is_file() else ""
 
 
-def known_codes() -> tuple[str, ...]:
+def list_codes() -> tuple[str, ...]:
     """Every code with a page, which `--ignore` accepts."""
-    return tuple(sorted(path.stem for path in _pages().glob("*.md") if path.stem != "README"))
+    return tuple(sorted(path.stem for path in _find_pages().glob("*.md") if path.stem != "README"))

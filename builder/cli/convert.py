@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
-from builder.cli.help import Grouped
+from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
-from builder.cli.options import batch_options, make_printer, take_slurm_options
-from builder.cli.output import emit, use_color
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.options import add_batch_options, make_printer, take_slurm_options
+from builder.cli.output import emit, uses_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_convert_plan, make_image_target
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import execute, raise_on_failure
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import lock_plan_folder
 from builder.execute.preflight import GIB, check_output
 from builder.execute.progress import choose_progress
-from builder.execute.up_to_date import current_report, not_this
+from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.model.finding import ConfigError, Finding, Location
 from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
@@ -31,17 +31,17 @@ from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_po
 from builder.system.layout import plan_folder
 
 
-@click.command("convert", cls=Grouped)
+@click.command("convert", cls=GroupedCommand)
 @click.argument("words", nargs=-1, metavar="[SITE] ARCHIVE")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The image; default: NAME.sif here.")
 @click.option("-f", "--force", is_flag=True, help="Replace an output that exists.")
 @click.option("--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR")
-@trust_option
-@here_option
-@batch_options
+@add_trust_option
+@add_here_option
+@add_batch_options
 @account_option
-@verbosity
-def command(
+@add_verbosity
+def run_command(
     words: tuple[str, ...],
     output: Path | None,
     force: bool,
@@ -60,13 +60,13 @@ def command(
         raise ConfigError(Finding(code="archive-path", message=message, at=Location(file=str(path)), fix="rename it"))
     image = output or Path(f"{path.stem}.sif")
     check_not_inputs([("the archive", path)], image=image, folder=plan_folder(image))
-    target = make_image_target(loaded, image=str(path), context=plain_context(options["account"]))
+    target = make_image_target(loaded, image=str(path), context=make_plain_context(options["account"]))
     plan = make_convert_plan(target, archive=str(path), archive_gib=path.stat().st_size / GIB)
     folder = plan_folder(image)
     environment = dict(os.environ)
-    wanted = Options(environment=environment, force=force, tmpdir=tmpdir)
+    wanted = ExecutionOptions(environment=environment, force=force, tmpdir=tmpdir)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=uses_color(), environment=environment
     )
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
@@ -74,11 +74,11 @@ def command(
         check_here(loaded, here=here, what="a conversion")
     check_jobs_ended(folder, environment=environment)
     of = {"folder": folder.resolve(), "output": image, "recipe_folder": folder}
-    if not force and current_report(plan, **of, no_smoke=True) is not None:
+    if not force and find_current_result(plan, **of, no_smoke=True) is not None:
         make_printer(quiet=quiet)(f"nothing to do: {image} was converted from this archive; --force converts it again")
         emit(str(image))
         return
-    check_output(plan, image.resolve(), force=force, kept=None, why=partial(not_this, plan, **of))
+    check_output(plan, image.resolve(), force=force, kept=None, why=partial(explain_not_current, plan, **of))
     click.get_current_context().with_resource(
         lock_plan_folder(plan, folder, recipe_folder=folder, force=force, check_jobs=check_jobs_ended)
     )

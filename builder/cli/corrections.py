@@ -19,7 +19,7 @@ CONTAINER = "container"  # an edit's `below`: the key with its value goes into t
 _CONDA = re.compile(r"(?<![=<>!~])=(?!=)|::")  # a spec that pip does not take
 
 
-def without_tabs(text: str) -> str | None:
+def replace_tabs(text: str) -> str | None:
     """Replace each tab of the indentation by two spaces; None if spaces indent lines too."""
     indents = [line[: len(line) - len(line.lstrip())] for line in text.splitlines() if line.strip()]
     if any(" " in indent for indent in indents) or not any(indents):
@@ -29,11 +29,12 @@ def without_tabs(text: str) -> str | None:
 
 def indent_items(lines: list[str], head: int) -> bool:
     """Put the items after an empty `- pip:` below it, in place; False if one of them may be conda's."""
-    indent = _indent(lines[head])
+    indent = _count_indent(lines[head])
     end = next(
-        (at for at in range(head + 1, len(lines)) if _said(lines[at]) and not _item(lines[at], indent)), len(lines)
+        (at for at in range(head + 1, len(lines)) if _has_content(lines[at]) and not _is_item(lines[at], indent)),
+        len(lines),
     )
-    items = [at for at in range(head + 1, end) if _item(lines[at], indent)]
+    items = [at for at in range(head + 1, end) if _is_item(lines[at], indent)]
     if not items or any(_CONDA.search(lines[at].split(" #")[0]) for at in items):
         return False
     if any(re.match(r"\s*-\s+[\w.-]+\s*:", lines[at]) for at in items):  # `- pip:` once more
@@ -44,13 +45,13 @@ def indent_items(lines: list[str], head: int) -> bool:
     return True
 
 
-def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> tuple[int, str]:
+def move_into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> tuple[int, str]:
     """Move keys with their values to the end of `container:`, in place; returns their number and what follows."""
     heads = [at for at, line in enumerate(lines) if re.match(r"container\s*:", line)]
     if len(heads) > 1 or (heads and not re.match(r"container\s*:\s*(?:#.*)?$", lines[heads[0]].rstrip())):
         return 0, ""
-    inside = _block(lines, heads[0]) if heads else range(0)
-    pad = next((lines[at][: _indent(lines[at])] for at in inside[1:] if _said(lines[at])), "") or "  "
+    inside = _find_block(lines, heads[0]) if heads else range(0)
+    pad = next((lines[at][: _count_indent(lines[at])] for at in inside[1:] if _has_content(lines[at])), "") or "  "
     known = {lines[at].strip().partition(":")[0] for at in inside[1:] if lines[at].startswith(pad)}
     moved: list[str] = []
     made = 0
@@ -58,7 +59,7 @@ def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> t
         at = (edit.line or 0) - 1
         if edit.old in known or not (0 <= at < len(lines)) or not re.match(rf"{re.escape(edit.old)}\s*:", lines[at]):
             continue
-        block = [number for number in _block(lines, at) if number not in gone]
+        block = [number for number in _find_block(lines, at) if number not in gone]
         moved += [pad + lines[number] if lines[number].strip() else lines[number] for number in block]
         gone.update(block)
         made += 1
@@ -73,7 +74,7 @@ def into_container(lines: list[str], edits: Sequence[Edit], gone: set[int]) -> t
     return made, f"container:{end}{text}"
 
 
-def _block(lines: Sequence[str], head: int) -> range:
+def _find_block(lines: Sequence[str], head: int) -> range:
     """The lines of a top-level key: what is indented below it, or an unindented list."""
     end = head + 1
     for at in range(head + 1, len(lines)):
@@ -85,16 +86,16 @@ def _block(lines: Sequence[str], head: int) -> range:
     return range(head, end)
 
 
-def _indent(line: str) -> int:
+def _count_indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _said(line: str) -> bool:
+def _has_content(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _item(line: str, indent: int) -> bool:
-    return _indent(line) == indent and line.lstrip().startswith("- ")
+def _is_item(line: str, indent: int) -> bool:
+    return _count_indent(line) == indent and line.lstrip().startswith("- ")
 
 
 _PIP = re.compile(r"(\s*)-\s+pip\s*:\s*(?:#.*)?$")
@@ -115,10 +116,10 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         if not own:  # it may not be readable at all
             continue
         before = read_text(file, what="recipe", name=str(file))
-        after, made = corrected(before, own)
+        after, made = apply_edits(before, own)
         if not made or not _is_yaml(after, file=file):
             continue
-        lines = list(difflib.unified_diff(_lines(before), _lines(after), f"a/{file}", f"b/{file}"))
+        lines = list(difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{file}", f"b/{file}"))
         marks = [line[0] for line in lines[2:]]
         changed += max(marks.count("-"), marks.count("+"))
         shown = (line[:-2] + "\n" if line.endswith("\r\n") else line for line in lines)
@@ -138,7 +139,7 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
 
 def _check_writable(files: Sequence[Path]) -> None:
     """Raise ConfigError for files that must not be changed: a rename would replace them without asking."""
-    refused = [file for file in files if file.is_file() and not _writable(file)]
+    refused = [file for file in files if file.is_file() and not _is_writable(file)]
     if refused:
         fix = "give yourself the right to write it (chmod u+w), or make the changes that --diff prints in a copy"
         raise ConfigError(
@@ -151,17 +152,17 @@ def _check_writable(files: Sequence[Path]) -> None:
         )
 
 
-def _writable(file: Path) -> bool:
+def _is_writable(file: Path) -> bool:
     """Whether a file may be written; for root, too, a mode without any write permission says no."""
     return os.access(file, os.W_OK) and bool(file.stat().st_mode & 0o222)
 
 
-def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
+def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
     """The text with every exact edit, and their number; comments and the order of lines stay."""
     if any(edit.old == "\t" for edit in edits):  # nothing else of such a file was read
-        spaced = without_tabs(text)
-        return (text, 0) if spaced is None else (spaced, len(_lines(text)) - _same(spaced, text))
-    lines, made = _lines(text), 0
+        spaced = replace_tabs(text)
+        return (text, 0) if spaced is None else (spaced, len(_split_lines(text)) - _count_same_lines(spaced, text))
+    lines, made = _split_lines(text), 0
     moved: list[str] = []
     gone: set[int] = set()
     for edit in edits:
@@ -179,20 +180,20 @@ def corrected(text: str, edits: Sequence[Edit]) -> tuple[str, int]:
                 made += 1
                 moved += [lines[number].strip()] if edit.below else []
             continue
-        elif (line := _replaced(lines[number], edit)) is not None:
+        elif (line := _replace_words(lines[number], edit)) is not None:
             lines[number], made = line, made + 1
     if moved and not _move(lines, moved, gone):
         return text, 0
-    count, behind = into_container(lines, [edit for edit in edits if edit.below == CONTAINER], gone)
+    count, behind = move_into_container(lines, [edit for edit in edits if edit.below == CONTAINER], gone)
     after = "".join(line for number, line in enumerate(lines) if number not in gone)
     if behind and not after.endswith("\n"):
         after += "\r\n" if after.endswith("\r") or "\r\n" in after else "\n"
     return after + behind, made + count
 
 
-def _same(one: str, other: str) -> int:
+def _count_same_lines(one: str, other: str) -> int:
     """The number of lines that two texts have in common, position by position."""
-    return sum(a == b for a, b in zip(_lines(one), _lines(other), strict=True))
+    return sum(a == b for a, b in zip(_split_lines(one), _split_lines(other), strict=True))
 
 
 def _is_yaml(text: str, *, file: Path) -> bool:
@@ -206,7 +207,7 @@ def _is_yaml(text: str, *, file: Path) -> bool:
     return True
 
 
-def _replaced(line: str, edit: Edit) -> str | None:
+def _replace_words(line: str, edit: Edit) -> str | None:
     """The line with its words replaced; None unless they occur once outside of comments."""
     head, mark, comment = line.partition(" #")
     found = list(re.finditer(rf"(?<![\w.-]){re.escape(edit.old)}(?![\w-])" if edit.old[0].isalnum() else
@@ -246,5 +247,5 @@ def _move(lines: list[str], moved: Sequence[str], gone: set[int]) -> bool:
     return True
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+$", text)

@@ -8,14 +8,14 @@ from dataclasses import asdict
 
 import click
 
-from builder.cli.inputs import plain_verbosity, sites_folder
+from builder.cli.inputs import add_plain_verbosity, find_sites_folder
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import Styled, columns, echo, painted
+from builder.cli.output import StyledText, color_word, echo, format_columns
 from builder.cli.variables import find_wrong, suggest_value
-from builder.execute.doctor import examine, where_to_build
+from builder.execute.doctor import examine, examine_sites
 from builder.execute.doctor_readings import Reading
 from builder.model.text import sanitize
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 
 WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 
@@ -24,20 +24,20 @@ WORDS = {"ok": "ok", "bad": "BAD", "none": "-"}
 @click.argument("site", required=False)
 @click.option("--offline", is_flag=True, help="Ask no server.")
 @format_option
-@plain_verbosity
-def command(site: str | None, offline: bool, shape: str) -> None:
+@add_plain_verbosity
+def run_command(site: str | None, offline: bool, shape: str) -> None:
     """Check whether this machine can build for SITE, and what is missing.
 
     It looks at engines, kernel, places, network, Slurm and GPU driver, and changes nothing. On a GPU node it compares
     the driver with the one of SITE's file. The exit code is 4 when SITE's default backend cannot work here, or a
     RECIPE_* variable is wrong. Without SITE it prints which of all sites could be built here.
     """
-    loaded = load_site(site, folder=sites_folder()) if site else None
+    loaded = load_site(site, folder=find_sites_folder()) if site else None
     readings = list(examine(loaded, environment=os.environ, offline=offline))
-    readings += _variables(os.environ)
+    readings += _check_variables(os.environ)
     if loaded is None:
-        sites = {name: load_site(name) for name in site_files()}
-        readings += where_to_build(sites, environment=os.environ, known=readings)
+        sites = {name: load_site(name) for name in find_site_files()}
+        readings += examine_sites(sites, environment=os.environ, known=readings)
     if shape == "json":
         emit_document({"site": site, "readings": [asdict(reading) for reading in readings]})
     else:
@@ -46,7 +46,7 @@ def command(site: str | None, offline: bool, shape: str) -> None:
         raise click.exceptions.Exit(4)
 
 
-def _variables(environment: Mapping[str, str]) -> Iterator[Reading]:
+def _check_variables(environment: Mapping[str, str]) -> Iterator[Reading]:
     """A reading for each variable whose value a command would refuse."""
     for name, wrong in find_wrong(environment).items():
         says = f"'{sanitize(environment[name], limit=200)}': {wrong}"
@@ -59,7 +59,7 @@ def _show(readings: Sequence[Reading]) -> None:
     for group in dict.fromkeys(reading.group for reading in readings):
         echo(group)
         for reading in (one for one in readings if one.group == group):
-            word = painted(WORDS[reading.state]) + " " * (3 - len(WORDS[reading.state]))
-            echo(columns([["", Styled(word), reading.name.ljust(width), reading.says]]))
+            word = color_word(WORDS[reading.state]) + " " * (3 - len(WORDS[reading.state]))
+            echo(format_columns([["", StyledText(word), reading.name.ljust(width), reading.says]]))
             if reading.fix:
                 echo(f"    fix: {reading.fix}")

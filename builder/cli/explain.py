@@ -8,9 +8,9 @@ from difflib import get_close_matches
 
 import click
 
-from builder.cli.check_formats import known_codes, page_of
+from builder.cli.check_formats import list_codes, read_page
 from builder.cli.code_classes import find_class, list_classed_codes
-from builder.cli.inputs import plain_verbosity
+from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import echo
 from builder.model.finding import ConfigError, Finding
@@ -26,29 +26,29 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 @click.command("explain")
 @click.argument("code")
 @format_option
-@plain_verbosity
-def command(code: str, shape: str) -> None:
+@add_plain_verbosity
+def run_command(code: str, shape: str) -> None:
     """Print the page of the finding CODE: what it means, and an example with its fix; of a fault of form its class.
 
     CODE is the word in brackets after `error`, `warning` or `note`.
     """
     name = _name(code)
-    page = page_of(name) or f"# {name}\n\n{find_class(name)}\n\n{WITHOUT_PAGE}\n"
+    page = read_page(name) or f"# {name}\n\n{find_class(name)}\n\n{WITHOUT_PAGE}\n"
     if shape == "json":
         level = LEVEL.search(page)
         title = page.splitlines()[2]
         fields = {"code": name, "level": level and level[1], "title": LEVEL.sub("", title), "page": page}
         emit_document(fields)
         return
-    for line in lines_of(page):
-        echo(line, hang=_hang(line))
+    for line in format_page(page):
+        echo(line, hang=_find_hang(line))
 
 
 def _name(word: str) -> str:
     """Find the code that the user means; raises ConfigError with the nearest codes."""
     found = SHOWN.fullmatch(word.strip())
     name = found["code"].lower() if found else word
-    known = (*known_codes(), *list_classed_codes())
+    known = (*list_codes(), *list_classed_codes())
     if name in known:
         return name
     near = get_close_matches(name, known, n=3, cutoff=0.5)
@@ -57,7 +57,7 @@ def _name(word: str) -> str:
     raise ConfigError(Finding(code="code-unknown", message=f"there is no code '{word}'", fix=fix))
 
 
-def _hang(line: str) -> int | None:
+def _find_hang(line: str) -> int | None:
     """Where the next lines of one begin: of a paragraph flush, of an item below its text, of code as echo has it."""
     if line.startswith((" ", "|")):
         return None
@@ -65,7 +65,7 @@ def _hang(line: str) -> int | None:
     return marked.end() if marked else 0
 
 
-def lines_of(page: str) -> Iterator[str]:
+def format_page(page: str) -> Iterator[str]:
     """Yield the lines of a page without Markdown: one line for each paragraph, code indented."""
     paragraph: list[str] = []
     fenced = False

@@ -9,25 +9,25 @@ from typing import Any
 
 import click
 
-from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
-from builder.cli.targets import read_words, words_argument
+from builder.cli.inputs import add_compile_options, add_locked_option, add_verbosity, find_sites_folder, make_context
+from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import Progress
 from builder.model.finding import BuilderError
 from builder.pipeline.plans import plan_builds
-from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, failure
+from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
 
 @click.command("fetch")
-@words_argument
+@add_words_argument
 @click.option(
     "--tmpdir", type=click.Path(path_type=Path), help="Temporary folder.", envvar="RECIPE_TMPDIR", show_envvar=True
 )
-@locked_option
-@choices
-@verbosity
-def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, **chosen: Any) -> None:
+@add_locked_option
+@add_compile_options
+@add_verbosity
+def run_command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bool, **chosen: Any) -> None:
     """Download and compile what the image of ENV for SITE needs: base image, conda and Python packages.
 
     `recipe build --offline` then needs no server: fetch on a login node, build in a job without a network. Both
@@ -37,12 +37,12 @@ def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bo
     request = BuildRequest(
         sites=named.sites,
         files=named.files,
-        sites_folder=sites_folder(),
-        context=context_of(**chosen),
-        options=Options(environment=dict(os.environ), tmpdir=tmpdir),
+        sites_folder=find_sites_folder(),
+        context=make_context(**chosen),
+        options=ExecutionOptions(environment=dict(os.environ), tmpdir=tmpdir),
     )
     terminal = Terminal(single=request.single, verbose=bool(verbose), quiet=quiet)
-    progress = terminal.progress()
+    progress = terminal.choose_progress()
     # One after the other: they share what they download; one that fails does not stop the others.
     planned = plan_builds(request, what="plan folders")
     outcomes = {
@@ -51,7 +51,7 @@ def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bo
     terminal.conclude(Outcomes(outcomes=outcomes))
 
 
-def _fetch(name: str, found: Build | BuilderError, *, options: Options, progress: Progress) -> Outcome:
+def _fetch(name: str, found: Build | BuilderError, *, options: ExecutionOptions, progress: Progress) -> Outcome:
     from builder.execute.fetch import fetch
 
     started = time.monotonic()
@@ -60,5 +60,5 @@ def _fetch(name: str, found: Build | BuilderError, *, options: Options, progress
             raise found
         fetch(found.plan, recipe_folder=found.home, options=options, progress=progress)
     except BuilderError as error:
-        return failure(name, error, seconds=time.monotonic() - started)
+        return make_failure(name, error, seconds=time.monotonic() - started)
     return Outcome(name=name, word="fetched", seconds=time.monotonic() - started)

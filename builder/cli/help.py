@@ -44,34 +44,34 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Grouped(click.Command):
+class GroupedCommand(click.Command):
     """A command with grouped options in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group that has an option here."""
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        left = {_name(option): row for option in options if (row := option.get_help_record(ctx))}
+        left = {_get_name(option): row for option in options if (row := option.get_help_record(ctx))}
         for group, names in GROUPS.items():
             rows = [left.pop(name) for name in names if name in left]
-            if group == "Output" and (own := [name for name in left if _group_of(name) is None]):
+            if group == "Output" and (own := [name for name in left if _find_group(name) is None]):
                 rows += [left.pop(name) for name in own]
             if rows:
                 with formatter.section(group):
                     formatter.write_dl(rows)
 
 
-def _name(option: click.Option) -> str:
+def _get_name(option: click.Option) -> str:
     return "help" if "--help" in option.opts else option.name or ""
 
 
-def _group_of(name: str) -> str | None:
+def _find_group(name: str) -> str | None:
     return next((group for group, names in GROUPS.items() if name in names), None)
 
 
-def with_examples(command: click.Command, *, name: str) -> click.Command:
+def add_examples(command: click.Command, *, name: str) -> click.Command:
     """Add examples to the end of a command's help, and to those of the commands in a group."""
     lines = "\n".join(f"  {line}" for line in EXAMPLES.get(name, ()))
     command.epilog = f"\b\nExamples:\n{lines}" if lines else None
     for inner, below in (command.commands if isinstance(command, click.Group) else {}).items():
-        with_examples(below, name=f"{name} {inner}")
+        add_examples(below, name=f"{name} {inner}")
     return command

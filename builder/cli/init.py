@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import plain_verbosity
+from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
 from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, suggest_name
@@ -22,8 +22,8 @@ RECIPES = find_data_folder("recipes")
     "-o", "--output", type=click.Path(path_type=Path), help="The file to write; default: the example's name, here."
 )
 @click.option("--list", "listed", is_flag=True, help="List the examples.")
-@plain_verbosity
-def command(example: str, output: Path | None, listed: bool) -> None:
+@add_plain_verbosity
+def run_command(example: str, output: Path | None, listed: bool) -> None:
     """Write the example environment file EXAMPLE (default: mnist)."""
     found = {path.stem: path for path in sorted(RECIPES.iterdir()) if path.suffix in (".yml", ".txt")}
     if listed:

@@ -19,10 +19,10 @@ from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
 from builder.model.target import DEFAULT_INDEX, Context
 from builder.model.text import check_url, sanitize
 from builder.parse.container import IMAGE_FILE, REFERENCE
-from builder.parse.yaml import near_path
+from builder.parse.yaml import suggest_path
 
 
-def here_option(command: F) -> F:
+def add_here_option(command: F) -> F:
     """Allow heavy work on a login node, and on a machine whose name is like another site's."""
     words = "On this machine, also where it is a login node, or its name is like another site's."
     return click.option("--here", is_flag=True, help=words)(command)
@@ -49,7 +49,7 @@ account_option = click.option(
 )
 
 
-def choices(command: F) -> F:
+def add_compile_options(command: F) -> F:
     """Add the options that change what is compiled."""
     for option in (
         click.option(
@@ -72,13 +72,13 @@ def choices(command: F) -> F:
     return command
 
 
-def locked_option(command: F) -> F:
+def add_locked_option(command: F) -> F:
     """Add the option of commands that can use a lock."""
     text = "Install the exact files of a lock that fits (see `recipe lock`), or nothing."
     return click.option("--locked", is_flag=True, help=text)(command)
 
 
-def trust_option(command: F) -> F:
+def add_trust_option(command: F) -> F:
     """Add --trust, for commands that use a plan folder of another user."""
 
     def say(context: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -93,19 +93,19 @@ def trust_option(command: F) -> F:
     return click.option("--trust", is_flag=True, help=text, callback=say, expose_value=False)(command)
 
 
-def verbosity(command: F) -> F:
+def add_verbosity(command: F) -> F:
     """Add the options that change how much is printed."""
     for option in (
         # What it does is done in main.py, before the command line is read.
         click.option("--no-color", is_flag=True, expose_value=False, help="No colours (NO_COLOR is respected)."),
-        click.option("-q", "--quiet", is_flag=True, callback=_quietly, help="Errors and results only."),
+        click.option("-q", "--quiet", is_flag=True, callback=_set_quiet, help="Errors and results only."),
         click.option("-v", "--verbose", count=True, help="Show the lines of the programs that run, too."),
     ):
         command = option(command)
     return command
 
 
-def plain_verbosity(command: F) -> F:
+def add_plain_verbosity(command: F) -> F:
     """Add the same options to a command that starts no program."""
 
     @functools.wraps(command)
@@ -113,20 +113,20 @@ def plain_verbosity(command: F) -> F:
         del verbose, quiet
         return command(*arguments, **options)
 
-    return verbosity(without)  # type: ignore[return-value]  # a decorated command, as for every option
+    return add_verbosity(without)  # type: ignore[return-value]  # a decorated command, as for every option
 
 
-def _quietly(context: click.Context, _: click.Parameter, wanted: bool) -> bool:
+def _set_quiet(context: click.Context, _: click.Parameter, wanted: bool) -> bool:
     if wanted:
         context.meta[QUIET] = True
     return wanted
 
 
-def sites_folder() -> Path:
+def find_sites_folder() -> Path:
     """The user's own sites: $RECIPE_SITES, else `recipe/sites` in the configuration folder."""
     own = os.environ.get("RECIPE_SITES")
     if own:
-        return _named_folder(Path(own))
+        return _check_sites_folder(Path(own))
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "recipe" / "sites"
     _note_closed(folder)
     return folder
@@ -144,7 +144,7 @@ def _note_closed(folder: Path) -> None:
         return  # most users have none
 
 
-def _named_folder(folder: Path) -> Path:
+def _check_sites_folder(folder: Path) -> Path:
     if folder.is_dir():
         return folder
     parts = [part for part in str(folder).split(":") if Path(part).is_dir()]
@@ -157,7 +157,7 @@ def _named_folder(folder: Path) -> Path:
     raise ConfigError(Finding(code="sites-folder", message=message, at=Location(key="RECIPE_SITES"), fix=fix))
 
 
-def context_of(**chosen: str | bool | None) -> Context:
+def make_context(**chosen: str | bool | None) -> Context:
     """Make the Context from options and environment; the path of a base image becomes absolute.
 
     Raises ConfigError for a value that a script, a definition file or a requirements file cannot contain.
@@ -166,13 +166,13 @@ def context_of(**chosen: str | bool | None) -> Context:
     names = ("torch_index", "account", "driver", "base", "backend")
     words = {name: str(chosen.get(name) or "") for name in names}
     if words["base"] and "://" not in words["base"]:
-        words["base"] = _base_path(words["base"])
+        words["base"] = _resolve_base_path(words["base"])
     index = words["torch_index"].replace("{token}", "cpu")
     if index and index != DEFAULT_INDEX:
         check_url(index, at=Location(key="--torch-index"), schemes=("https", "http", "file"))
     for name, (forms, fix) in OPTIONS.items():
         if words[name] and not any(form.fullmatch(words[name]) for form in forms):
-            given = _source_of(name)
+            given = _name_option_source(name)
             message = f"'{sanitize(words[name])}' cannot be the value of {given}"
             fix = fix if given.startswith("--") else f"{fix.partition(', as in')[0]}, or unset {given}"
             raise ConfigError(Finding(code="option-value", message=message, at=Location(key=given), fix=fix))
@@ -190,7 +190,7 @@ def context_of(**chosen: str | bool | None) -> Context:
     return replace(plain, **words)  # type: ignore[arg-type]  # every word is a field that holds a text
 
 
-def _source_of(name: str) -> str:
+def _name_option_source(name: str) -> str:
     """What gave an option its value: the variable of the environment, or the option itself."""
     context = click.get_current_context(silent=True)
     if context is not None and context.get_parameter_source(name) == click.core.ParameterSource.ENVIRONMENT:
@@ -199,7 +199,7 @@ def _source_of(name: str) -> str:
     return f"--{name}"
 
 
-def _base_path(word: str) -> str:
+def _resolve_base_path(word: str) -> str:
     """The absolute path that --base names; raises ConfigError for what is neither a path nor a reference.
 
     A path of another machine must be absolute: a relative one is of this machine.
@@ -207,7 +207,7 @@ def _base_path(word: str) -> str:
     path = Path(word).expanduser()
     if path.is_absolute() or path.exists():
         return str(path.absolute())
-    near = near_path(path)
+    near = suggest_path(path)
     fix = near if near.startswith("did") else "write docker://NAME:TAG, or the path of an image"
     if re.fullmatch(REFERENCE, f"docker://{word}") and not word.startswith(".") and not word.endswith(".sif"):
         fix = f"write docker://{word}, or the path of an image"
@@ -215,16 +215,16 @@ def _base_path(word: str) -> str:
     raise ConfigError(Finding(code="base-missing", message=message, at=Location(key="--base"), fix=fix))
 
 
-def plain_context(account: str | None) -> Context:
+def make_plain_context(account: str | None) -> Context:
     """Make the Context of a command on an existing image; raises ConfigError if the account's name is invalid."""
-    return context_of(account=account)
+    return make_context(account=account)
 
 
-def existing(path: Path, *, what: str) -> Path:
+def resolve_existing(path: Path, *, what: str) -> Path:
     """The absolute path of an argument; raises ConfigError if it does not exist or is of another kind."""
     if not path.exists():
         raise ConfigError(
-            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=near_path(path))
+            Finding(code="path-missing", message=f"the {what} '{path}' does not exist", fix=suggest_path(path))
         )
     folders, files = what in ("image", "data folder"), what != "data folder"
     if not ((files and path.is_file()) or (folders and path.is_dir())):

@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.inputs import plain_verbosity
+from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
-from builder.cli.options import former_flag
-from builder.cli.output import columns, echo, painted
+from builder.cli.options import add_former_flag
+from builder.cli.output import color_word, echo, format_columns
 from builder.inspect.image import read_contents
 from builder.inspect.integrity import Claim, check_claims
 from builder.inspect.sbom import is_sbom
-from builder.inspect.sbom import sbom as bill
+from builder.inspect.sbom import make_sbom as bill
 from builder.model.contents import Contents, InstalledPackage, PackageKind, TorchBuild
 from builder.model.finding import DifferentError, Finding, Location
 from builder.model.text import escape_line
@@ -32,7 +32,7 @@ WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb":
 @format_option
 @json_option
 @click.option("--sbom", type=click.Path(path_type=Path), metavar="FILE", help="Write an SBOM (CycloneDX).")
-@former_flag("--verify", new="integrity")
+@add_former_flag("--verify", new="integrity")
 @click.option(
     "--integrity",
     is_flag=True,
@@ -41,8 +41,8 @@ WORDS: dict[PackageKind, str] = {"conda": "conda", "pip": "Python (pip)", "deb":
 @click.option("--gpu", is_flag=True, help="Show which GPUs its packages can use, as their files tell.")
 @click.option("--site", metavar="SITE", help="With --gpu: judge that for a site, exit code 6 if one is wrong.")
 @click.option("-a", "--all", "everything", is_flag=True, help="List the distribution's packages (deb, rpm) too.")
-@plain_verbosity
-def command(
+@add_plain_verbosity
+def run_command(
     image: Path, shape: str, as_json: bool, sbom: Path | None, integrity: bool, gpu: bool, site: str | None,
     everything: bool,
 ) -> None:  # fmt: skip
@@ -72,9 +72,9 @@ def command(
         file.write(bill(contents, name=contents.image, tool=f"recipe {__version__}"))
         echo(f"SBOM: {sbom}", err=True)
     if as_json or shape == "json":
-        emit_document(content(contents))
+        emit_document(describe_contents(contents))
     else:
-        echo(shown(contents, everything))
+        echo(format_contents(contents, everything))
 
 
 def _check_gpu_options(gpu: bool, others: dict[str, bool]) -> None:
@@ -92,7 +92,7 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
         rows = [dataclasses.asdict(claim) for claim in claims]
         emit_document({"image": image.name, "ok": bool(claims) and not bad, "claims": rows})
     elif claims:
-        echo(columns([(painted(claim.verdict), claim.what) for claim in claims]))
+        echo(format_columns([(color_word(claim.verdict), claim.what) for claim in claims]))
     if bad:
         message = f"'{image}' does not match its SBOM, provenance or signature: {bad[0].what}"
         fix = "build it again, or copy the image, its SBOM and its provenance from one place"
@@ -104,55 +104,57 @@ def show_claims(image: Path, claims: Sequence[Claim], *, as_json: bool) -> None:
     raise DifferentError(Finding(code="claims", message=message, at=Location(file=str(image)), fix=fix))
 
 
-def content(contents: Contents) -> dict[str, Any]:
+def describe_contents(contents: Contents) -> dict[str, Any]:
     """Make the JSON document (docs/inspect.md)."""
     return {"schema": SCHEMA, **dataclasses.asdict(contents)}
 
 
-def shown(contents: Contents, everything: bool) -> str:
+def format_contents(contents: Contents, everything: bool) -> str:
     """Write the contents as blocks of text."""
-    facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", size(contents.size))]
+    facts = [("kind", f"{contents.kind} {contents.arch}".strip()), ("size", format_size(contents.size))]
     facts += [("base", contents.base)] if contents.base else []
     facts += [("system", contents.distribution)] if contents.distribution else []
-    facts += [("torch", torch(contents))] if contents.torch else []
+    facts += [("torch", format_torch(contents))] if contents.torch else []
     facts += [("SBOM", "inside")] if contents.sbom else []
     facts += [("signed", f"{item.covers}, key {item.fingerprint or 'in a file'}") for item in contents.signatures]
-    blocks = [escape_line(contents.image) + "\n" + columns([(f"  {name}", value) for name, value in facts])]
+    blocks = [escape_line(contents.image) + "\n" + format_columns([(f"  {name}", value) for name, value in facts])]
     if contents.parts:
-        parts = [(f"  {part.name}", size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts]
-        blocks.append("parts\n" + columns(parts))
+        parts = [
+            (f"  {part.name}", format_size(part.size).rjust(9), part.kind, part.compression) for part in contents.parts
+        ]
+        blocks.append("parts\n" + format_columns(parts))
     if contents.labels:
-        blocks.append("labels\n" + columns([(f"  {name}", value) for name, value in contents.labels.items()]))
+        blocks.append("labels\n" + format_columns([(f"  {name}", value) for name, value in contents.labels.items()]))
     counts = Counter(package.kind for package in contents.packages)
     for kind, word in WORDS.items():
         listed = kind in ("conda", "pip") or everything
-        rows = [_row(package) for package in contents.packages if package.kind == kind] if listed else []
+        rows = [_make_row(package) for package in contents.packages if package.kind == kind] if listed else []
         if counts[kind]:
             head = f"{word}: {counts[kind]} packages" + ("" if listed else " (--all lists them)")
-            blocks.append("\n".join([head, *([columns(rows)] if rows else [])]))
+            blocks.append("\n".join([head, *([format_columns(rows)] if rows else [])]))
     if contents.unknown:
         blocks.append("\n".join(["not known", *(f"  {escape_line(line)}" for line in contents.unknown)]))
     return "\n\n".join(blocks)
 
 
-def torch(contents: Contents) -> str:
+def format_torch(contents: Contents) -> str:
     """Every torch with the GPUs it was built for."""
     return "; ".join(
-        " ".join([build.version, *(f"{name} {value}" for name, value in _vendors(build) if value)])
+        " ".join([build.version, *(f"{name} {value}" for name, value in _list_vendors(build) if value)])
         for build in contents.torch
     )
 
 
-def _vendors(build: TorchBuild) -> list[tuple[str, str]]:
+def _list_vendors(build: TorchBuild) -> list[tuple[str, str]]:
     return [("CUDA", build.cuda), ("ROCm", build.hip), ("XPU", build.xpu)]
 
 
-def _row(package: InstalledPackage) -> tuple[str, str, str]:
+def _make_row(package: InstalledPackage) -> tuple[str, str, str]:
     from_where = f"{package.channel}/{package.subdir} {package.build}" if package.kind == "conda" else package.arch
     return f"  {package.name}", package.version, from_where.strip("/ ") or package.place
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Write a number of bytes with a unit."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:

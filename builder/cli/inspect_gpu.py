@@ -10,12 +10,12 @@ from typing import Any
 from builder.audit.binary import Binary
 from builder.audit.device_code import Code
 from builder.audit.distribution import Distribution, Inventory
-from builder.audit.elf import numbers
-from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, judge, majors_of, vendors_of
-from builder.cli.inputs import sites_folder
+from builder.audit.elf import parse_version
+from builder.audit.gpu_verdict import NAMES, STACKS, Machine, Verdict, find_majors, find_vendors, judge
+from builder.cli.inputs import find_sites_folder
 from builder.cli.json_documents import emit_document
-from builder.cli.output import Styled, columns, echo, painted
-from builder.inspect.gpu import PACKED, check_whole, machine_of, read_inventory
+from builder.cli.output import StyledText, color_word, echo, format_columns
+from builder.inspect.gpu import PACKED, check_whole, make_machine, read_inventory
 from builder.model.finding import Finding, GpuError, Location
 from builder.model.site import Site
 from builder.model.text import escape_line
@@ -26,21 +26,21 @@ PACKAGES = ("pip", "conda")
 
 def show_gpu(path: Path, *, site_name: str | None, as_json: bool) -> None:
     """Print what the files say; with a site raises GpuError where a package cannot use its GPU."""
-    site = load_site(site_name, folder=sites_folder()) if site_name else None
+    site = load_site(site_name, folder=find_sites_folder()) if site_name else None
     inventory = read_inventory(path)
-    machine = machine_of(site) if site is not None else None
+    machine = make_machine(site) if site is not None else None
     verdicts = judge(inventory, machine) if machine is not None else ()
     if as_json:
-        emit_document(content(path, inventory, site, machine, verdicts))
+        emit_document(describe_audit(path, inventory, site, machine, verdicts))
     else:
-        echo(shown(path, inventory, site, machine, verdicts))
+        echo(format_audit(path, inventory, site, machine, verdicts))
     if site is not None:
         check_whole(inventory, path)
     if site is not None and (bad := [verdict for verdict in verdicts if verdict.wrong]):
-        raise GpuError(*(finding(verdict, site) for verdict in bad))
+        raise GpuError(*(make_finding(verdict, site) for verdict in bad))
 
 
-def finding(verdict: Verdict, site: Site) -> Finding:
+def make_finding(verdict: Verdict, site: Site) -> Finding:
     """One package that cannot use the site's GPU."""
     message = f"'{verdict.name}' is wrong for '{site.name}': {verdict.reason}"
     if verdict.says == "CPU only":
@@ -52,7 +52,7 @@ def finding(verdict: Verdict, site: Site) -> Finding:
     return Finding(code="gpu-audit", message=escape_line(message), at=Location(file=escape_line(verdict.file)), fix=fix)
 
 
-def content(
+def describe_audit(
     path: Path, inventory: Inventory, site: Site | None, machine: Machine | None, verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
     """Everything as plain data (docs/gpu-audit.md)."""
@@ -60,7 +60,7 @@ def content(
         "source": path.name,
         "kind": inventory.kind,
         "glibc": inventory.glibc,
-        "distributions": [_as_data(one) for one in inventory.distributions],
+        "distributions": [_describe_distribution(one) for one in inventory.distributions],
         "unread": [dataclasses.asdict(one) for one in inventory.unread],
     }
     if site is not None and machine is not None:
@@ -77,16 +77,16 @@ def content(
     return found
 
 
-def _as_data(one: Distribution) -> dict[str, Any]:
-    files = [_file(binary) for binary in one.binaries]
+def _describe_distribution(one: Distribution) -> dict[str, Any]:
+    files = [_describe_file(binary) for binary in one.binaries]
     return {
         "kind": one.kind, "name": one.name, "version": one.version, "python": one.python, "tags": one.tags,
         "files": [row for row in files if row is not None], "elf_files": len(one.binaries),
-        "glibc": glibc(one.binaries),
+        "glibc": find_newest_glibc(one.binaries),
     }  # fmt: skip
 
 
-def _file(binary: Binary) -> dict[str, Any] | None:
+def _describe_file(binary: Binary) -> dict[str, Any] | None:
     """A file that has to do with a GPU, or could not be read."""
     if not (binary.linked or binary.code or binary.opened or binary.fault):
         return None
@@ -97,12 +97,12 @@ def _file(binary: Binary) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def glibc(binaries: Sequence[Binary]) -> str:
+def find_newest_glibc(binaries: Sequence[Binary]) -> str:
     """The newest version that some file needs."""
-    return max((binary.glibc for binary in binaries), key=numbers, default="")
+    return max((binary.glibc for binary in binaries), key=parse_version, default="")
 
 
-def shown(
+def format_audit(
     path: Path, inventory: Inventory, site: Site | None, machine: Machine | None, verdicts: Sequence[Verdict]
 ) -> str:
     """Everything as text: with a site a verdict for each package, else what its files hold."""
@@ -110,21 +110,21 @@ def shown(
     system = f", glibc {inventory.glibc}" if inventory.glibc else ""
     blocks: list[str] = [f"{escape_line(path.name)}: {inventory.kind}, {files} ELF files{system}"]
     if site is not None and machine is not None:
-        blocks += _judged(site, machine, verdicts)
+        blocks += _format_verdicts(site, machine, verdicts)
     else:
-        blocks += _described(inventory)
+        blocks += _format_inventory(inventory)
     if inventory.unread:
         rows = [(f"  {one.path}", one.reason) for one in inventory.unread]
-        blocks.append(Styled("not read\n" + columns(rows)))
-    return Styled("\n\n".join(block if isinstance(block, Styled) else one_lines(block) for block in blocks))
+        blocks.append(StyledText("not read\n" + format_columns(rows)))
+    return StyledText("\n\n".join(block if isinstance(block, StyledText) else escape_lines(block) for block in blocks))
 
 
-def one_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Lines of which each is one, whatever is in it."""
     return "\n".join(escape_line(line) for line in text.split("\n"))
 
 
-def _judged(site: Site, machine: Machine, verdicts: Sequence[Verdict]) -> list[str]:
+def _format_verdicts(site: Site, machine: Machine, verdicts: Sequence[Verdict]) -> list[str]:
     gpu = " ".join((NAMES[machine.vendor], *machine.targets))
     stack = STACKS.get(machine.vendor) if machine.vendor != "cpu" else None
     serves = f", the driver serves {stack} {', '.join(map(str, machine.majors))}" if stack and machine.majors else ""
@@ -132,60 +132,65 @@ def _judged(site: Site, machine: Machine, verdicts: Sequence[Verdict]) -> list[s
     # Files of the base image that need no GPU say nothing of the recipe.
     rows = [one for one in verdicts if one.kind in PACKAGES and (one.says != "CPU only" or one.wrong)]
     rows.sort(key=lambda verdict: (not verdict.wrong, verdict.name.lower()))
-    table = [(painted("BAD" if one.wrong else "ok"), one.says, f"{one.name} {one.version}", one.reason) for one in rows]
+    table = [
+        (color_word("BAD" if one.wrong else "ok"), one.says, f"{one.name} {one.version}", one.reason) for one in rows
+    ]
     plain = sum(one.kind in PACKAGES and one.says == "CPU only" and not one.wrong for one in verdicts)
-    blocks = [one_lines(head), *([columns(table)] if table else [])]
-    return [*blocks, *([f"{counted(plain, 'package')} with ELF files and no need of a GPU"] if plain else [])]
+    blocks = [escape_lines(head), *([format_columns(table)] if table else [])]
+    return [*blocks, *([f"{format_count(plain, 'package')} with ELF files and no need of a GPU"] if plain else [])]
 
 
-def _described(inventory: Inventory) -> list[str]:
+def _format_inventory(inventory: Inventory) -> list[str]:
     blocks: list[str] = []
     plain = 0
     for one in inventory.distributions:
-        rows = _rows(one)
+        rows = _make_rows(one)
         if rows:
-            newest = glibc(one.binaries)
+            newest = find_newest_glibc(one.binaries)
             about = f"{one.name} {one.version}".strip() + (f", glibc {newest}" if newest else "")
-            blocks.append(Styled(escape_line(about) + "\n" + columns(rows)))
+            blocks.append(StyledText(escape_line(about) + "\n" + format_columns(rows)))
         else:
             plain += 1
-    return [*blocks, *([f"{counted(plain, 'package or folder')} with ELF files and no need of a GPU"] if plain else [])]
+    return [
+        *blocks,
+        *([f"{format_count(plain, 'package or folder')} with ELF files and no need of a GPU"] if plain else []),
+    ]
 
 
-def _rows(one: Distribution) -> list[tuple[str, str, str]]:
+def _make_rows(one: Distribution) -> list[tuple[str, str, str]]:
     """A row for each vendor: the versions of its runtime, and the targets of the device code."""
     rows = []
     for vendor in ("nvidia", "amd", "intel"):
-        own = [binary for binary in one.binaries if vendor in vendors_of(binary)]
+        own = [binary for binary in one.binaries if vendor in find_vendors(binary)]
         if not own:
             continue
-        majors = sorted({major for binary in own for major in majors_of(binary, vendor)})
+        majors = sorted({major for binary in own for major in find_majors(binary, vendor)})
         stack = STACKS[vendor]
         said = ", ".join(f"{stack} {major}".replace("20 ", "20") for major in majors) or f"{stack.split()[0]} ?"
         code = {item for binary in own for item in binary.code if item.vendor == vendor}
-        rows.append((f"  {NAMES[vendor]}", said, ", ".join(_targets(code)) or "no device code"))
+        rows.append((f"  {NAMES[vendor]}", said, ", ".join(_list_targets(code)) or "no device code"))
     opened = sorted({name for binary in one.binaries for name in binary.opened})
     return [*rows, *([("  opens", "when it runs", ", ".join(opened))] if opened else [])]
 
 
-def _targets(code: set[Code]) -> list[str]:
+def _list_targets(code: set[Code]) -> list[str]:
     """The targets by kind and number, sm_90 before sm_100; of PTX with its versions."""
     found: dict[str, list[str]] = {}
-    for one in sorted(code, key=_order):
+    for one in sorted(code, key=_make_sort_key):
         found.setdefault(one.target, []).extend([one.isa] if one.isa else [])
-    return [f"{target} (PTX {_span(versions)})" if versions else target for target, versions in found.items()]
+    return [f"{target} (PTX {_format_span(versions)})" if versions else target for target, versions in found.items()]
 
 
-def _span(versions: Sequence[str]) -> str:
+def _format_span(versions: Sequence[str]) -> str:
     return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
 
 
-def _order(code: Code) -> tuple[str, int, str, tuple[int, ...]]:
+def _make_sort_key(code: Code) -> tuple[str, int, str, tuple[int, ...]]:
     digits = "".join(filter(str.isdigit, code.target.partition("-")[0]))
-    return code.kind, int(digits or 0), code.target, numbers(code.isa)
+    return code.kind, int(digits or 0), code.target, parse_version(code.isa)
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A number of things in words."""
     if count == 1:
         return f"1 {noun}"

@@ -24,20 +24,20 @@ format_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, hidden=True)
 
 
-def document(content: Mapping[str, Any]) -> dict[str, Any]:
+def make_document(content: Mapping[str, Any]) -> dict[str, Any]:
     """Make a document: its schema number first, null for empty text."""
-    return {"schema": SCHEMA, **{key: nulls(value) for key, value in content.items() if key != "schema"}}
+    return {"schema": SCHEMA, **{key: replace_empty(value) for key, value in content.items() if key != "schema"}}
 
 
-def nulls(value: Any) -> Any:
+def replace_empty(value: Any) -> Any:
     """Replace every empty text by null; keys and lists stay."""
     if isinstance(value, Mapping):
-        return {key: nulls(item) for key, item in value.items()}
+        return {key: replace_empty(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [nulls(item) for item in value]
+        return [replace_empty(item) for item in value]
     return None if isinstance(value, str) and not value else value
 
 
 def emit_document(content: Mapping[str, Any]) -> None:
     """Print a document."""
-    emit(json.dumps(document(content), indent=2, ensure_ascii=False, allow_nan=False))
+    emit(json.dumps(make_document(content), indent=2, ensure_ascii=False, allow_nan=False))

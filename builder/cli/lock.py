@@ -8,25 +8,25 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import choices, context_of, sites_folder, verbosity
+from builder.cli.inputs import add_compile_options, add_verbosity, find_sites_folder, make_context
 from builder.cli.output import echo, emit, show_findings
 from builder.cli.targets import read_words
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.lock import Lock
 from builder.model.target import Target
-from builder.parse.lock_files import index_path, is_index, read_lock
+from builder.parse.lock_files import is_index, name_index, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
-from builder.pipeline.plans import make_target, with_lock
+from builder.pipeline.plans import add_lock, make_target
 
 
 @click.command("lock")
 @click.argument("words", nargs=-1, metavar="SITE... ENV")
 @click.option("--offline", is_flag=True, help="Use what was downloaded before, and ask no server.")
 @click.option("--check", "check_only", is_flag=True, help="Say whether the lock fits, and write nothing.")
-@choices
-@verbosity
-def command(
+@add_compile_options
+@add_verbosity
+def run_command(
     words: tuple[str, ...], offline: bool, check_only: bool, verbose: int, quiet: bool, **chosen: str | bool | None
 ) -> None:
     """Record the exact files of ENV for each SITE: conda and pip packages with hashes, the base image's digest.
@@ -43,11 +43,11 @@ def command(
         echo(named.note, err=True)
     (path,) = named.files
     recipe = load_recipe(path)
-    index = index_path(path)
-    context = context_of(**chosen, locked=check_only)
-    loaded = [load_site(site, folder=sites_folder()) for site in named.sites]
+    index = name_index(path)
+    context = make_context(**chosen, locked=check_only)
+    loaded = [load_site(site, folder=find_sites_folder()) for site in named.sites]
     targets = [
-        make_target(site, recipe, context=with_lock(context, recipe, site.name, use=check_only)) for site in loaded
+        make_target(site, recipe, context=add_lock(context, recipe, site.name, use=check_only)) for site in loaded
     ]
     if check_only:
         _check(targets, index=index)
@@ -64,11 +64,11 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
     from builder.execute.layer_cache import open_cache
     from builder.lock.session import Session
     from builder.lock.site_lock import lock_site, write_locks
-    from builder.system.scratch import work_folder
+    from builder.system.scratch import make_work_folder
 
     environment = dict(os.environ)
     store, locked = open_cache(environment), []
-    with store.use_downloads(), work_folder("recipe-lock-") as work:
+    with store.lock_downloads(), make_work_folder("recipe-lock-") as work:
         for target in targets:
             folder = work / target.site.name
             folder.mkdir()
@@ -77,7 +77,7 @@ def _lock(targets: Sequence[Target], *, index: Path, offline: bool, quiet: bool)
             locked.append(item)
             show_findings(item.findings)
             if not quiet:
-                echo(summary(item.lock, before=_before(index, item.lock.site)), err=True)
+                echo(summarize_lock(item.lock, before=_read_before(index, item.lock.site)), err=True)
     write_locks(index, locked, tool=targets[0].context.tool)
 
 
@@ -91,7 +91,7 @@ def _check(targets: Sequence[Target], *, index: Path) -> None:
         raise UnsupportedError(*wrong)
 
 
-def _before(index: Path, site: str) -> Lock | None:
+def _read_before(index: Path, site: str) -> Lock | None:
     """The lock to replace, None if there is none or it is invalid."""
     try:
         return read_lock(index, site)
@@ -99,7 +99,7 @@ def _before(index: Path, site: str) -> Lock | None:
         return None
 
 
-def summary(lock: Lock, *, before: Lock | None) -> str:
+def summarize_lock(lock: Lock, *, before: Lock | None) -> str:
     """Write what was locked as a line, and below it the changes from the previous lock."""
     size = sum(package.size for package in lock.conda) + sum(file.size for file in lock.pip)
     parts = [f"{len(lock.conda)} conda packages"] if lock.conda else []
@@ -108,13 +108,13 @@ def summary(lock: Lock, *, before: Lock | None) -> str:
     parts.append(f"base image {lock.base.digest[:19] or 'by name'}")
     lines = [f"{lock.site}: {', '.join(parts)}"]
     if before is not None:
-        lines += [f"  {line}" for line in changes(before, lock)] or ["  nothing has changed"]
+        lines += [f"  {line}" for line in list_changes(before, lock)] or ["  nothing has changed"]
     return "\n".join(lines)
 
 
-def changes(before: Lock, now: Lock) -> list[str]:
+def list_changes(before: Lock, now: Lock) -> list[str]:
     """The packages that a new lock adds, changes or removes."""
-    old, new = _versions(before), _versions(now)
+    old, new = _list_versions(before), _list_versions(now)
     lines = []
     for name in sorted({*old, *new}):
         was, is_now = old.get(name), new.get(name)
@@ -129,7 +129,7 @@ def changes(before: Lock, now: Lock) -> list[str]:
     return lines
 
 
-def _versions(lock: Lock) -> dict[str, tuple[str, str]]:
+def _list_versions(lock: Lock) -> dict[str, tuple[str, str]]:
     """Version and hash by name; conda's and pip's packages have different names."""
     found = {
         f"{package.name} (conda)": (f"{package.version} {package.build}", package.sha256) for package in lock.conda

@@ -42,7 +42,7 @@ _LOOP = re.compile(r"Symlink loop from (.+)", re.DOTALL)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def expected(error: Exception) -> BuilderError | None:
+def to_builder_error(error: Exception) -> BuilderError | None:
     """The findings and exit code of an expected exception; None for a fault of the program."""
     if isinstance(error, BuilderError):
         return error
@@ -51,13 +51,15 @@ def expected(error: Exception) -> BuilderError | None:
         message, fix = "there is not enough memory for this", "free some, or run it on a node with more"
         return ToolError(Finding(code="no-memory", message=message, fix=fix))
     if isinstance(error, OSError) and error.errno is not None:
-        return _refused(error, error.errno)
+        return _make_system_error(error, error.errno)
     if isinstance(error, RuntimeError) and (loop := _LOOP.fullmatch(str(error))):
-        return _refused(OSError(errno.ELOOP, os.strerror(errno.ELOOP), ast.literal_eval(loop[1])), errno.ELOOP)
+        return _make_system_error(
+            OSError(errno.ELOOP, os.strerror(errno.ELOOP), ast.literal_eval(loop[1])), errno.ELOOP
+        )
     return None
 
 
-def _refused(error: OSError, number: int) -> BuilderError:
+def _make_system_error(error: OSError, number: int) -> BuilderError:
     """A finding for an error of the system: the path, the reason and the fix."""
     path = next((str(name) for name in (error.filename2, error.filename) if name), "")
     reason = (error.strerror or str(error)).lower()
@@ -119,21 +121,21 @@ class Commands(click.Group):
         # Hundreds of modules are made, and nothing in them is garbage.
         gc.disable()
         try:
-            from builder.cli.help import with_examples
+            from builder.cli.help import add_examples
 
-            command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+            command: click.Command = import_module(COMMANDS[cmd_name][0]).run_command
             _refuse_nothing(command)
         finally:
             gc.freeze()
             gc.enable()
-        return with_examples(command, name=cmd_name)
+        return add_examples(command, name=cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Answer an unknown command with the closest one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from builder.model.finding import ConfigError, Finding, suggest_name
 
-            near = _meant(args)
+            near = _find_meant(args)
             fix = f"did you mean `{near}`?" if near else suggest_name(args[0], known=COMMANDS, noun="commands")
             raise ConfigError(Finding(code="command-unknown", message=f"there is no command '{args[0]}'", fix=fix))
         if (
@@ -156,7 +158,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-def _meant(words: list[str]) -> str:
+def _find_meant(words: list[str]) -> str:
     """The line that is meant by a command of another program; "" where none is known."""
     import shlex
 
@@ -183,7 +185,7 @@ def _refuse_nothing(command: click.Command) -> None:
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="recipe", message="%(prog)s %(version)s")
-def cli() -> None:
+def run_cli() -> None:
     """One environment file, any supercomputer.
 
     This program compiles an ordinary conda or pip environment file for a site, builds the image and tests it by
@@ -207,12 +209,12 @@ def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in the same form."""
     open_streams()
     words = sys.argv[1:] if arguments is None else arguments
-    with _colors(words):
+    with _set_no_color(words):
         return _run(words)
 
 
 @contextmanager
-def _colors(words: list[str]) -> Iterator[None]:
+def _set_no_color(words: list[str]) -> Iterator[None]:
     """Set NO_COLOR for --no-color before a `--`: for messages and for the programs that are started."""
     own = words[: words.index("--")] if "--" in words else words
     before = os.environ.get("NO_COLOR")
@@ -240,31 +242,31 @@ def _flush(code: int) -> int:
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             if stream is sys.stdout and not code and not isinstance(error, BrokenPipeError):
-                code = _failure(error)
+                code = _report_failure(error)
     return code
 
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
+        code = run_cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.Abort as stop:
-        return _interrupted(stop.__cause__)  # click's answer to a KeyboardInterrupt
+        return _report_interrupt(stop.__cause__)  # click's answer to a KeyboardInterrupt
     except click.ClickException as error:
-        return _usage(error, arguments=arguments)
+        return _report_usage(error, arguments=arguments)
     except BrokenPipeError:
         # The reader of a pipe (`recipe sites | head`) has seen enough.
         sys.stdout = None
         return 0
     except Exception as error:
-        return _failure(error)
+        return _report_failure(error)
     except KeyboardInterrupt as stop:
-        return _interrupted(stop)
+        return _report_interrupt(stop)
 
 
-def _interrupted(stop: BaseException | None) -> int:
+def _report_interrupt(stop: BaseException | None) -> int:
     """Exit with 128 + the signal's number, as shells do; a build has cleaned up."""
     from builder.cli.output import echo
 
@@ -272,24 +274,24 @@ def _interrupted(stop: BaseException | None) -> int:
     return int(getattr(stop, "exit_code", 130))
 
 
-def _usage(error: click.ClickException, *, arguments: list[str]) -> int:
+def _report_usage(error: click.ClickException, *, arguments: list[str]) -> int:
     from builder.cli.output import show_findings
-    from builder.cli.usage import usage_finding
+    from builder.cli.usage import make_usage_finding
 
     if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # since click 8.2
         from builder.cli.output import echo
 
         echo(error.format_message(), err=True, important=True)
         return 2
-    show_findings([usage_finding(error, arguments=arguments, root=cli)])
+    show_findings([make_usage_finding(error, arguments=arguments, root=run_cli)])
     return 2
 
 
-def _failure(error: Exception) -> int:
+def _report_failure(error: Exception) -> int:
     """Print the findings of an exception and return its exit code; raises a fault of the program again."""
     from builder.cli.output import echo, show_findings
 
-    known = expected(error)
+    known = to_builder_error(error)
     if known is None:
         echo("this is a fault of recipe itself, please report it with the lines below", err=True, important=True)
         raise error

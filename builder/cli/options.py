@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., object])
 OF_JOBS = ("partition", "qos", "time", "mem")
 
 
-def former_flag(old: str, *, new: str) -> Callable[[F], F]:
+def add_former_flag(old: str, *, new: str) -> Callable[[F], F]:
     """Make a decorator that accepts a flag under its former name too, which the help does not show."""
 
     def decorate(command: F) -> F:
@@ -33,7 +33,7 @@ def former_flag(old: str, *, new: str) -> Callable[[F], F]:
     return decorate
 
 
-def batch_options(command: F) -> F:
+def add_batch_options(command: F) -> F:
     """Add the options of commands that submit jobs. [STEP=]VALUE: for all jobs, or for the job of a step."""
     for option in (
         click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the jobs; without it they continue."),
@@ -53,7 +53,7 @@ def batch_options(command: F) -> F:
     return command
 
 
-def shape_options(command: F) -> F:
+def add_shape_options(command: F) -> F:
     """Add the options for the number of ranks."""
     for option in (
         click.option("--gpus", metavar="G", type=click.IntRange(1), help="Devices of each node, one for each rank."),

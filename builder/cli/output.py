@@ -32,13 +32,13 @@ _LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
 _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
 
 
-def use_color(*, err: bool = True) -> bool:
+def uses_color(*, err: bool = True) -> bool:
     """Colour on a terminal only, and never against NO_COLOR (https://no-color.org; --no-color sets it) or TERM=dumb."""
     allowed = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     return allowed and (sys.stderr if err else sys.stdout).isatty()
 
 
-def screen_width(*, err: bool = False) -> int | None:
+def get_screen_width(*, err: bool = False) -> int | None:
     """The columns of the terminal, None if the stream is not one."""
     if not (sys.stderr if err else sys.stdout).isatty():
         return None
@@ -51,7 +51,7 @@ def is_quiet() -> bool:
     return context is not None and bool(context.meta.get(QUIET))
 
 
-class Styled(str):
+class StyledText(str):
     """Text with our colours; its control characters were made visible before."""
 
 
@@ -63,11 +63,11 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
     """
     if err and not important and is_quiet():
         return
-    text = text if isinstance(text, Styled) else escape_control(text)
-    width = screen_width(err=err)
+    text = text if isinstance(text, StyledText) else escape_control(text)
+    width = get_screen_width(err=err)
     if width is not None:
         text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width, hang=hang))
-    color = None if use_color(err=err) else False
+    color = None if uses_color(err=err) else False
     if not err:
         click.echo(text, color=color)
         return
@@ -82,24 +82,24 @@ def emit(text: str, *, end: str = "\n") -> None:
 
 def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
     """Wrap a line at `width` columns; a longer word is not broken."""
-    if _length(line) <= width:
+    if _measure_length(line) <= width:
         return [line]
-    hang = _hang(line, width=width) if hang is None else hang
+    hang = _find_hang(line, width=width) if hang is None else hang
     start = len(line) - len(line.lstrip(" "))
     found, row = [], line[:start]
     empty = True
     for piece in re.findall(r" *[^ ]+", line[start:]):
-        if empty or _length(row + piece) <= width:
+        if empty or _measure_length(row + piece) <= width:
             row += piece
         else:
             found.append(row)
             word = piece.lstrip(" ")
-            row = " " * (hang if hang + _length(word) <= width else start + 2) + word
+            row = " " * (hang if hang + _measure_length(word) <= width else start + 2) + word
         empty = False
     return [*found, row]
 
 
-def _hang(line: str, *, width: int) -> int:
+def _find_hang(line: str, *, width: int) -> int:
     plain = _CODES.sub("", line)
     for form in (_LABEL, _COLUMN):
         match = form.match(plain[: width + 1])
@@ -108,31 +108,31 @@ def _hang(line: str, *, width: int) -> int:
     return len(plain) - len(plain.lstrip(" ")) + 2
 
 
-def _length(text: str) -> int:
+def _measure_length(text: str) -> int:
     return len(_CODES.sub("", text))
 
 
-def painted(word: str, *, err: bool = False) -> Styled:
+def color_word(word: str, *, err: bool = False) -> StyledText:
     """Colour a word of a table: good, warning or bad."""
     color, plain = WORDS.get(word.partition(":")[0]), escape_line(word)
-    return Styled(click.style(plain, fg=color) if color and use_color(err=err) else plain)
+    return StyledText(click.style(plain, fg=color) if color and uses_color(err=err) else plain)
 
 
-def judged(text: str, *, err: bool = False) -> Styled:
+def color_verdict(text: str, *, err: bool = False) -> StyledText:
     """Colour the verdict at the start of lines, or after `verdict: `."""
-    return Styled("\n".join(_judged(line, err=err) for line in escape_control(text).split("\n")))
+    return StyledText("\n".join(_color_line(line, err=err) for line in escape_control(text).split("\n")))
 
 
-def _judged(line: str, *, err: bool) -> str:
+def _color_line(line: str, *, err: bool) -> str:
     head, colon, rest = line.partition(": ")
     if head == "verdict":
-        return f"{head}{colon}{painted(rest, err=err)}"
+        return f"{head}{colon}{color_word(rest, err=err)}"
     if head not in WORDS:
         head, colon, rest = line.partition(" ")
-    return f"{painted(head, err=err)}{colon}{rest}"
+    return f"{color_word(head, err=err)}{colon}{rest}"
 
 
-def short_image(reference: str, *, room: int) -> str:
+def shorten_image(reference: str, *, room: int) -> str:
     """Shorten the reference of an image to `room` columns: its last part NAME:TAG, or both ends of that."""
     if len(reference) <= room:
         return reference
@@ -142,7 +142,7 @@ def short_image(reference: str, *, room: int) -> str:
     return short if len(short) <= room else f"{short[: max(room - end - 1, 4)]}…{short[-end:]}"
 
 
-def finding_lines(finding: Finding, *, codes: bool = False, color: bool = False) -> list[str]:
+def format_finding(finding: Finding, *, codes: bool = False, color: bool = False) -> list[str]:
     """Write the lines of a finding: what, where, fix; with its code where it may be ignored."""
     code = f"[{finding.code}]" if codes else ""
     level = f"{finding.level}{code}:"
@@ -162,17 +162,20 @@ def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        echo(Styled("\n".join(finding_lines(finding, codes=codes, color=use_color()))), err=True, important=True)
+        echo(StyledText("\n".join(format_finding(finding, codes=codes, color=uses_color()))), err=True, important=True)
 
 
-def columns(rows: Sequence[Sequence[str]]) -> Styled:
+def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:
     """Write rows as aligned columns; the last one is not padded."""
-    rows = [[cell if isinstance(cell, Styled) else escape_line(cell) for cell in row] for row in rows]
-    widths = [max(_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
-    return Styled(
+    rows = [[cell if isinstance(cell, StyledText) else escape_line(cell) for cell in row] for row in rows]
+    widths = [max(_measure_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    return StyledText(
         "\n".join(
             "  ".join(
-                [*(cell + " " * (size - _length(cell)) for cell, size in zip(row, widths, strict=False)), row[-1]]
+                [
+                    *(cell + " " * (size - _measure_length(cell)) for cell, size in zip(row, widths, strict=False)),
+                    row[-1],
+                ]
             ).rstrip()
             for row in rows
         )

@@ -36,11 +36,11 @@ class OutputFile:
             return
         other = f"choose another file with {self.option}" if self.option else "rename the file that it is made from"
         if self.path.is_dir():
-            raise self._fault("output-exists", "is a folder", fix=other)
+            raise self._make_error("output-exists", "is a folder", fix=other)
         if not self.path.is_file():
-            raise self._fault("output-exists", "exists and is not a regular file", fix=other)
-        if not self.is_own(_head(self.path)):
-            raise self._fault("output-exists", f"exists and is not {self.what}", fix=f"remove it, or {other}")
+            raise self._make_error("output-exists", "exists and is not a regular file", fix=other)
+        if not self.is_own(_read_head(self.path)):
+            raise self._make_error("output-exists", f"exists and is not {self.what}", fix=f"remove it, or {other}")
 
     def write(self, text: str) -> None:
         """Write the file, or replace an earlier one of this kind; raises ConfigError."""
@@ -50,14 +50,14 @@ class OutputFile:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             fix = f"choose another file with {self.option}"
-            raise self._fault("output-unwritable", f"cannot be written: {reason}", fix=fix) from None
+            raise self._make_error("output-unwritable", f"cannot be written: {reason}", fix=fix) from None
 
-    def _fault(self, code: str, says: str, *, fix: str) -> ConfigError:
+    def _make_error(self, code: str, says: str, *, fix: str) -> ConfigError:
         shown = sanitize(str(self.path), limit=400)
         return ConfigError(Finding(code=code, message=f"'{shown}' {says}", fix=fix, at=Location(file=shown)))
 
 
-def _head(path: Path) -> bytes:
+def _read_head(path: Path) -> bytes:
     """The first bytes of a file, b"" where it cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         return file.read(HEAD)

@@ -8,23 +8,30 @@ from pathlib import Path
 
 import click
 
-from builder.cli.help import Grouped
-from builder.cli.inputs import choices, context_of, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.options import shape_options
+from builder.cli.help import GroupedCommand
+from builder.cli.inputs import (
+    add_compile_options,
+    add_locked_option,
+    add_trust_option,
+    add_verbosity,
+    find_sites_folder,
+    make_context,
+)
+from builder.cli.options import add_shape_options
 from builder.cli.output import emit
-from builder.cli.targets import read_words, words_argument
+from builder.cli.targets import add_words_argument, read_words
 from builder.cli.terminal import Terminal
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.pipeline.own_inputs import check_own_inputs
 from builder.pipeline.plans import Planned, plan_builds
 from builder.pipeline.prepare import check_jobs_ended, make_folder
-from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, failure
+from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, make_failure
 
 
-@click.command("plan", cls=Grouped)
-@words_argument
+@click.command("plan", cls=GroupedCommand)
+@add_words_argument
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="The folder to write; of several, where they lie."
 )
@@ -37,12 +44,12 @@ from builder.pipeline.request import Build, BuildRequest, Outcome, Outcomes, fai
 )
 @click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="Tasks at a time, in arrays of many files.")
 @click.option("-f", "--force", is_flag=True, help="Write over a plan folder that was changed by hand.")
-@locked_option
-@shape_options
-@trust_option
-@choices
-@verbosity
-def command(
+@add_locked_option
+@add_shape_options
+@add_trust_option
+@add_compile_options
+@add_verbosity
+def run_command(
     words: tuple[str, ...],
     output: Path | None,
     show: bool,
@@ -68,15 +75,15 @@ def command(
     request = BuildRequest(
         sites=named.sites,
         files=named.files,
-        sites_folder=sites_folder(),
-        context=context_of(**chosen),
-        options=Options(environment=os.environ, force=force),
+        sites_folder=find_sites_folder(),
+        context=make_context(**chosen),
+        options=ExecutionOptions(environment=os.environ, force=force),
         shape=(nodes, gpus),
         output=output,
     )
     planned = plan_builds(request, what="plan folders")
     if name is not None:
-        emit(_file(planned, name), end="")
+        emit(_read_plan_file(planned, name), end="")
         return
     terminal = Terminal(single=named.single, quiet=quiet, notes=True)
     if not (show or named.single or output is None):
@@ -85,14 +92,14 @@ def command(
     refused: dict[str, Outcome] = {}
     for key, found in planned.items():
         try:
-            build = _as_plan(found, output=output if named.single else None)
-            terminal.planned(key, build)
+            build = _get_build(found, output=output if named.single else None)
+            terminal.report_plan(key, build)
             if show:
-                terminal.described(build)
+                terminal.describe_build(build)
             else:
-                written[key] = _written(build, request=request)
+                written[key] = _write_plan_folder(build, request=request)
         except BuilderError as error:
-            refused[key] = failure(key, error)
+            refused[key] = make_failure(key, error)
     paths = [build.folder for build in written.values()]
     if written and len(named.files) > 1:
         from builder.pipeline.batch import write_arrays
@@ -103,7 +110,7 @@ def command(
     terminal.conclude(Outcomes(outcomes=refused), rows=False)
 
 
-def _written(build: Build, *, request: BuildRequest) -> Build:
+def _write_plan_folder(build: Build, *, request: BuildRequest) -> Build:
     """The build whose plan folder was written; raises ConfigError where that folder holds what it is made of."""
     check_own_inputs(build, request=request, image=False)
     write_plan(
@@ -112,17 +119,17 @@ def _written(build: Build, *, request: BuildRequest) -> Build:
     return build
 
 
-def _as_plan(found: Build | BuilderError, *, output: Path | None) -> Build:
+def _get_build(found: Build | BuilderError, *, output: Path | None) -> Build:
     """The build of a single plan folder; raises the reason if there is none."""
     if isinstance(found, BuilderError):
         raise found
     return found if output is None else replace(found, image=Path(found.plan.image), at=output)
 
 
-def _file(planned: Planned, name: str) -> str:
+def _read_plan_file(planned: Planned, name: str) -> str:
     """The text of a file of the only plan; raises ConfigError for an unknown name."""
     (found,) = planned.values()
-    texts = {file.path: file.text for file in _as_plan(found, output=None).plan.files}
+    texts = {file.path: file.text for file in _get_build(found, output=None).plan.files}
     ends = (f"/{name}", f".{name}")
     path = name if name in texts else next((path for path in texts if path.endswith(ends)), "")
     if not path:

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.inputs import plain_verbosity
+from builder.cli.inputs import add_plain_verbosity
 from builder.cli.json_documents import SCHEMA, emit_document, format_option, json_option
-from builder.cli.output import columns, echo, show_findings
+from builder.cli.output import echo, format_columns, show_findings
 from builder.model.finding import BuilderError, ConfigError, Finding
 from builder.model.results import Results, Stage
 from builder.report import tables
@@ -31,8 +31,8 @@ TAIL = 8  # lines of a log on the terminal
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write a page (HTML, one file) as well.")
 @format_option
 @json_option
-@plain_verbosity
-def command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: bool) -> None:
+@add_plain_verbosity
+def run_command(paths: tuple[Path, ...], output: Path | None, shape: str, as_json: bool) -> None:
     """Show what was measured of an image, or compare several with the first.
 
     PATH is a report.json, a plan folder, a results folder, or an image with its plan folder next to it.
@@ -66,7 +66,7 @@ def format_report(results: Results) -> list[str]:
     blocks = [f"{results.name}: {format_status(results)}"]
     facts = [(f"  {name}", value) for name, value in tables.describe_results(results).items()]
     if facts:
-        blocks[0] += "\n" + columns(facts)
+        blocks[0] += "\n" + format_columns(facts)
     found = (
         tables.tabulate_stages([results]),
         tables.tabulate_workloads([results]),
@@ -92,11 +92,11 @@ def format_comparison(reports: Sequence[Results]) -> list[str]:
         (letter, results.name, format_status(results), results.source)
         for letter, results in zip(tables.assign_letters(reports), reports, strict=True)
     ]
-    blocks = [columns(names), format_table(tabulate_comparison(reports))]
+    blocks = [format_columns(names), format_table(tabulate_comparison(reports))]
     found = find_differences(reports)
     if found:
         rows = [(difference.name, *difference.values) for difference in found]
-        blocks.append("differs\n" + columns([("", *tables.assign_letters(reports)), *rows]))
+        blocks.append("differs\n" + format_columns([("", *tables.assign_letters(reports)), *rows]))
     bad = tables.tabulate_checks(reports, failed=True)
     return [*blocks, "failed checks\n" + format_table(bad)] if bad.rows else blocks
 
@@ -117,7 +117,7 @@ def format_table(table: tables.ResultTable) -> str:
         tuple(cell.rjust(widths[index]) if index in table.right else cell for index, cell in enumerate(row))
         for row in rows
     ]
-    return "\n".join([columns(aligned), *filter(None, [table.note])])
+    return "\n".join([format_columns(aligned), *filter(None, [table.note])])
 
 
 def _read(paths: Sequence[Path]) -> list[Results]:

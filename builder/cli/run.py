@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from builder.cli.help import Grouped
+from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
-from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
+from builder.cli.inputs import account_option, add_here_option, add_trust_option, add_verbosity, make_plain_context
+from builder.cli.options import add_batch_options, add_shape_options, make_printer, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
@@ -31,19 +31,19 @@ from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_po
 from builder.pipeline.request import SlurmOptions
 from builder.slurm.status import follow_command
 from builder.system.process import attach
-from builder.system.scratch import private_parent
+from builder.system.scratch import find_private_parent
 
 
-@click.command("run", cls=Grouped, context_settings={"ignore_unknown_options": True})
+@click.command("run", cls=GroupedCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("given", metavar="[SITE] IMAGE -- CMD", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of a job's scripts, log and record.")
-@trust_option
-@here_option
-@batch_options
-@shape_options
+@add_trust_option
+@add_here_option
+@add_batch_options
+@add_shape_options
 @account_option
-@verbosity
-def command(
+@add_verbosity
+def run_command(
     given: tuple[str, ...],
     output: Path | None,
     here: bool,
@@ -65,7 +65,7 @@ def command(
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(
-        loaded, image=str(path), context=plain_context(options["account"]), folder=(path / "bin").is_dir()
+        loaded, image=str(path), context=make_plain_context(options["account"]), folder=(path / "bin").is_dir()
     )
     findings = check_command(target, words)
     if select_errors(findings):
@@ -76,19 +76,19 @@ def command(
     if slurm.submit:
         check_jobs_possible(loaded, slurm=slurm)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=False)
-        code = _as_job(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
+        code = _submit_command(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
     else:
         check_here(loaded, here=here, what="a run")
         inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
         allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
         nodes = nodes or (allocated if allocated > 1 else None)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
-        code = _here(plan, words, ranks=None if inside else gpus, variables=variables)
+        code = _run_locally(plan, words, ranks=None if inside else gpus, variables=variables)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _as_job(
+def _submit_command(
     plan: Plan,
     site: Site,
     words: tuple[str, ...],
@@ -103,7 +103,7 @@ def _as_job(
     click.get_current_context().with_resource(
         lock_plan_folder(plan, folder, recipe_folder=folder, fix=ELSEWHERE, check_jobs=check_jobs_ended)
     )
-    options = Options(environment=dict(os.environ))
+    options = ExecutionOptions(environment=dict(os.environ))
     what = Submission(
         plan=plan, site=site, kind="run", folder=folder, output=Path(plan.image), options=options,
         variables=variables, command=words,
@@ -125,22 +125,22 @@ def _as_job(
     return end.exit_code
 
 
-def _here(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
+def _run_locally(plan: Plan, words: tuple[str, ...], *, ranks: int | None, variables: dict[str, str]) -> int:
     """Run the command's script on this terminal."""
     (step,) = plan.steps
     find_programs(plan.steps, environment=os.environ)
     sys.stdout.flush()
     # On a file system that every node of an allocation sees.
-    place = Path.cwd() if step.batch else private_parent(Path(tempfile.gettempdir()))
+    place = Path.cwd() if step.batch else find_private_parent(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=".recipe-run-", dir=place) as scratch:
         folder = Path(scratch) / "plan"
         write_plan(plan, folder, recipe_folder=folder)
-        environment = {**_shape(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
+        environment = {**_make_shape_variables(plan), **os.environ, **variables, "RECIPE_FOLDER": str(folder)}
         count = [] if ranks is None else [str(ranks)]
         return attach(["bash", str(folder / step.script), *count, *words], cwd=folder, env=environment)
 
 
-def _shape(plan: Plan) -> dict[str, str]:
+def _make_shape_variables(plan: Plan) -> dict[str, str]:
     """The variables that sbatch sets and an allocation without these options does not have."""
     (step,) = plan.steps
     if step.job is None:

@@ -8,35 +8,35 @@ from typing import Any
 
 import click
 
-from builder.cli.inputs import plain_verbosity, sites_folder
+from builder.cli.inputs import add_plain_verbosity, find_sites_folder
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import columns, echo, show_findings
+from builder.cli.output import echo, format_columns, show_findings
 from builder.model.finding import BuilderError
 from builder.model.site import Site
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 
 
 @click.command("sites")
 @click.argument("site", required=False)
 @format_option
-@plain_verbosity
-def command(site: str | None, shape: str) -> None:
+@add_plain_verbosity
+def run_command(site: str | None, shape: str) -> None:
     """List the sites, or show all facts about SITE with their sources.
 
     Your own sites are in ~/.config/recipe/sites (or $RECIPE_SITES), one YAML file each; `extends: NAME` inherits from
     another one.
     """
     if site is not None:
-        loaded = load_site(site, folder=sites_folder())
+        loaded = load_site(site, folder=find_sites_folder())
         if shape == "json":
             emit_document(asdict(loaded))
         else:
-            echo(_page(loaded))
+            echo(_format_site(loaded))
         return
     found: list[Site] = []
-    for name in site_files(sites_folder()):
+    for name in find_site_files(find_sites_folder()):
         try:
-            found.append(load_site(name, folder=sites_folder()))
+            found.append(load_site(name, folder=find_sites_folder()))
         except BuilderError as error:
             show_findings(error.findings)
     if shape == "json":
@@ -45,22 +45,22 @@ def command(site: str | None, shape: str) -> None:
         return
     table = [["site", "GPU", "backends", "what it is"]]
     table += [[item.name, item.vendor, ", ".join(item.build.backends), item.description] for item in found]
-    echo(columns(table))
+    echo(format_columns(table))
 
 
-def _page(site: Site) -> str:
+def _format_site(site: Site) -> str:
     lines = [f"{site.name}: {site.title}, {site.description}", ""]
     for field in fields(site):
         value = getattr(site, field.name)
         if field.name in ("name", "title", "description", "sources") or value in (None, (), {}, ""):
             continue
-        lines += [f"{field.name.replace('_', ' ')}", *[f"  {line}" for line in _lines(value)], ""]
+        lines += [f"{field.name.replace('_', ' ')}", *[f"  {line}" for line in _format_lines(value)], ""]
     lines.append("sources")
     lines += [f"  {name} ({source.checked}): {source.what}" for name, source in site.sources.items()]
     return "\n".join(lines)
 
 
-def _lines(value: Any) -> list[str]:
+def _format_lines(value: Any) -> list[str]:
     if is_dataclass(value):
         lines = []
         for field in fields(value):
@@ -68,25 +68,29 @@ def _lines(value: Any) -> list[str]:
             if item in ((), {}, ""):
                 continue
             if is_dataclass(item) or (isinstance(item, (Mapping, tuple)) and field.name != "source"):
-                lines += [f"{field.name.replace('_', ' ')}:", *[f"  {line}" for line in _lines(item)]]
+                lines += [f"{field.name.replace('_', ' ')}:", *[f"  {line}" for line in _format_lines(item)]]
             else:
-                lines.append(f"{field.name.replace('_', ' ')}: {_text(item)}")
+                lines.append(f"{field.name.replace('_', ' ')}: {_format_value(item)}")
         return lines
     if isinstance(value, Mapping):
         lines = []
         for name, item in value.items():
             lines += (
-                [f"{name}: {_text(item)}"]
+                [f"{name}: {_format_value(item)}"]
                 if isinstance(item, (str, int))
-                else [f"{name}:", *[f"  {line}" for line in _lines(item)]]
+                else [f"{name}:", *[f"  {line}" for line in _format_lines(item)]]
             )
         return lines
     if isinstance(value, tuple):
-        return [line for item in value for line in (_lines(item) if is_dataclass(item) else [f"- {_text(item)}"])]
-    return [_text(value)]
+        return [
+            line
+            for item in value
+            for line in (_format_lines(item) if is_dataclass(item) else [f"- {_format_value(item)}"])
+        ]
+    return [_format_value(value)]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "unknown"
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

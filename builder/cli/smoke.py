@@ -9,17 +9,24 @@ from typing import Any, get_args
 
 import click
 
-from builder.cli.help import Grouped
+from builder.cli.help import GroupedCommand
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, existing, here_option, plain_context, trust_option, verbosity
-from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
-from builder.cli.output import echo, judged, use_color
+from builder.cli.inputs import (
+    account_option,
+    add_here_option,
+    add_trust_option,
+    add_verbosity,
+    make_plain_context,
+    resolve_existing,
+)
+from builder.cli.options import add_batch_options, add_shape_options, make_printer, take_slurm_options
+from builder.cli.output import color_verdict, echo, uses_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
-from builder.execute.judgement import first_causes
+from builder.execute.judgement import select_first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import find_programs
@@ -31,10 +38,10 @@ from builder.model.report import SmokeCheck
 from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
-from builder.system.scratch import work_folder
+from builder.system.scratch import make_work_folder
 
 
-@click.command("smoke", cls=Grouped)
+@click.command("smoke", cls=GroupedCommand)
 @click.argument("words", nargs=-1, metavar="[SITE] IMAGE")
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Folder with MNIST's IDX files; default: synthetic digits."
@@ -52,13 +59,13 @@ from builder.system.scratch import work_folder
     type=click.Path(path_type=Path),
     help="Folder for scripts, logs and results; default: none is kept, of jobs NAME.smoke here.",
 )
-@trust_option
-@here_option
-@batch_options
-@shape_options
+@add_trust_option
+@add_here_option
+@add_batch_options
+@add_shape_options
 @account_option
-@verbosity
-def command(
+@add_verbosity
+def run_command(
     words: tuple[str, ...],
     data: Path | None,
     workloads: tuple[Workload, ...],
@@ -81,22 +88,22 @@ def command(
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
-        variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
+        variables["RECIPE_MNIST"] = str(resolve_existing(data, what="data folder"))
     target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],
-        context=plain_context(options["account"]),
+        context=make_plain_context(options["account"]),
         folder=(image / "bin").is_dir(),
         workloads=workloads or None,
     )
     plan = make_smoke_plan(target, nodes=nodes, devices=gpus)
     environment = dict(os.environ)
     progress = choose_progress(
-        sys.stderr, verbose=bool(verbose), quiet=quiet, color=use_color(), environment=environment
+        sys.stderr, verbose=bool(verbose), quiet=quiet, color=uses_color(), environment=environment
     )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
-        _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
+        _run_locally(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
         return
     check_jobs_possible(loaded, slurm=slurm)
     folder = output or Path(f"{image.name.removesuffix('.sif')}.smoke")
@@ -105,26 +112,28 @@ def command(
     )
     what = Submission(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
-        options=Options(environment=environment), variables=variables,
+        options=ExecutionOptions(environment=environment), variables=variables,
     )  # fmt: skip
     report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
     if report is not None:
         Terminal(quiet=quiet).report("", report)
         raise_on_failure(report)
-        echo(judged("verdict: pass"))
+        echo(color_verdict("verdict: pass"))
 
 
-def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
+def _run_locally(
+    plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress
+) -> None:
     """Test on this machine; raises SmokeError, and ToolError without a container engine."""
     find_programs(plan.steps, environment=environment)
-    with work_folder("recipe-smoke-") as scratch:
+    with make_work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE, check_jobs=check_jobs_ended)
         checks = test_image(plan, folder=place, environment=environment, progress=progress)
     for line in check_lines(checks):
-        echo(judged(line))
-    bad = first_causes(checks)
-    echo(judged("verdict: " + ("pass" if not bad else "FAIL")))
+        echo(color_verdict(line))
+    bad = select_first_causes(checks)
+    echo(color_verdict("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"
         raise SmokeError(
@@ -134,7 +143,7 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
 
 def check_lines(checks: tuple[SmokeCheck, ...]) -> list[str]:
     """Write a line for each check; for a workload that ended with an error, only the error."""
-    causes = first_causes(checks)
+    causes = select_first_causes(checks)
     return [
         f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.measured} (expected {check.expected})"
         for check in checks

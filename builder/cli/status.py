@@ -10,24 +10,24 @@ from pathlib import Path
 
 import click
 
-from builder.cli.inputs import trust_option, verbosity
+from builder.cli.inputs import add_trust_option, add_verbosity
 from builder.cli.json_documents import emit_document, format_option
-from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
+from builder.cli.output import StyledText, echo, emit, format_columns, show_findings, uses_color
 from builder.cli.terminal import Terminal
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnfinishedError
 from builder.model.report import Report
 from builder.model.text import escape_line
 from builder.pipeline.batch import follow
-from builder.pipeline.request import Outcome, Outcomes, failure, outcome_of
+from builder.pipeline.request import Outcome, Outcomes, make_failure, make_outcome
 from builder.slurm.client import Slurm
 from builder.slurm.state import read_ledger
 from builder.slurm.status import (
     SubmittedPlan,
     describe_state,
+    find_endless_wait,
     follow_command,
     look_at_jobs,
-    never_starts,
     read_plan_list,
 )
 from builder.slurm.submitted_jobs import JobView
@@ -42,9 +42,9 @@ Views = Mapping[str, tuple[JobView, ...]]
 @click.option("--follow", "follows", is_flag=True, help="Follow the jobs to the verdict, as --submit does.")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that have not ended.")
 @format_option
-@trust_option
-@verbosity
-def command(place: Path, follows: bool, cancel: bool, shape: str, verbose: int, quiet: bool) -> None:
+@add_trust_option
+@add_verbosity
+def run_command(place: Path, follows: bool, cancel: bool, shape: str, verbose: int, quiet: bool) -> None:
     """Show the jobs that were submitted from a plan folder, for an image, or from a folder of several plan folders.
 
     When all have ended it judges what they left, puts the image into its place, writes report.json and exits with the
@@ -57,20 +57,20 @@ def command(place: Path, follows: bool, cancel: bool, shape: str, verbose: int, 
         slurm.cancel([view.job for one in views.values() for view in one if not view.over])
         views = look_at_jobs(found.plans, slurm=slurm)
     if not quiet and not as_json:
-        echo(columns(_rows(views, single=found.single)) + ("" if found.single else "\n"), err=True)
+        echo(format_columns(_make_rows(views, single=found.single)) + ("" if found.single else "\n"), err=True)
     command_folder = found.command_folder
     if command_folder is not None and (follows or found.is_over(views)):
-        _command_ended(found, views, folder=command_folder, as_json=as_json)
+        _report_command_end(found, views, folder=command_folder, as_json=as_json)
         return
     terminal = Terminal(single=found.single, verbose=bool(verbose), quiet=quiet)
-    ended = _outcomes(found, views, follows=follows, terminal=terminal)
+    ended = _find_outcomes(found, views, follows=follows, terminal=terminal)
     if as_json:
-        emit_document(_document(found, views, ended.outcomes))
+        emit_document(_make_status_document(found, views, ended.outcomes))
     terminal.conclude(ended, paths=not as_json)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SubmittedPlans:
     """Plan folders from which jobs were submitted, by name; `outcomes` of those from which none were."""
 
     place: Path
@@ -89,13 +89,13 @@ class Found:
         return all(one.is_over(views[name]) for name, one in self.plans.items())
 
 
-def find_plans(place: Path) -> Found:
+def find_plans(place: Path) -> SubmittedPlans:
     """Find what was submitted; raises ConfigError."""
     listed = None if (place / PLAN_FILE).is_file() else read_plan_list(place)
     if listed is None:
-        folder = folder_of(place)
+        folder = find_plan_folder(place)
         check_folder(folder)
-        return Found(place=folder, names=("",), single=True, plans={"": SubmittedPlan.read(folder)})
+        return SubmittedPlans(place=folder, names=("",), single=True, plans={"": SubmittedPlan.read(folder)})
     plans: dict[str, SubmittedPlan] = {}
     outcomes: dict[str, Outcome] = {}
     for item in listed:
@@ -107,15 +107,15 @@ def find_plans(place: Path) -> Found:
             else:
                 plans[item.name] = SubmittedPlan.read(folder)
         except BuilderError as error:
-            outcomes[item.name] = failure(item.name, error)
+            outcomes[item.name] = make_failure(item.name, error)
     if not plans:
         message = f"nothing was submitted from the plan folders in '{place}'"
         raise ConfigError(Finding(code="no-jobs", message=message, fix="submit with --submit, or name another folder"))
     names = tuple(item.name for item in listed)
-    return Found(place=place, names=names, single=False, plans=plans, outcomes=outcomes)
+    return SubmittedPlans(place=place, names=names, single=False, plans=plans, outcomes=outcomes)
 
 
-def folder_of(place: Path) -> Path:
+def find_plan_folder(place: Path) -> Path:
     """The plan folder that a path means: itself, or the one next to an image."""
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
@@ -128,7 +128,7 @@ def folder_of(place: Path) -> Path:
     raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(place)), fix=fix))
 
 
-def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
+def _find_outcomes(found: SubmittedPlans, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
     """The outcome of each: judged where its jobs have ended, or with `follows` when they do."""
     outcomes = dict(found.outcomes)
     judged = {}
@@ -136,37 +136,37 @@ def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) 
         report = read_report(one.folder) if one.ledger.finished else None
         if report is not None:
             terminal.report(name, report)
-            outcomes[name] = outcome_of(name, report, image=Path(one.ledger.output))
+            outcomes[name] = make_outcome(name, report, image=Path(one.ledger.output))
         elif follows or one.is_over(views[name]):
             judged[name] = one.folder
         else:
-            outcomes[name] = _open(name, views[name], found=found)
+            outcomes[name] = _make_open_outcome(name, views[name], found=found)
     quiet = Terminal(single=found.single, quiet=True)
-    display = (terminal if follows else quiet).display(list(judged))
-    with display.shown():
+    display = (terminal if follows else quiet).choose_display(list(judged))
+    with display.show():
         ended = follow(judged, environment=os.environ, place=found.place, ui=terminal, display=display)
     outcomes |= ended.outcomes
     return Outcomes(outcomes={name: outcomes[name] for name in found.names}, stop=ended.stop)
 
 
-def _open(name: str, views: tuple[JobView, ...], *, found: Found) -> Outcome:
+def _make_open_outcome(name: str, views: tuple[JobView, ...], *, found: SubmittedPlans) -> Outcome:
     left = [view for view in views if not view.over]
-    never = [finding for view in left if (finding := never_starts(view)) is not None]
+    never = [finding for view in left if (finding := find_endless_wait(view)) is not None]
     if found.single:
         if never:
-            return failure(name, UnfinishedError(*never))
+            return make_failure(name, UnfinishedError(*never))
         named = ("job " if len(left) == 1 else "jobs ") + ", ".join(view.job for view in left)
         fix = f"ask again later, or `recipe status --follow {found.place}`; --cancel ends them"
         message = f"{named} still in the queue or running"
-        return failure(name, UnfinishedError(Finding(code="jobs-open", message=message, fix=fix, level="note")))
+        return make_failure(name, UnfinishedError(Finding(code="jobs-open", message=message, fix=fix, level="note")))
     text = never[0].message if never else f"job {left[0].job}, {left[0].step}: {describe_state(left[0])}"
     return Outcome(name=name, word="open", text=text, code=UnfinishedError.exit_code)
 
 
-def _command_ended(found: Found, views: Views, *, folder: Path, as_json: bool) -> None:
+def _report_command_end(found: SubmittedPlans, views: Views, *, folder: Path, as_json: bool) -> None:
     """Print what a command printed, and exit with its exit code."""
     if as_json:
-        emit_document(_document(found, views, {}))
+        emit_document(_make_status_document(found, views, {}))
     on_line = (lambda _: None) if as_json else emit
     end = follow_command(folder, environment=os.environ, on_line=on_line, note=lambda text: echo(text, err=True))
     if end.finding is not None:
@@ -175,32 +175,34 @@ def _command_ended(found: Found, views: Views, *, folder: Path, as_json: bool) -
         raise click.exceptions.Exit(end.exit_code)
 
 
-def _document(found: Found, views: Views, outcomes: Mapping[str, Outcome]) -> dict[str, object]:
+def _make_status_document(found: SubmittedPlans, views: Views, outcomes: Mapping[str, Outcome]) -> dict[str, object]:
     """What is known, as plain data; of a single plan folder no verdict while jobs wait or run."""
     if found.single:
         (plan,) = found.plans.values()
         judged = "" in outcomes and outcomes[""].code != UnfinishedError.exit_code
         report = read_report(plan.folder) if judged else None
-        return content(plan.folder, kind=plan.ledger.kind, views=views[""], report=report)
+        return describe_jobs(plan.folder, kind=plan.ledger.kind, views=views[""], report=report)
     builds = []
     for name in found.names:
-        one, jobs = outcomes[name], [_job(view) for view in views.get(name, ())]
+        one, jobs = outcomes[name], [_describe_job(view) for view in views.get(name, ())]
         builds.append({"name": name, "verdict": one.word, "image": one.image, "text": one.text, "jobs": jobs})
     return {"folder": str(found.place), "builds": builds}
 
 
-def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Report | None = None) -> dict[str, object]:
+def describe_jobs(
+    folder: Path, *, kind: str, views: tuple[JobView, ...], report: Report | None = None
+) -> dict[str, object]:
     """What is known of the jobs of a plan folder, as plain data; no verdict while jobs wait or run."""
     return {
         "folder": str(folder),
         "kind": kind,
         "verdict": report.status if report else None,
         "image": report.image if report else None,
-        "jobs": [_job(view) for view in views],
+        "jobs": [_describe_job(view) for view in views],
     }
 
 
-def _job(view: JobView) -> dict[str, object]:
+def _describe_job(view: JobView) -> dict[str, object]:
     """One job as plain data; `over` says that it has ended."""
     code = view.record.exit_code if view.over and view.record else None
     return {
@@ -209,14 +211,14 @@ def _job(view: JobView) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _rows(views: Views, *, single: bool) -> list[list[str]]:
+def _make_rows(views: Views, *, single: bool) -> list[list[str]]:
     head = ["step", "job", "state", "log"]
-    rows = [(name, [view.step, view.job, painted_state(view), view.log]) for name, one in views.items() for view in one]
+    rows = [(name, [view.step, view.job, color_state(view), view.log]) for name, one in views.items() for view in one]
     return [head, *(row for _, row in rows)] if single else [["build", *head], *([name, *row] for name, row in rows)]
 
 
-def painted_state(view: JobView) -> Styled:
+def color_state(view: JobView) -> StyledText:
     """How a job is doing, in the colour of what it means."""
     state = escape_line(describe_state(view))
     color = "yellow" if not view.over else "red" if view.failed else "green"
-    return Styled(click.style(state, fg=color) if use_color() else state)
+    return StyledText(click.style(state, fg=color) if uses_color() else state)

@@ -44,11 +44,11 @@ def open_streams() -> None:
 def keep_exit_code() -> None:
     """Let a command end with its own exit code where its reader is gone, or where stderr is a full disk."""
     open_streams()
-    sys.stdout = _patient(sys.stdout, 1, GONE)
-    sys.stderr = _patient(sys.stderr, 2, LOST)
+    sys.stdout = _make_patient_stream(sys.stdout, 1, GONE)
+    sys.stderr = _make_patient_stream(sys.stderr, 2, LOST)
 
 
-def _patient(stream: TextIO, number: int, ignored: tuple[int, ...]) -> TextIO:
+def _make_patient_stream(stream: TextIO, number: int, ignored: tuple[int, ...]) -> TextIO:
     try:
         if stream.fileno() != number:
             return stream  # it was closed, and is another file's

@@ -15,11 +15,11 @@ from typing import Literal, TypeVar
 
 import click
 
-from builder.cli.inputs import sites_folder
+from builder.cli.inputs import find_sites_folder
 from builder.cli.usage import make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.model.text import sanitize
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 from builder.parse.yaml import USUAL
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -34,7 +34,7 @@ _ENVIRONMENT = re.compile(r"^(?:dependencies|channels)\s*:", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class Selection:
     """At least one site and one file; `note` names the site that was found, and why."""
 
     sites: tuple[str, ...]
@@ -47,12 +47,12 @@ class Named:
         return len(self.sites) == len(self.files) == 1
 
 
-def words_argument(command: F) -> F:
+def add_words_argument(command: F) -> F:
     """One site and one environment file, or several of either."""
     return click.argument("words", nargs=-1, metavar="SITE... ENV...")(command)
 
 
-def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Named:
+def read_words(words: Sequence[str], *, without: Without = "this machine's") -> Selection:
     """Tell sites from files; raises ConfigError with every unexpected argument.
 
     Without a site all sites are meant, or the one of this machine.
@@ -63,26 +63,26 @@ def read_words(words: Sequence[str], *, without: Without = "this machine's") -> 
             "check the variable that should hold it",
         )
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
-    known = list(site_files(sites_folder()))
-    kinds = _kinds(words, known=known)
-    faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _fault(word, kind, known=known))]
+    known = list(find_site_files(find_sites_folder()))
+    kinds = _find_kinds(words, known=known)
+    faults = [fault for word, kind in zip(words, kinds, strict=True) if (fault := _find_fault(word, kind, known=known))]
     sites = [word for word, kind in zip(words, kinds, strict=True) if kind == "site"]
     files = [word for word, kind in zip(words, kinds, strict=True) if kind == "file"]
-    faults = faults or [*_no_file(sites, files), *_order(words, kinds), *_twice(words)]
+    faults = faults or [*_check_files(sites, files), *_check_order(words, kinds), *_check_repeated(words)]
     if faults:
         raise ConfigError(*faults)
     note = ""
     if not sites and without == "all":
         sites = known
     elif not sites:
-        site = this_site(known, files=files)
+        site = find_this_site(known, files=files)
         sites, note = [site], f"site: {site}, by the name of this machine"
-    return Named(sites=tuple(sites), files=tuple(map(Path, files)), note=note)
+    return Selection(sites=tuple(sites), files=tuple(map(Path, files)), note=note)
 
 
-def _kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
+def _find_kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
     """Find what each argument is; of two, the one that is not clear is what the other is not."""
-    kinds = [_kind(word, known=known) for word in words]
+    kinds = [_find_kind(word, known=known) for word in words]
     if len(words) == 2 and kinds == ["site", "site"] and Path(words[1]).is_file():
         return ["site", "file"]
     if len(words) == 2 and kinds == ["site", ""]:
@@ -90,7 +90,7 @@ def _kinds(words: Sequence[str], *, known: Sequence[str]) -> list[Kind]:
     return kinds
 
 
-def _kind(word: str, *, known: Sequence[str]) -> Kind:
+def _find_kind(word: str, *, known: Sequence[str]) -> Kind:
     if word in known:
         return "site"
     path = Path(word)
@@ -109,7 +109,7 @@ def is_site_file(path: Path) -> bool:
     return _SITE.search(text) is not None and _ENVIRONMENT.search(text) is None
 
 
-def _fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
+def _find_fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
     if kind:
         return None
     message = f"'{sanitize(word)}' is neither a known site nor a file"
@@ -117,7 +117,7 @@ def _fault(word: str, kind: Kind, *, known: Sequence[str]) -> Finding | None:
     return Finding(code="site-unknown", message=message, fix=fix)
 
 
-def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
+def _check_files(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     if files:
         return []
     here = [name for name in USUAL if Path(name).is_file()]
@@ -130,13 +130,13 @@ def _no_file(sites: Sequence[str], files: Sequence[str]) -> list[Finding]:
     return [Finding(code="usage", message=message, fix=fix)]
 
 
-def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
+def find_this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
     """The one site whose node names match this machine; raises ConfigError if none or several do."""
     host = os.uname().nodename.partition(".")[0]
     fits = []
     for name in known:
         try:
-            site = load_site(name, folder=sites_folder())
+            site = load_site(name, folder=find_sites_folder())
         except BuilderError:
             continue  # a faulty file of the user's is said where it is named
         if any(fnmatch.fnmatchcase(host, form) for form in site.hostnames):
@@ -148,7 +148,7 @@ def this_site(known: Sequence[str], *, files: Sequence[str]) -> str:
     raise ConfigError(Finding(code="usage", message=f"no site is named: {why}", fix=fix))
 
 
-def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
+def _check_order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     """Raise ConfigError for a site after a file: it may be a misspelt file."""
     if "file" not in kinds:
         return []
@@ -163,6 +163,6 @@ def _order(words: Sequence[str], kinds: Sequence[Kind]) -> list[Finding]:
     return [Finding(code="usage", message=message, fix=fix)]
 
 
-def _twice(words: Sequence[str]) -> list[Finding]:
+def _check_repeated(words: Sequence[str]) -> list[Finding]:
     twice = sorted({word for word in words if words.count(word) > 1})
     return [Finding(code="usage", message=f"'{sanitize(word)}' is named twice", fix="name it once") for word in twice]

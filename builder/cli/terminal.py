@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from builder.cli.output import columns, echo, emit, judged, painted, show_findings, use_color
-from builder.execute.judgement import first_causes
+from builder.cli.output import color_verdict, color_word, echo, emit, format_columns, show_findings, uses_color
+from builder.execute.judgement import select_first_causes
 from builder.execute.parallel import MultiProgress, SingleProgress, choose_multi_progress
-from builder.execute.progress import Progress, choose_progress, duration
+from builder.execute.progress import Progress, choose_progress, format_duration
 from builder.model.finding import Finding
 from builder.model.plan import Plan
 from builder.model.report import Report
@@ -32,31 +32,31 @@ class Terminal:
         self._builds: dict[str, Build] = {}
         self._rows: MultiProgress | None = None  # of several builds that run
 
-    def planned(self, name: str, build: Build) -> None:
+    def report_plan(self, name: str, build: Build) -> None:
         """Print the findings; notes are in the plan's README and in `recipe check`."""
         self._builds[name] = build
         if self.quiet:
             return
         shown = [finding for finding in build.plan.findings if finding.level != "note" or self.notes]
-        self.findings(name, shown)
+        self.print_findings(name, shown)
 
-    def findings(self, name: str, findings: Iterable[Finding]) -> None:
+    def print_findings(self, name: str, findings: Iterable[Finding]) -> None:
         """Print findings, with the build's name above them if there are several."""
         found = list(findings)
         if found and not self.single:
             echo(f"{name}:", err=True)
         show_findings(found, codes=True)
 
-    def described(self, build: Build) -> None:
+    def describe_build(self, build: Build) -> None:
         """Print what a build would do."""
         echo(describe(build.plan, image=build.image, folder=build.folder))
 
-    def line(self, name: str, text: str) -> None:
+    def print_line(self, name: str, text: str) -> None:
         """Print a line, above live rows with their build's name."""
         if self.quiet:
             return
         if self._rows is not None:
-            self._rows.side(name).note(text)
+            self._rows.get_progress(name).note(text)
         else:
             echo(text if self.single else f"{name}  {text}", err=True)
 
@@ -64,27 +64,27 @@ class Terminal:
         """Print the verdict of a single build; several have a table."""
         del name
         if self.single and not self.quiet:
-            echo(judged(verdict(report), err=True), err=True)
+            echo(color_verdict(summarize_build(report), err=True), err=True)
 
-    def display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
+    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
         """Choose the display of builds that run here."""
         if self.single:
-            return SingleProgress(self.progress())
+            return SingleProgress(self.choose_progress())
         rows = choose_multi_progress(
             sys.stderr,
             width=max(map(len, names), default=0) if live else 0,
             environment=os.environ if live else {},
             quiet=self.quiet,
             verbose=self.verbose,
-            color=use_color() and live,
+            color=uses_color() and live,
         )
         self._rows = rows if live else self._rows
         return rows
 
-    def progress(self) -> Progress:
+    def choose_progress(self) -> Progress:
         """Choose how a single build shows its steps."""
         return choose_progress(
-            sys.stderr, verbose=self.verbose, quiet=self.quiet, color=use_color(), environment=os.environ
+            sys.stderr, verbose=self.verbose, quiet=self.quiet, color=uses_color(), environment=os.environ
         )
 
     def conclude(self, ended: Outcomes, *, rows: bool = True, paths: bool = True) -> None:
@@ -99,14 +99,14 @@ class Terminal:
             raise error
         self._rows = None
         for outcome in outcomes:
-            self.findings(outcome.name, outcome.findings)
+            self.print_findings(outcome.name, outcome.findings)
         if rows and not self.single and not self.quiet:
-            echo(columns(list(_rows(outcomes))), err=True)
+            echo(format_columns(list(_make_rows(outcomes))), err=True)
         for outcome in outcomes:
             if outcome.image and paths:
                 emit(outcome.image)
                 if self.single and not self.quiet and outcome.name in self._builds:
-                    echo("\n".join(next_lines(self._builds[outcome.name])), err=True)
+                    echo("\n".join(make_next_lines(self._builds[outcome.name])), err=True)
         if ended.stop is not None:
             raise ended.stop
         code = max((outcome.code for outcome in outcomes), default=0)
@@ -114,14 +114,14 @@ class Terminal:
             raise click.exceptions.Exit(code)
 
 
-def _rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
+def _make_rows(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     yield ["build", "verdict", "time", "image"]
     for outcome in outcomes:
-        taken = duration(outcome.seconds) if outcome.seconds else "-"
-        yield [outcome.name, painted(outcome.word, err=True), taken, outcome.text or "-"]
+        taken = format_duration(outcome.seconds) if outcome.seconds else "-"
+        yield [outcome.name, color_word(outcome.word, err=True), taken, outcome.text or "-"]
 
 
-def next_lines(build: Build) -> list[str]:
+def make_next_lines(build: Build) -> list[str]:
     """The commands for a new image, one on each line."""
     site, image = build.site.name, shlex.quote(str(build.image))
     lines = [f"recipe run {site} {image} -- python3 train.py", f"recipe report {image}"]
@@ -149,10 +149,14 @@ def describe(plan: Plan, *, image: Path, folder: Path) -> str:
     return "\n".join(lines)
 
 
-def verdict(report: Report) -> str:
+def summarize_build(report: Report) -> str:
     """Summarise a build in a few lines: measurements and failures; report.json has the rest."""
-    lines = [f"ok    {name + ' ':8}{summary(result)}" for name, result in report.smoke.items() if _passed(report, name)]
-    bad = first_causes(report.checks)
+    lines = [
+        f"ok    {name + ' ':8}{summarize_workload(result)}"
+        for name, result in report.smoke.items()
+        if _has_passed(report, name)
+    ]
+    bad = select_first_causes(report.checks)
     lines += [f"FAIL  {check.name}: {check.measured} (expected {check.expected})" for check in bad]
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
     word: str = report.status
@@ -160,13 +164,13 @@ def verdict(report: Report) -> str:
         disproved = any(finding.code in PROOF for finding in report.findings)
         word = "the image is not what was planned" if disproved else "the smoke test failed"
     if report.verified:
-        lines.append(again(report))
+        lines.append(summarize_reproduction(report))
     what = f"{report.image}{size}" if report.image else "no image"
     lines.append(f"{word}: {what}, {report.seconds:.0f} s")
     return "\n".join(map(escape_line, lines))
 
 
-def again(report: Report) -> str:
+def summarize_reproduction(report: Report) -> str:
     """Summarise a second build in a line."""
     found = report.verified
     if found.get("same"):
@@ -176,11 +180,11 @@ def again(report: Report) -> str:
     return f"NOT the same bytes: {what}"
 
 
-def _passed(report: Report, name: str) -> bool:
+def _has_passed(report: Report, name: str) -> bool:
     return all(check.ok for check in report.checks if check.name.startswith(f"{name}: "))
 
 
-def summary(result: Any) -> str:
+def summarize_workload(result: Any) -> str:
     """Summarise one workload in a line; its result may be any JSON."""
     found = to_dict(result)
     parts: list[str] = []

@@ -73,19 +73,19 @@ NEAR = 0.65  # 'site' and 'submit' are 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class CommandLine:
     """The line that was typed: the command with its path, and the words after it."""
 
     path: str
     words: tuple[str, ...]
 
-    def without(self, *words: str) -> str:
+    def remove_words(self, *words: str) -> str:
         """It again without words."""
-        return self._joined(word for word in self.words if word not in words)
+        return self._join(word for word in self.words if word not in words)
 
-    def without_value(self, option: str) -> str:
+    def remove_option(self, option: str) -> str:
         """It again without an option and its value."""
-        return self._joined(self._split(option)[1])
+        return self._join(self._split(option)[1])
 
     def remove_unknown(self, option: str) -> str:
         """It again without an option that is not known, and without the word after it where that is its value."""
@@ -94,16 +94,16 @@ class Line:
         if at is not None:
             end = at + 2 if rest[at] == option and _is_value(rest[at + 1 : at + 2]) else at + 1
             del rest[at:end]
-        return self._joined(rest)
+        return self._join(rest)
 
-    def with_argument(self, option: str, *, name: str) -> str:
+    def make_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self._split(option)
         value = given or name
         if name == "SITE":
-            return self._joined([value, *rest])
+            return self._join([value, *rest])
         end = rest.index("--") if "--" in rest else len(rest)
-        return self._joined([*rest[:end], value, *rest[end:]])
+        return self._join([*rest[:end], value, *rest[end:]])
 
     def _split(self, option: str) -> tuple[str, list[str]]:
         """The value of an option, "" where it has none, and the words without the two."""
@@ -117,38 +117,38 @@ class Line:
                 return value, rest
         return "", rest
 
-    def _joined(self, words: Iterator[str] | Sequence[str]) -> str:
+    def _join(self, words: Iterator[str] | Sequence[str]) -> str:
         return sanitize(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
 
 
 def _is_value(words: Sequence[str]) -> bool:
     """Whether the word after an unknown option is its value: it names no site, no file and no option."""
-    from builder.cli.inputs import sites_folder
-    from builder.parse.site import site_files
+    from builder.cli.inputs import find_sites_folder
+    from builder.parse.site import find_site_files
 
     if not words or words[0].startswith("-"):
         return False
     path = Path(words[0])
-    return not (path.suffix or "/" in words[0] or path.exists() or words[0] in site_files(sites_folder()))
+    return not (path.suffix or "/" in words[0] or path.exists() or words[0] in find_site_files(find_sites_folder()))
 
 
-def usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
+def make_usage_finding(error: click.ClickException, *, arguments: Sequence[str], root: click.Group) -> Finding:
     """One finding for any fault of the command line of the program `root`."""
-    context = getattr(error, "ctx", None) or _context(root, arguments)
+    context = getattr(error, "ctx", None) or _find_context(root, arguments)
     path = context.command_path
-    line = Line(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
+    line = CommandLine(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
         message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
     message = re.sub(r"is not a valid (?:float|integer)( range)?$", "is not a number", message)
     message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
-    instead = _instead(error, context=context, line=line)
+    instead = _suggest_instead(error, context=context, line=line)
     joint = " " if instead.endswith("?") else "; "
     fix = joint.join(filter(None, [instead, f"see `{path} --help`"]))
     return Finding(code="usage", message=message, fix=fix)
 
 
-def _context(root: click.Group, arguments: Sequence[str]) -> click.Context:
+def _find_context(root: click.Group, arguments: Sequence[str]) -> click.Context:
     """The command that the words name: click's own parser does not say it."""
     context = click.Context(root, info_name="recipe")
     for word in arguments:
@@ -159,18 +159,18 @@ def _context(root: click.Group, arguments: Sequence[str]) -> click.Context:
     return context
 
 
-def _instead(error: click.ClickException, *, context: click.Context, line: Line) -> str:
+def _suggest_instead(error: click.ClickException, *, context: click.Context, line: CommandLine) -> str:
     """What to write; "" where only the help can say it."""
     if isinstance(error, click.NoSuchOption):
-        return _option(error, context=context, line=line)
+        return _suggest_option(error, context=context, line=line)
     if isinstance(error, click.MissingParameter):
-        return f"write `{_complete(context, line=line)}`"
+        return f"write `{_complete_line(context, line=line)}`"
     if isinstance(error, click.BadOptionUsage):
-        return _value_of_option(error, context=context, line=line)
+        return _suggest_option_value(error, context=context, line=line)
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return _value(error, param=error.param)
+        return _suggest_value(error, param=error.param)
     if found := re.search(r"unexpected extra arguments? \((.*)\)", error.format_message()):
-        return f"write `{line.without(*found[1].split())}`"
+        return f"write `{line.remove_words(*found[1].split())}`"
     if isinstance(context.command, click.Group):
         known = [name for name, command in context.command.commands.items() if not command.hidden]
         word = re.search(r"'([^']*)'", error.format_message())
@@ -180,54 +180,58 @@ def _instead(error: click.ClickException, *, context: click.Context, line: Line)
     return ""
 
 
-def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) -> str:
+def _suggest_option(error: click.NoSuchOption, *, context: click.Context, line: CommandLine) -> str:
     """What was meant by an option that is not there: an argument, another option, or nothing."""
     option = error.option_name
     if isinstance(context.command, click.Group):
         if option in EVERYWHERE:
             return f"write it after the command: `{line.path} COMMAND {option}`"
-        near = _near(option, known=error.possibilities or ())
+        near = _find_near_option(option, known=error.possibilities or ())
         return f"did you mean '{near}'?" if near else ""
     known = [name for param in context.command.params for name in param.opts if name.startswith("-")]
     name = ARGUMENTS.get(option.lstrip("-").lower(), "")
     pieces = " ".join(context.command.collect_usage_pieces(context))
     name = "ARCHIVE" if name == "IMAGE" and "ARCHIVE" in pieces else name
     if name and name in pieces:
-        return f"{name} is an argument, not an option: `{line.with_argument(option, name=name)}`"
+        return f"{name} is an argument, not an option: `{line.make_argument(option, name=name)}`"
     if name == "SITE":
         return (
-            "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.without_value(option)}`"
+            "did you mean '--site'?" if "--site" in known else f"no site is named here: `{line.remove_option(option)}`"
         )
     if option.lower() != option and option.lower() in known:
         return f"did you mean '{option.lower()}'?"
-    near = _near(option, known=[name for name in known if name.startswith("--")]) if option.startswith("--") else ""
+    near = (
+        _find_near_option(option, known=[name for name in known if name.startswith("--")])
+        if option.startswith("--")
+        else ""
+    )
     if near:
         return f"did you mean '{near}'?"
     return f"leave it out: `{line.remove_unknown(option)}`"
 
 
-def _near(option: str, *, known: Sequence[str]) -> str:
+def _find_near_option(option: str, *, known: Sequence[str]) -> str:
     """The option that is meant: two dashes, which all have, make nothing near."""
     bare = {name.lstrip("-"): name for name in known}
     found = find_nearest(option.lstrip("-"), known=bare, cutoff=NEAR)
     return bare.get(found, "")
 
 
-def _complete(context: click.Context, *, line: Line) -> str:
+def _complete_line(context: click.Context, *, line: CommandLine) -> str:
     """The line with the arguments that it lacks."""
     pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
     given = sum(1 for _ in find_arguments(context.command, line.words))
     return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *pieces[given:]])
 
 
-def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, line: Line) -> str:
+def _suggest_option_value(error: click.BadOptionUsage, *, context: click.Context, line: CommandLine) -> str:
     """What is written behind an option that came without its value, or with one that it does not take."""
     param = next((param for param in context.command.params if error.option_name in param.opts), None)
     if param is None or "does not take" in error.message:
         return f"write {error.option_name} by itself"
     kind = param.type
     if isinstance(kind, click.Choice):
-        return f"write one of these: {_choices(error.option_name, kind)}"
+        return f"write one of these: {_list_choices(error.option_name, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write `{error.option_name} {kind.min}` or more"
     metavar = param.make_metavar(context)
@@ -235,19 +239,19 @@ def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, lin
     typed = shlex.join(line.words[:-1]) or " ".join(pieces)  # the option is the last word
     words = f"write `{line.path} {typed} {error.option_name} {metavar}`"
     if metavar == "SITE":
-        from builder.cli.inputs import sites_folder
-        from builder.parse.site import site_files
+        from builder.cli.inputs import find_sites_folder
+        from builder.parse.site import find_site_files
 
-        words += f", SITE one of {', '.join(site_files(sites_folder()))}"
+        words += f", SITE one of {', '.join(find_site_files(find_sites_folder()))}"
     return words
 
 
-def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
+def _suggest_value(error: click.BadParameter, *, param: click.Parameter) -> str:
     kind, option = param.type, param.opts[-1]
     if isinstance(kind, click.Choice):
         word = re.match(r"'(.*?)' is not", error.message)
         near = find_nearest(word[1], known=map(str, kind.choices)) if word else ""
-        return f"did you mean '{near}'?" if near else f"write one of these: {_choices(option, kind)}"
+        return f"did you mean '{near}'?" if near else f"write one of these: {_list_choices(option, kind)}"
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
     if isinstance(kind, click.Path) and "is not readable" in error.message:
@@ -255,5 +259,5 @@ def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
     return ""
 
 
-def _choices(option: str, kind: click.Choice[Any]) -> str:
+def _list_choices(option: str, kind: click.Choice[Any]) -> str:
     return ", ".join(f"`{option} {name}`" for name in map(str, kind.choices))

@@ -31,7 +31,7 @@ class Variable:
     option: str = ""
 
 
-def _gib(text: str) -> str:
+def _check_gib(text: str) -> str:
     try:
         right = 0.0 <= float(text) < LARGEST_GIB  # not for NaN and infinity either
     except ValueError:
@@ -39,35 +39,35 @@ def _gib(text: str) -> str:
     return "" if right else "it is no number of GiB"
 
 
-def _port(text: str) -> str:
+def _check_port(text: str) -> str:
     return "" if text.isascii() and text.isdecimal() and 0 < int(text) < 65536 else "it is no number of a port"
 
 
-def _folder(text: str) -> str:
+def _check_folder(text: str) -> str:
     if Path(text).is_dir():
         return ""
     return "it is no folder" if exists(Path(text)) else "there is no such folder"
 
 
-def _place(text: str) -> str:
+def _check_place(text: str) -> str:
     """A folder, or where one can be made."""
     return "" if Path(text).is_dir() or not exists(Path(text)) else "it is no folder"
 
 
-def _program(text: str) -> str:
+def _check_program(text: str) -> str:
     return "" if shutil.which(text) else "there is no such program"
 
 
-def _uv(text: str) -> str:
-    if wrong := _program(text):
+def _check_uv(text: str) -> str:
+    if wrong := _check_program(text):
         return wrong
     from builder.layers.uv import WANTED, is_usable
 
     return "" if is_usable(shutil.which(text) or text) else f"it is not {WANTED}"
 
 
-def _python(text: str) -> str:
-    if wrong := _program(text):
+def _check_python(text: str) -> str:
+    if wrong := _check_program(text):
         return wrong
     from builder.sif.errors import LayeringError
     from builder.sif.programs import ask
@@ -80,16 +80,16 @@ def _python(text: str) -> str:
     return "" if said.strip() == "python True" else "it is not a Python from 3.10 on"
 
 
-def _time(text: str) -> str:
+def _check_time(text: str) -> str:
     right = text.isascii() and text.isdecimal() and int(text) < 2**32
     return "" if right else "it is not a number of seconds since 1970"
 
 
-def _host(text: str) -> str:
+def _check_host(text: str) -> str:
     return "" if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:\d+)?", text) else "it is no name of a host"
 
 
-def _index(text: str) -> str:
+def _check_index(text: str) -> str:
     from builder.model.target import DEFAULT_INDEX
     from builder.model.text import check_url
 
@@ -101,43 +101,52 @@ def _index(text: str) -> str:
     return ""
 
 
-def _one_of(*words: str) -> Callable[[str], str]:
+def _make_choice_check(*words: str) -> Callable[[str], str]:
     return lambda text: "" if text in words else f"it is not {' or '.join(words)}"
 
 
 VARIABLES = {
-    "RECIPE_CACHE_GIB": Variable(commands=(*LAYERS, "cache"), wrong=_gib, write="RECIPE_CACHE_GIB=40", option="--gib"),
+    "RECIPE_CACHE_GIB": Variable(
+        commands=(*LAYERS, "cache"), wrong=_check_gib, write="RECIPE_CACHE_GIB=40", option="--gib"
+    ),
     "RECIPE_CACHE_DIR": Variable(
-        commands=(*LAYERS, "cache", "lock"), wrong=_place, write="the path of a folder of your own"
+        commands=(*LAYERS, "cache", "lock"), wrong=_check_place, write="the path of a folder of your own"
     ),
-    "RECIPE_CACHE_SHARED": Variable(commands=LAYERS, wrong=_folder, write="the path of a cache"),
+    "RECIPE_CACHE_SHARED": Variable(commands=LAYERS, wrong=_check_folder, write="the path of a cache"),
     "RECIPE_TMPDIR": Variable(
-        commands=(*LAYERS, "convert"), wrong=_folder, write="the path of a folder of your own", option="--tmpdir"
+        commands=(*LAYERS, "convert"), wrong=_check_folder, write="the path of a folder of your own", option="--tmpdir"
     ),
-    "RECIPE_UV": Variable(commands=(*LAYERS, "lock"), wrong=_uv, write="the path of uv"),
-    "RECIPE_PYTHON": Variable(commands=LAYERS, wrong=_python, write="the path of a Python from 3.10 on"),
-    "SOURCE_DATE_EPOCH": Variable(commands=LAYERS, wrong=_time, write="SOURCE_DATE_EPOCH=1735689600"),
+    "RECIPE_UV": Variable(commands=(*LAYERS, "lock"), wrong=_check_uv, write="the path of uv"),
+    "RECIPE_PYTHON": Variable(commands=LAYERS, wrong=_check_python, write="the path of a Python from 3.10 on"),
+    "SOURCE_DATE_EPOCH": Variable(commands=LAYERS, wrong=_check_time, write="SOURCE_DATE_EPOCH=1735689600"),
     "RECIPE_MNIST": Variable(
-        commands=("build", "smoke"), wrong=_folder, write="the path of a folder with MNIST's IDX files", option="--data"
+        commands=("build", "smoke"),
+        wrong=_check_folder,
+        write="the path of a folder with MNIST's IDX files",
+        option="--data",
     ),
-    "RECIPE_OFFLINE": Variable(commands=("build",), wrong=_one_of("yes"), write="RECIPE_OFFLINE=yes"),
-    "RECIPE_FRESH": Variable(commands=("build",), wrong=_one_of("yes"), write="RECIPE_FRESH=yes"),
+    "RECIPE_OFFLINE": Variable(commands=("build",), wrong=_make_choice_check("yes"), write="RECIPE_OFFLINE=yes"),
+    "RECIPE_FRESH": Variable(commands=("build",), wrong=_make_choice_check("yes"), write="RECIPE_FRESH=yes"),
     "RECIPE_ACCEPT_LICENSES": Variable(
-        commands=("build",), wrong=_one_of("yes", "no"), write="RECIPE_ACCEPT_LICENSES=yes"
+        commands=("build",), wrong=_make_choice_check("yes", "no"), write="RECIPE_ACCEPT_LICENSES=yes"
     ),
-    "RECIPE_EXPECT_GPU": Variable(commands=STARTS, wrong=_one_of("yes", "no"), write="RECIPE_EXPECT_GPU=yes"),
-    "RECIPE_REGISTRY": Variable(commands=(*LAYERS, "lock"), wrong=_host, write="a host, as in RECIPE_REGISTRY=nvcr.io"),
+    "RECIPE_EXPECT_GPU": Variable(
+        commands=STARTS, wrong=_make_choice_check("yes", "no"), write="RECIPE_EXPECT_GPU=yes"
+    ),
+    "RECIPE_REGISTRY": Variable(
+        commands=(*LAYERS, "lock"), wrong=_check_host, write="a host, as in RECIPE_REGISTRY=nvcr.io"
+    ),
     "RECIPE_TORCH_INDEX": Variable(
-        commands=MAKES, wrong=_index, write="https://HOST/{token}, or default", option="--torch-index"
+        commands=MAKES, wrong=_check_index, write="https://HOST/{token}, or default", option="--torch-index"
     ),
-    "RECIPE_MASTER_PORT": Variable(commands=STARTS, wrong=_port, write="RECIPE_MASTER_PORT=29500"),
+    "RECIPE_MASTER_PORT": Variable(commands=STARTS, wrong=_check_port, write="RECIPE_MASTER_PORT=29500"),
     "RECIPE_PROCESSES": Variable(
-        commands=STARTS, wrong=_one_of("plain", "torchrun"), write="RECIPE_PROCESSES=plain"
+        commands=STARTS, wrong=_make_choice_check("plain", "torchrun"), write="RECIPE_PROCESSES=plain"
     ),
     "RECIPE_DEVICE": Variable(
-        commands=STARTS, wrong=_one_of("auto", "cpu", "cuda", "xpu"), write="RECIPE_DEVICE=cpu"
+        commands=STARTS, wrong=_make_choice_check("auto", "cpu", "cuda", "xpu"), write="RECIPE_DEVICE=cpu"
     ),
-}  # fmt: skip
+}
 
 
 def check_variables(command: str, words: Sequence[str], *, environment: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from builder.compile import shell
 from builder.compile.step_scripts import ENTER_SUBMIT_FOLDER, compute_notice, make_batch_header
-from builder.model.plan import File, Plan, Step, StepJob
+from builder.model.plan import Plan, PlanFile, Step, StepJob
 from builder.model.site import Site
 
 MAX_TASKS = 10  # default number of parallel tasks, for the load on a shared disk
@@ -50,12 +50,12 @@ def make_array_plan(site: Site, tasks: Sequence[ArrayTask], *, most: int = MAX_T
             why=f"step '{step.name}' of {len(tasks)} plans",
             script=f"array-{site.name}-{number}-{step.name}.sbatch",
             batch=f"array-{site.name}-{number}-{step.name}.sbatch",
-            job=_array_job(site, tasks, step, most=most),
+            job=_merge_jobs(site, tasks, step, most=most),
         )
         for number, step in enumerate(ordered, start=1)
     )
-    files = [File(path=step.batch, text=_script(site, tasks, step)) for step in steps]
-    chain = File(path=f"array-{site.name}.sh", text=_chain(site, tasks, steps), executable=True)
+    files = [PlanFile(path=step.batch, text=_make_array_script(site, tasks, step)) for step in steps]
+    chain = PlanFile(path=f"array-{site.name}.sh", text=_make_chain_script(site, tasks, steps), executable=True)
     return Plan(
         target=site.name,
         recipe="array",
@@ -71,7 +71,7 @@ def make_array_plan(site: Site, tasks: Sequence[ArrayTask], *, most: int = MAX_T
     )
 
 
-def _script(site: Site, tasks: Sequence[ArrayTask], step: Step) -> str:
+def _make_array_script(site: Site, tasks: Sequence[ArrayTask], step: Step) -> str:
     """Make the script of one array: it enters the plan folder of its task and runs the plan's job script there."""
     scripts = [found.batch if (found := task.find_step(step.name)) else "" for task in tasks]
     assert step.job is not None, "a step of an array is a job"
@@ -104,7 +104,7 @@ def _script(site: Site, tasks: Sequence[ArrayTask], step: Step) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _array_job(site: Site, tasks: Sequence[ArrayTask], step: Step, *, most: int) -> StepJob:
+def _merge_jobs(site: Site, tasks: Sequence[ArrayTask], step: Step, *, most: int) -> StepJob:
     """Merge the jobs of the plans for one step; time limit and memory are the largest of them."""
     own = [found.job for task in tasks if (found := task.find_step(step.name)) and found.job]
     minutes = max(job.minutes for job in own)
@@ -115,11 +115,11 @@ def _array_job(site: Site, tasks: Sequence[ArrayTask], step: Step, *, most: int)
         array=f"0-{len(tasks) - 1}%{most}",
         minutes=minutes,
         notice=compute_notice(minutes),
-        memory=max((job.memory for job in own), key=_mebibytes) if own[0].memory else "",
+        memory=max((job.memory for job in own), key=_parse_mebibytes) if own[0].memory else "",
     )
 
 
-def _mebibytes(size: str) -> float:
+def _parse_mebibytes(size: str) -> float:
     match = _MEMORY.fullmatch(size)
     return int(match[1]) * _UNITS[match[2]] if match else 0.0
 
@@ -130,7 +130,7 @@ def _account(site: Site, job: StepJob) -> list[str]:
     return [f"--account={shell.quote_word(site.scheduler.account_form or 'ACCOUNT')}"]
 
 
-def _chain(site: Site, tasks: Sequence[ArrayTask], steps: Sequence[Step]) -> str:
+def _make_chain_script(site: Site, tasks: Sequence[ArrayTask], steps: Sequence[Step]) -> str:
     """Make the script that submits the arrays by hand, as a chain."""
     lead = [step for task in tasks for step in task.plan.steps if not step.batch]
     lines = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builder.model.finding import Finding, Location
-from builder.model.plan import Copy, File, Step
+from builder.model.plan import Copy, PlanFile, Step
 from builder.model.site import BackendName
 from builder.model.target import Target
 
@@ -17,7 +17,7 @@ class BackendPlan:
 
     image: str
     image_kind: Literal["sif", "folder"]
-    files: tuple[File, ...]
+    files: tuple[PlanFile, ...]
     steps: tuple[Step, ...]
     copies: tuple[Copy, ...] = ()
 

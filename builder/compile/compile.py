@@ -13,7 +13,7 @@ from builder.compile.render import read_template, render
 from builder.compile.smoke_step import choose_workloads, list_smoke_copies, make_smoke_step
 from builder.compile.step_scripts import make_account_hint
 from builder.compile.suite_step import make_suite_step
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import Plan, PlanFile, Step
 from builder.model.target import Target
 
 
@@ -48,12 +48,12 @@ def compile_plan(target: Target, *, nodes: int | None = None, devices: int | Non
         tmpdir=target.site.build.tmpdir,
     )
     text = make_readme(target, plan=plan, build=build) if page else ""
-    return replace(plan, files=(File(path="README.md", text=text), *plan.files))
+    return replace(plan, files=(PlanFile(path="README.md", text=text), *plan.files))
 
 
 def _make_suite(
     target: Target, steps: tuple[Step, ...], *, nodes: int | None, devices: int | None
-) -> tuple[tuple[File, ...], tuple[Step, ...]]:
+) -> tuple[tuple[PlanFile, ...], tuple[Step, ...]]:
     """Make the file and the step of the suite on a job of the requested shape, if any."""
     if nodes is None and devices is None:
         return (), steps
@@ -61,9 +61,11 @@ def _make_suite(
     return (file,), (*steps, step)
 
 
-def make_job_files(target: Target) -> tuple[File, ...]:
+def make_job_files(target: Target) -> tuple[PlanFile, ...]:
     """Make the file that every job script of a plan sources."""
-    return (File(path="record.sh", text=read_template("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
+    return (
+        (PlanFile(path="record.sh", text=read_template("record.sh")),) if target.site.scheduler.kind == "slurm" else ()
+    )
 
 
 def make_readme(target: Target, *, plan: Plan, build: BackendPlan) -> str:

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 from builder.compile import shell
 from builder.compile.render import read_template
 from builder.layers.conda_solver import CondaPackage
-from builder.layers.reference import registry_of
+from builder.layers.reference import find_registry
 from builder.model.finding import Location
 from builder.model.lock import list_commits, list_requirements
-from builder.model.plan import Copy, File
+from builder.model.plan import Copy, PlanFile
 from builder.model.target import Target
 from builder.model.text import CONTROL, is_misleading, make_config_error, sanitize
 from builder.parse.yaml import to_yaml
@@ -35,9 +35,9 @@ def pin_base_reference(target: Target) -> str:
 
 def find_base_registry(target: Target) -> tuple[str, bool]:
     """Return the host of the base image's registry, and whether site or user (not only the recipe) name it."""
-    host = registry_of(target.base.reference)
+    host = find_registry(target.base.reference)
     chosen = target.recipe.container.base and not target.context.base
-    return host, not chosen or host in {registry_of(image.reference) for image in target.site.base_images}
+    return host, not chosen or host in {find_registry(image.reference) for image in target.site.base_images}
 
 
 def find_base_digest(target: Target) -> str:
@@ -192,20 +192,20 @@ def make_torch_requirements(target: Target) -> str:
         return ""
     index = [f"--index-url {torch.index}"] if torch and "://" in torch.index else []
     if target.lock is not None:
-        return _lines((*index, REQUIRE_HASHES, *list_requirements(target.lock, torch=True)))
-    return _lines((*index, *environment.torch_lines))
+        return _join_lines((*index, REQUIRE_HASHES, *list_requirements(target.lock, torch=True)))
+    return _join_lines((*index, *environment.torch_lines))
 
 
 def make_other_requirements(target: Target) -> str:
     """Make the requirements of all other packages, from the indexes of the recipe and the environment."""
     environment, lock = target.environment, target.lock
     if lock is None:
-        return _lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
+        return _join_lines((*environment.pip_options, *environment.pip_lines)) if environment.pip_lines else ""
     # Without torch lines there is no first call; then a dependency requires torch, from the same index.
     family = () if environment.torch_lines else list_requirements(lock, torch=True)
     lines = (*family, *list_requirements(lock, torch=False))
     kept = [line for line in environment.pip_options if line not in (REQUIRE_HASHES, "--pre")]
-    return _lines((*kept, REQUIRE_HASHES, *lines)) if lines else ""
+    return _join_lines((*kept, REQUIRE_HASHES, *lines)) if lines else ""
 
 
 def make_explicit_list(target: Target) -> str:
@@ -217,7 +217,7 @@ def make_explicit_list(target: Target) -> str:
     if lock is None or not lock.conda:
         return ""
     lines = [f"{_locate_package(package)}#sha256:{package.sha256}" for package in lock.conda]
-    return _lines((f"# platform: {lock.platform}", "@EXPLICIT", *lines))
+    return _join_lines((f"# platform: {lock.platform}", "@EXPLICIT", *lines))
 
 
 def _locate_package(package: CondaPackage) -> str:
@@ -225,7 +225,7 @@ def _locate_package(package: CondaPackage) -> str:
     return f"file:///mnt/conda/{package.subdir}/{package.file_name}" if local else package.url
 
 
-def _local_packages(target: Target) -> str:
+def _list_local_packages(target: Target) -> str:
     """List the packages of local channels: sha256, path among the build's inputs, path on this machine."""
     packages = [package for package in (target.lock.conda if target.lock else ()) if package.url.startswith("file://")]
     rows = []
@@ -235,10 +235,10 @@ def _local_packages(target: Target) -> str:
             message = f"the address '{sanitize(package.url)}' of a locked package is another path or line when read"
             raise make_config_error("lock-faulty", message, at=Location(), fix="run `recipe lock SITE ENV` again")
         rows.append("\t".join(row))
-    return _lines(tuple(rows))
+    return _join_lines(tuple(rows))
 
 
-def make_image_files(target: Target) -> tuple[File, ...]:
+def make_image_files(target: Target) -> tuple[PlanFile, ...]:
     """Make every file of `image/` that is not empty."""
     environment, container = target.environment, target.recipe.container
     solved = environment.place == "conda" and target.lock is None  # by conda's solver, while the image is built
@@ -252,26 +252,28 @@ def make_image_files(target: Target) -> tuple[File, ...]:
         "env.sh": make_environment_script(target),
         "labels.txt": "".join(f"{name} {value}\n" for name, value in sorted(make_labels(target).items())),
         "recipe.json": make_recipe_json(target),
-        "system.txt": _lines(container.system),
+        "system.txt": _join_lines(container.system),
         "environment.yml": make_environment_file(target, with_pip=False) if solved else "",
         "conda-explicit.txt": make_explicit_list(target),
-        "conda-local.txt": _local_packages(target),
-        "python-version": _python_line(target),
+        "conda-local.txt": _list_local_packages(target),
+        "python-version": _make_python_line(target),
         "cuda-version": f"{environment.cuda}\n" if environment.cuda else "",
         "requirements-torch.txt": make_torch_requirements(target),
         "requirements.txt": make_other_requirements(target),
-        "requirements-commits.txt": _lines(list_commits(target.lock)) if target.lock else "",
-        "constraints.txt": _lines(environment.constraints) if environment.pip_lines and target.lock is None else "",
+        "requirements-commits.txt": _join_lines(list_commits(target.lock)) if target.lock else "",
+        "constraints.txt": _join_lines(environment.constraints)
+        if environment.pip_lines and target.lock is None
+        else "",
         # A lock has hashes for everything except the build tools.
-        "compiled.txt": _lines(environment.compiled) if target.lock is None else "",
-        "tools.txt": _lines(environment.tools) if target.lock is None else "",
-        "protected.txt": _lines(environment.protected),
+        "compiled.txt": _join_lines(environment.compiled) if target.lock is None else "",
+        "tools.txt": _join_lines(environment.tools) if target.lock is None else "",
+        "protected.txt": _join_lines(environment.protected),
         "run.sh": "".join(f"{command.rstrip()}\n" for command in container.run),
     }
-    return tuple(File(path=f"{IMAGE_FOLDER}/{name}", text=text) for name, text in texts.items() if text)
+    return tuple(PlanFile(path=f"{IMAGE_FOLDER}/{name}", text=text) for name, text in texts.items() if text)
 
 
-def _python_line(target: Target) -> str:
+def _make_python_line(target: Target) -> str:
     """Return the required Python if the base image's Python is used and its version is unknown."""
     environment = target.environment
     if environment.place == "venv" and target.base.python is None and environment.python:
@@ -287,5 +289,5 @@ def list_image_copies(target: Target) -> tuple[Copy, ...]:
     )
 
 
-def _lines(items: tuple[str, ...]) -> str:
+def _join_lines(items: tuple[str, ...]) -> str:
     return "".join(f"{item}\n" for item in items)

@@ -12,9 +12,9 @@ from builder.compile.launch import choose_job, make_run_files, make_shape_script
 from builder.compile.launch.suite_scripts import make_local_script
 from builder.compile.render import read_template
 from builder.compile.smoke_step import list_smoke_copies, make_smoke_step
-from builder.compile.step_scripts import files_of, list_runtime_commands, with_job
+from builder.compile.step_scripts import attach_job, list_job_files, list_runtime_commands
 from builder.compile.suite_step import make_suite_step
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import Plan, PlanFile, Step
 from builder.model.recipe import Container, Recipe, Smoke, Workload
 from builder.model.site import Site
 from builder.model.target import Context, Environment, Target, Torch
@@ -42,7 +42,7 @@ def make_smoke_plan(target: Target, *, nodes: int | None = None, devices: int | 
     """Make a plan that only tests an image: on one device, or with the suite on the given nodes or devices of each."""
     script = "1-smoke.sh"
     step, made = make_smoke_step(target, script=script)
-    files, step = list(made), replace(step, programs=_runtime(target))
+    files, step = list(made), replace(step, programs=_list_runtime_programs(target))
     if nodes is not None or devices is not None:
         file, step = make_suite_step(target, number=1, nodes=nodes, devices=devices)
         files.append(file)
@@ -54,20 +54,20 @@ def make_run_plan(target: Target, *, nodes: int | None = None, devices: int | No
     script = None
     if here:
         ranks = devices is not None
-        file = File(path=f"run/{'ranks' if ranks else 'one'}.sh", text=make_local_script(target, ranks=ranks))
+        file = PlanFile(path=f"run/{'ranks' if ranks else 'one'}.sh", text=make_local_script(target, ranks=ranks))
     else:
         purpose, job = choose_job(target, nodes=nodes, devices=devices)
         name = f"{slugify(target.recipe.name)}-run"
         script = make_shape_script(target, job, purpose=purpose, name=name, script="1-run.sbatch")
         file = script.file
-    programs = _runtime(target) if here else ()
+    programs = _list_runtime_programs(target) if here else ()
     step = Step(name="run", kind="run", why="run the command that is given", script=file.path, programs=programs)
-    step = with_job(step, script)
+    step = attach_job(step, script)
     around = tuple(other for other in _make_shared_files(target) if other.path != file.path)
     return _plan(target, purpose="run", step=step, files=(file, *around), smoke=True)
 
 
-def _runtime(target: Target) -> tuple[str, ...]:
+def _list_runtime_programs(target: Target) -> tuple[str, ...]:
     """List the programs that running an image needs on PATH; none if modules or tykky's wrappers provide them."""
     runtime = target.site.runtime
     return (
@@ -84,12 +84,12 @@ def make_convert_plan(target: Target, *, archive: str, archive_gib: float) -> Pl
     name = f"{slugify(target.recipe.name)}-convert"
     text = make_convert_script(target, archive=archive, image=image, modules=False)
     files = [
-        File(path=script, text=text, executable=True),
-        File(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path=script, text=text, executable=True),
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
         *make_job_files(target),
     ]
     job = make_convert_job(target, archive=archive, image=image, name=name, script=batch)
-    files += files_of(job)
+    files += list_job_files(job)
     step = Step(
         name="convert",
         kind="convert",
@@ -99,11 +99,15 @@ def make_convert_plan(target: Target, *, archive: str, archive_gib: float) -> Pl
         programs=("|".join(list_runtime_commands(target)),),
         space_gib=archive_gib * UNPACK_FACTOR,
     )
-    return _plan(target, purpose="convert", step=with_job(step, job), files=tuple(files), image=image, base=archive)
+    return _plan(target, purpose="convert", step=attach_job(step, job), files=tuple(files), image=image, base=archive)
 
 
-def _make_shared_files(target: Target) -> tuple[File, ...]:
-    return (File(path="engine.sh", text=read_template("engine.sh")), *make_run_files(target), *make_job_files(target))
+def _make_shared_files(target: Target) -> tuple[PlanFile, ...]:
+    return (
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        *make_run_files(target),
+        *make_job_files(target),
+    )
 
 
 def _plan(
@@ -111,7 +115,7 @@ def _plan(
     *,
     purpose: str,
     step: Step,
-    files: tuple[File, ...],
+    files: tuple[PlanFile, ...],
     smoke: bool = False,
     image: str = "",
     base: str = "",

@@ -16,7 +16,7 @@ TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
 
 @cache
-def _environment(*, escapes: bool) -> jinja2.Environment:
+def _make_environment(*, escapes: bool) -> jinja2.Environment:
     import jinja2  # a third of the start-up time, and `recipe check` renders nothing
 
     return jinja2.Environment(
@@ -32,12 +32,12 @@ def _environment(*, escapes: bool) -> jinja2.Environment:
 
 def render(template: str, **names: object) -> str:
     """Render a template of `data/templates`."""
-    return _environment(escapes=False).get_template(template).render(**names)
+    return _make_environment(escapes=False).get_template(template).render(**names)
 
 
 def render_page(template: str, **names: object) -> str:
     """Render a template of HTML; all values are escaped."""
-    return _environment(escapes=True).get_template(template).render(**names)
+    return _make_environment(escapes=True).get_template(template).render(**names)
 
 
 @cache

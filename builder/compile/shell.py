@@ -37,19 +37,19 @@ def quote_command(argv: Iterable[Word], *, indent: str = "") -> str:
         return line
     rows: list[str] = []
     for before, item in zip([None, *items], items, strict=False):
-        if before is None or _is_option(item) or (_is_option(before) and "=" in _text(before)):
+        if before is None or _is_option(item) or (_is_option(before) and "=" in _format_word(before)):
             rows.append(quote_word(item))
         else:
             rows[-1] += f" {quote_word(item)}"
     return f" \\\n{indent}  ".join([indent + rows[0], *rows[1:]])
 
 
-def _text(item: Word) -> str:
+def _format_word(item: Word) -> str:
     return item.text if isinstance(item, ShellExpr) else item
 
 
 def _is_option(item: Word) -> bool:
-    return _text(item).startswith("-")
+    return _format_word(item).startswith("-")
 
 
 def export(variables: Mapping[str, str], *, expand: bool = False) -> list[str]:

@@ -11,13 +11,13 @@ from builder.compile.image_files import collect_run_variables, make_recipe_json,
 from builder.compile.render import read_template
 from builder.compile.step_scripts import (
     JobScript,
-    files_of,
+    attach_job,
+    list_job_files,
     make_batch_script,
     make_build_job,
     make_step_script,
-    with_job,
 )
-from builder.model.plan import Copy, File, ShellExpr, Step, Word
+from builder.model.plan import Copy, PlanFile, ShellExpr, Step, Word
 from builder.model.site import Vendor
 from builder.model.target import Target
 
@@ -37,7 +37,7 @@ def make_inside_line(target: Target) -> str:
     )
 
 
-def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[File, ...]]:
+def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[Step, tuple[PlanFile, ...]]:
     """Make the step with its script and job; question and expected answer are files of the smoke test."""
     lines = [
         ". run/container.sh",
@@ -59,7 +59,7 @@ def make_torch_check_step(target: Target, *, script: str, name: str) -> tuple[St
         script=script,
         produces=(TORCH_CHECK_FILE,),
     )
-    return with_job(step, job), (File(path=script, text=text, executable=True), *files_of(job))
+    return attach_job(step, job), (PlanFile(path=script, text=text, executable=True), *list_job_files(job))
 
 
 # A device file shows that this machine has a GPU of the vendor, without any library.
@@ -83,7 +83,7 @@ def choose_workloads(target: Target) -> tuple[str, ...]:
     return ("mnist", "ddp") if target.environment.torch is not None else ()
 
 
-def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, ...]]:
+def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[PlanFile, ...]]:
     """Make the step with its script, and the job that runs it on a node with a GPU.
 
     Its products are the results of the workloads, which are judged again when they are read.
@@ -100,15 +100,15 @@ def make_smoke_step(target: Target, *, script: str) -> tuple[Step, tuple[File, .
         produces=tuple(results),
     )
     files = (
-        File(path=script, text=make_smoke_script(target), executable=True),
-        File(path="verify.py", text=read_template("verify.py")),
-        File(path="recipe.json", text=make_recipe_json(target)),
+        PlanFile(path=script, text=make_smoke_script(target), executable=True),
+        PlanFile(path="verify.py", text=read_template("verify.py")),
+        PlanFile(path="recipe.json", text=make_recipe_json(target)),
     )
-    job = _smoke_job(target, script=script)
-    return with_job(step, job), (*files, *files_of(job))
+    job = _make_smoke_job(target, script=script)
+    return attach_job(step, job), (*files, *list_job_files(job))
 
 
-def _smoke_job(target: Target, *, script: str) -> JobScript | None:
+def _make_smoke_job(target: Target, *, script: str) -> JobScript | None:
     """The job of the step, None where the site has no job for one GPU."""
     job = target.site.scheduler.jobs.get("gpu")
     if job is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from builder.compile import shell
 from builder.compile.backend_plan import estimate_size_gib
 from builder.compile.image_files import find_base_registry
-from builder.model.plan import File, Step, StepJob, Word
+from builder.model.plan import PlanFile, Step, StepJob, Word
 from builder.model.secrets import INDEXES
 from builder.model.site import Job
 from builder.model.target import Target
@@ -100,21 +100,21 @@ def compute_notice(minutes: int) -> int:
 class JobScript:
     """A job script, and what it requests."""
 
-    file: File
+    file: PlanFile
     job: StepJob
 
 
-def with_job(step: Step, script: JobScript | None) -> Step:
+def attach_job(step: Step, script: JobScript | None) -> Step:
     """Return the step with its job, if it has one."""
     return step if script is None else replace(step, batch=script.file.path, job=script.job)
 
 
-def files_of(*scripts: JobScript | None) -> tuple[File, ...]:
+def list_job_files(*scripts: JobScript | None) -> tuple[PlanFile, ...]:
     """List the files of the jobs."""
     return tuple(script.file for script in scripts if script is not None)
 
 
-def step_job(target: Target, job: Job, *, name: str) -> StepJob:
+def make_step_job(target: Target, job: Job, *, name: str) -> StepJob:
     """Make the requests of a job of the site, for this target."""
     named = {"partition", "mem", "time", "account"}
     gpus = target.site.scheduler.gpu_option.replace("{gpus}", str(job.gpus)) if job.gpus else ""
@@ -171,7 +171,7 @@ def make_batch_script(
     `lines` do the work, `script` is the path of the file in the plan folder. With `ranks` a file notifies the ranks
     that the time limit is near (`run/watch.sh`).
     """
-    job = step_job(target, site_job, name=name)
+    job = make_step_job(target, site_job, name=name)
     head = ["#!/usr/bin/env bash", *make_batch_header(job), shell.comment(title)]
     submit = " ".join(["sbatch", *target.site.scheduler.submit, *make_account_hint(target), "SCRIPT"])
     head += [shell.comment(f"Submit it from this folder: {submit}"), "set -eo pipefail"]
@@ -181,7 +181,7 @@ def make_batch_script(
     head += [". ./record.sh", f'record_job "$self" {words} "$@"']
     if ranks:
         head += ['take_command "$@"', 'set -- "${words[@]}"']
-    return JobScript(file=File(path=script, text="\n".join([*head, *lines]) + "\n"), job=job)
+    return JobScript(file=PlanFile(path=script, text="\n".join([*head, *lines]) + "\n"), job=job)
 
 
 def make_build_job(target: Target, *, script: str, name: str, title: str, minutes: int = 0) -> JobScript | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from builder.compile.image_files import slugify
 from builder.compile.launch import choose_job, make_shape, make_shape_script
-from builder.compile.step_scripts import with_job
-from builder.model.plan import File, Step
+from builder.compile.step_scripts import attach_job
+from builder.model.plan import PlanFile, Step
 from builder.model.target import Target
 
 
-def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[File, Step]:
+def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: int | None) -> tuple[PlanFile, Step]:
     """Make the job script and the plan's `number`-th step; raises ConfigError if the site has no such shape."""
     purpose, job = choose_job(target, nodes=nodes, devices=devices)
     path = f"{number}-smoke-{purpose}.sbatch"
@@ -24,4 +24,4 @@ def make_suite_step(target: Target, *, number: int, nodes: int | None, devices: 
         produces=(f"results/{purpose}/verdict.json",),
     )
     script = make_shape_script(target, job, purpose=purpose, name=name, script=path)
-    return script.file, with_job(step, script)
+    return script.file, attach_job(step, script)

@@ -25,7 +25,7 @@ def check_base(plan: Plan, *, at: Location, own: bool, environment: Mapping[str,
     needs its base image in the cache.
     """
     if plan.base.startswith("/"):
-        wrong = _file_fault(Path(plan.base), layers=plan.backend == "layers")
+        wrong = _find_file_fault(Path(plan.base), layers=plan.backend == "layers")
         code, fix = "base-unreadable", _CHOOSE
     else:
         wrong, code, fix = _name_fault(plan.base), "base-reference", "check the name: docker://HOST/NAME:TAG"
@@ -39,7 +39,7 @@ def check_base(plan: Plan, *, at: Location, own: bool, environment: Mapping[str,
         _check_cached(plan, environment=environment)
 
 
-def _file_fault(path: Path, *, layers: bool) -> str:
+def _find_file_fault(path: Path, *, layers: bool) -> str:
     """What is wrong with a base image of this machine, "" if nothing is."""
     from builder.inspect.image import check_image
     from builder.sif.bounded import open_file
@@ -69,10 +69,10 @@ def _file_fault(path: Path, *, layers: bool) -> str:
 
 def _name_fault(reference: str) -> str:
     """What is wrong with the name of an image in a registry, "" if nothing is."""
-    from builder.layers.reference import parts_of
+    from builder.layers.reference import parse_reference
 
     scheme, _, name = reference.partition("://")
-    if scheme == "docker" and not _NAME.fullmatch(parts_of(reference)[1]):
+    if scheme == "docker" and not _NAME.fullmatch(parse_reference(reference)[1]):
         return "a name in a registry has small letters, digits, '.', '_' and '-' between them only"
     if scheme == "oras":
         path = name.partition("/")[2].partition("@")[0].partition(":")[0]
@@ -83,8 +83,8 @@ def _name_fault(reference: str) -> str:
 
 def _check_cached(plan: Plan, *, environment: Mapping[str, str]) -> None:
     """Raise ToolError where no server may be asked and the base image was not fetched before; makes nothing."""
-    from builder.layers.cache import KINDS, key_of
-    from builder.layers.cache_folders import LAYERS, cache_folder
+    from builder.layers.cache import KINDS, compute_key
+    from builder.layers.cache_folders import LAYERS, find_cache_folder
     from builder.layers.spec import FIX, is_offline
     from builder.sif.bounded import parse_json, read_json
     from builder.sif.errors import LayeringError
@@ -94,11 +94,11 @@ def _check_cached(plan: Plan, *, environment: Mapping[str, str]) -> None:
         return
     reference = parse_json(text)["base"]  # with the digest of a lock
     try:
-        folder = cache_folder(environment) / LAYERS
+        folder = find_cache_folder(environment) / LAYERS
     except LayeringError:
         return  # a cache without a place is refused with the program's other needs
     with suppress(OSError, ValueError, KeyError, TypeError):
-        key = read_json(folder / "known" / f"{key_of(['reference', reference])}.json")["fact"]
+        key = read_json(folder / "known" / f"{compute_key(['reference', reference])}.json")["fact"]
         if (folder / "bases" / f"{key}{KINDS['bases']}").is_file():
             return
     message = f"the base image {sanitize(reference, limit=400)} was not fetched before, and no server is asked"

@@ -14,7 +14,7 @@ from builder.model.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class ExecutionOptions:
     """What the user said; `environment` is what the steps start from, `step_seconds` the longest a step may take."""
 
     environment: Mapping[str, str]
@@ -27,7 +27,7 @@ class Options:
     step_seconds: float | None = None
 
 
-class Interrupted(KeyboardInterrupt):
+class SignalInterrupt(KeyboardInterrupt):
     """The user or the batch system stops the build; `exit_code` is a shell's: 130 for SIGINT, 143 for SIGTERM.
 
     `report` says how far it came, once there is something to say; `message` is for the user, "" for the usual one.
@@ -46,14 +46,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as Interrupted, while the `with` block of `caught` lasts."""
+    """SIGINT, SIGTERM and SIGHUP as SignalInterrupt, while the `with` block of `catch` lasts."""
 
     def __init__(self) -> None:
         self._held = False
 
     @contextmanager
-    def caught(self) -> Iterator[None]:
-        """Turn the signals into Interrupted; one that is ignored (nohup) stays ignored."""
+    def catch(self) -> Iterator[None]:
+        """Turn the signals into SignalInterrupt; one that is ignored (nohup) stays ignored."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -68,12 +68,12 @@ class Signals:
             for number, handler in before.items():
                 signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
-    def hold(self) -> None:
+    def ignore(self) -> None:
         """Ignore signals from now on: what is left is cleaning up."""
         self._held = True
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def shield(self) -> Iterator[None]:
         """Let nothing interrupt what is short, and worse when half of it is done."""
         self._held = True
         try:
@@ -83,4 +83,4 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self._held:
-            raise Interrupted(number)
+            raise SignalInterrupt(number)

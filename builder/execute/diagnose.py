@@ -51,13 +51,13 @@ def explain(
     for cause in CAUSES:
         found = _match(cause, log_tail)
         if found is not None:
-            named = {"host": _find_host(cause, log_tail), **_needed(cause, log_tail), **found.groupdict()}
+            named = {"host": _find_host(cause, log_tail), **_match_needed(cause, log_tail), **found.groupdict()}
             groups = {name: (text or "").strip() for name, text in named.items()}
             message = cause.message.format(**groups).removesuffix(": ")
-            reported = error.text("fix") if error is not None and cause.code == "own-script" else ""
+            reported = error.get_text("fix") if error is not None and cause.code == "own-script" else ""
             fix = escape_line(reported) or cause.fix.format(**groups)
             return Finding(code=cause.code, message=f"step '{step.name}' failed: {message}", fix=fix, at=at)
-    return _unknown(step, log_tail, exit_code, at=at)
+    return _make_unknown_finding(step, log_tail, exit_code, at=at)
 
 
 def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
@@ -68,7 +68,7 @@ def _match(cause: Cause, tail: Sequence[str]) -> re.Match[str] | None:
     return next((found for line in reversed(lines) if (found := cause.pattern.search(f"{line} "))), None)
 
 
-def _needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
+def _match_needed(cause: Cause, tail: Sequence[str]) -> dict[str, str]:
     """What the line that had to be there names."""
     found = [match for line in tail[-cause.within :] if cause.needs and (match := cause.needs.search(line))]
     return found[-1].groupdict() if found else {}
@@ -81,18 +81,18 @@ def _find_host(cause: Cause, tail: Sequence[str]) -> str:
     return next((match["host"] for match in found), "")
 
 
-def _unknown(step: Step, tail: Sequence[str], exit_code: int, *, at: Location | None) -> Finding:
+def _make_unknown_finding(step: Step, tail: Sequence[str], exit_code: int, *, at: Location | None) -> Finding:
     if exit_code == _KILLED:
         message = f"step '{step.name}' was killed, as the kernel does when the memory is used up"
         fix = "ask for more memory (--mem), or choose a folder on a disk with --tmpdir"
         return Finding(code="no-memory", message=message, fix=fix, at=at)
-    said = last_word(tail)
+    said = find_error_line(tail)
     message = f"step '{step.name}' ended with exit code {exit_code}" + (f": {said}" if said else " and said nothing")
     fix = f"read the end of its log, '{at.file}'" if at else f"run `bash {step.script}` in the plan folder"
     return Finding(code=UNKNOWN, message=message, fix=fix, at=at)
 
 
-def last_word(tail: Sequence[str]) -> str:
+def find_error_line(tail: Sequence[str]) -> str:
     """Find the line that most likely says what happened: the last loud one, else the last one that is no filler."""
     said_by_commands = (_BUILDKIT.sub("", line.strip(), count=1) for line in tail[-60:])
     lines = [line.strip() for line in said_by_commands if line.strip() and not _FILLER.match(line)]

@@ -26,7 +26,7 @@ WITHOUT = 23  # the first Docker that has it by the plug-in alone
 BUILDX = "install the plug-in docker-buildx: Dockerfiles of a plan need BuildKit"
 
 
-def docker_readings(
+def examine_docker(
     *, environment: Mapping[str, str], program: Path | None, version: str = "", needed: bool
 ) -> list[Reading]:
     """What the daemon says of itself; `program` is the command `docker` of that `version`."""
@@ -35,7 +35,7 @@ def docker_readings(
     missing: State = "bad" if needed else "none"
     question = BackgroundCommand([str(program), "buildx", "version"], env=environment) if program else None
     try:
-        said, fix = _daemon(environment)
+        said, fix = _query_daemon(environment)
         says = " ".join(escape_line(said).split())[:160]
         readings = [Reading(name="daemon", state=missing if fix else "ok", says=says, fix=fix, group=GROUP)]
     finally:
@@ -44,7 +44,7 @@ def docker_readings(
         line = next((text for text in answer.text.splitlines() if text.strip()), "")
         if answer.exit_code == 0 and line:
             readings.append(Reading(name="buildx", state="ok", says=escape_line(line)[:80], group=GROUP))
-        elif own_buildkit(version):
+        elif has_own_buildkit(version):
             readings.append(
                 Reading(name="buildx", state="ok", says="not needed: this Docker has BuildKit itself", group=GROUP)
             )
@@ -53,13 +53,13 @@ def docker_readings(
     return readings
 
 
-def own_buildkit(version: str) -> bool:
+def has_own_buildkit(version: str) -> bool:
     """Whether `docker` of that version has BuildKit without a plug-in (from Docker 23 on it is buildx)."""
     found = re.search(r"(\d+)\.\d+", version)
     return found is not None and 18 <= int(found[1]) < WITHOUT
 
 
-def _daemon(environment: Mapping[str, str]) -> tuple[str, str]:
+def _query_daemon(environment: Mapping[str, str]) -> tuple[str, str]:
     """What is said of it, and what to do where it cannot be used, else ""."""
     address = environment.get("DOCKER_HOST") or SOCKET
     path = Path(address.removeprefix("unix://")) if address.startswith("unix://") else None
@@ -81,10 +81,10 @@ def _daemon(environment: Mapping[str, str]) -> tuple[str, str]:
             client.close()
     except (DockerException, RequestException, OSError, ValueError) as error:
         return f"no answer from {address}: {error}", START
-    return f"{version.get('Version', '?')} at {address}, {_root(str(info.get('DockerRootDir', '')))}", ""
+    return f"{version.get('Version', '?')} at {address}, {_describe_root(str(info.get('DockerRootDir', '')))}", ""
 
 
-def _root(folder: str) -> str:
+def _describe_root(folder: str) -> str:
     """Its own folder, and the room there where this machine has it, in GiB."""
     with suppress(OSError):
         return f"keeps images in {folder} ({shutil.disk_usage(folder).free / 2**30:.0f} GiB free)"
@@ -117,7 +117,7 @@ def find_docker_fault(environment: Mapping[str, str]) -> Finding | None:
         plugin = buildx.wait(timeout=SECONDS)
         if plugin.exit_code in (0, 124, 127) or version is None or int(version[1]) in OWN_BUILDKIT:
             return None
-        return _known("docker-buildx")
+        return _make_docker_finding("docker-buildx")
     finally:
         daemon.stop()
         buildx.stop()
@@ -132,10 +132,10 @@ def _read_fault(text: str, *, late: bool) -> Finding | None:
             return Finding(code=cause.code, message=cause.message.format(**found.groupdict()), fix=cause.fix)
     if late or _NO_ANSWER.search(line):
         how = f"does not answer within {SECONDS:.0f} s" if late else "cannot be reached"
-        return _known("docker-down", message=f"the Docker daemon {how}")
+        return _make_docker_finding("docker-down", message=f"the Docker daemon {how}")
     return None
 
 
-def _known(code: str, *, message: str = "") -> Finding:
+def _make_docker_finding(code: str, *, message: str = "") -> Finding:
     cause = next(cause for cause in ENGINES if cause.code == code)
     return Finding(code=code, message=message or cause.message, fix=cause.fix)

@@ -13,18 +13,18 @@ from contextlib import suppress
 from pathlib import Path
 
 from builder.execute.docker_daemon import GROUP as DOCKER
-from builder.execute.docker_daemon import docker_readings
-from builder.execute.doctor_readings import Reading, place_readings
+from builder.execute.docker_daemon import examine_docker
+from builder.execute.doctor_readings import Reading, examine_places
 from builder.execute.machine import has_modules
-from builder.execute.preflight import HOW_TO_GET, on_login_node
+from builder.execute.preflight import HOW_TO_GET, is_login_node
 from builder.layers.uv import FIX as UV_FIX
-from builder.layers.uv import find_uv, own_uv
+from builder.layers.uv import find_own_uv, find_uv
 from builder.model.finding import Finding, ToolError
 from builder.model.site import Site
 from builder.sif.errors import LayeringError
 from builder.sif.programs import MORE
 from builder.system.capture import BackgroundCommand
-from builder.system.process import which
+from builder.system.process import find_program
 
 PROGRAMS = (
     "apptainer", "singularity", "cotainr", "conda-containerize", "docker", "mksquashfs", "unsquashfs", "sbatch", "srun",
@@ -54,21 +54,21 @@ def examine(
     """
     check_memory(resource.getrlimit(resource.RLIMIT_AS)[0])
     backend = site.build.backends[0] if site else ""
-    found = installed(environment)
+    found = find_installed(environment)
     parts: list[Callable[[], list[Reading]]] = [
-        lambda: programs(site, found=found, environment=environment),
-        lambda: [uv_reading(environment, needed=backend == "layers")],
-        lambda: _docker(found.get("docker"), environment=environment, needed=backend == "docker"),
-        lambda: kernel(root, user=_user()),
-        lambda: place_readings(environment=environment, layers=backend == "layers"),
-        lambda: machine(site, environment=environment, root=root),
-        lambda: slurm(site, environment=environment),
-        lambda: drivers(site, root=root),
+        lambda: examine_programs(site, found=found, environment=environment),
+        lambda: [examine_uv(environment, needed=backend == "layers")],
+        lambda: _examine_docker(found.get("docker"), environment=environment, needed=backend == "docker"),
+        lambda: examine_kernel(root, user=_find_user()),
+        lambda: examine_places(environment=environment, layers=backend == "layers"),
+        lambda: examine_machine(site, environment=environment, root=root),
+        lambda: examine_slurm(site, environment=environment),
+        lambda: examine_drivers(site, root=root),
     ]
     if not offline:
-        from builder.execute.doctor_network import network_readings
+        from builder.execute.doctor_network import examine_network
 
-        parts.append(lambda: network_readings(site, environment=environment))
+        parts.append(lambda: examine_network(site, environment=environment))
     with ThreadPoolExecutor(len(parts)) as pool:  # each waits for others: programs, a daemon, servers
         return tuple(reading for part in pool.map(lambda part: part(), parts) for reading in part)
 
@@ -82,37 +82,37 @@ def check_memory(limit: int) -> None:
     raise ToolError(Finding(code="no-memory", message=message, fix=fix))
 
 
-def _docker(program: Path | None, *, environment: Mapping[str, str], needed: bool) -> list[Reading]:
-    said = versions({"docker": program}, environment=environment)["docker"] if program else ""
-    return docker_readings(environment=environment, program=program, version=said, needed=needed)
+def _examine_docker(program: Path | None, *, environment: Mapping[str, str], needed: bool) -> list[Reading]:
+    said = query_version_lines({"docker": program}, environment=environment)["docker"] if program else ""
+    return examine_docker(environment=environment, program=program, version=said, needed=needed)
 
 
-def installed(environment: Mapping[str, str]) -> dict[str, Path]:
+def find_installed(environment: Mapping[str, str]) -> dict[str, Path]:
     """The programs that are here, also those that only administrators have on PATH."""
     path = f"{environment.get('PATH', os.defpath)}{os.pathsep}{MORE}"
-    return {name: found for name in PROGRAMS if (found := which(name, env={"PATH": path})) is not None}
+    return {name: found for name in PROGRAMS if (found := find_program(name, env={"PATH": path})) is not None}
 
 
-def programs(site: Site | None, *, found: Mapping[str, Path], environment: Mapping[str, str]) -> list[Reading]:
+def examine_programs(site: Site | None, *, found: Mapping[str, Path], environment: Mapping[str, str]) -> list[Reading]:
     """Which engines are here, in which version; what the site's default backend needs must be."""
     readings = [
         Reading(name=name, state="ok", says=said or str(found[name]), group="engines")
-        for name, said in versions(found, environment=environment).items()
+        for name, said in query_version_lines(found, environment=environment).items()
     ]
-    for need in missing(site, found=found) if site else ():
+    for need in list_missing(site, found=found) if site else ():
         says = f"missing; the backend {site.build.backends[0]} needs it" if site else ""
         name, fix = " or ".join(need), HOW_TO_GET[need[0]]
         readings.append(Reading(name=name, state="bad", says=says, fix=fix, group="engines"))
     return readings
 
 
-def missing(site: Site, *, found: Mapping[str, Path]) -> list[list[str]]:
+def list_missing(site: Site, *, found: Mapping[str, Path]) -> list[list[str]]:
     """The programs that the site's default backend needs and that are not here; alternatives together."""
     needs = [need.split("|") for need in NEEDS[site.build.backends[0]]]
     return [names for names in needs if not any(name in found for name in names)]
 
 
-def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
+def query_version_lines(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> dict[str, str]:
     """The line in which each says its version, "" where none does."""
     asked = {
         name: BackgroundCommand([str(path), "-version" if "squashfs" in name else "--version"], env=environment)
@@ -120,19 +120,19 @@ def versions(found: Mapping[str, Path], *, environment: Mapping[str, str]) -> di
     }
     try:
         answers = {name: question.wait(timeout=SECONDS) for name, question in asked.items()}
-        return {name: version_line(one.text) if one.exit_code >= 0 else "" for name, one in answers.items()}
+        return {name: find_version_line(one.text) if one.exit_code >= 0 else "" for name, one in answers.items()}
     finally:
         for question in asked.values():
             question.stop()
 
 
-def version_line(text: str) -> str:
+def find_version_line(text: str) -> str:
     """The first line with a number of a version, its blanks made one."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return next((line[:80] for line in lines if line.isprintable() and _VERSION_LINE.match(line)), "")
 
 
-def uv_reading(environment: Mapping[str, str], *, needed: bool) -> Reading:
+def examine_uv(environment: Mapping[str, str], *, needed: bool) -> Reading:
     """The uv that builds and locks use."""
     group = "engines"
     try:
@@ -141,25 +141,25 @@ def uv_reading(environment: Mapping[str, str], *, needed: bool) -> Reading:
         return Reading(name="uv", state="bad" if needed else "none", says=str(error), fix=error.fix, group=group)
     if found is None:
         return Reading(name="uv", state="bad" if needed else "none", says="missing", fix=UV_FIX, group=group)
-    whose = "the one that was installed with recipe" if found == own_uv() else "by RECIPE_UV or PATH"
-    said = versions({"uv": Path(found)}, environment=environment)["uv"]
+    whose = "the one that was installed with recipe" if found == find_own_uv() else "by RECIPE_UV or PATH"
+    said = query_version_lines({"uv": Path(found)}, environment=environment)["uv"]
     return Reading(name="uv", state="ok", says=f"{said}, {whose}", group=group)
 
 
-def _user() -> str:
+def _find_user() -> str:
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return str(os.getuid())
 
 
-def kernel(root: Path, *, user: str) -> list[Reading]:
+def examine_kernel(root: Path, *, user: str) -> list[Reading]:
     """User namespaces, sub-ids and FUSE: what unprivileged builds and fast starts rest on (Apptainer admin guide)."""
-    limit = _text(root / "proc/sys/user/max_user_namespaces")
+    limit = _read_text(root / "proc/sys/user/max_user_namespaces")
     # Debian's and Ubuntu's own switches.
-    closed = _text(root / "proc/sys/kernel/unprivileged_userns_clone") == "0"
+    closed = _read_text(root / "proc/sys/kernel/unprivileged_userns_clone") == "0"
     spaces = limit.isdecimal() and int(limit) > 0 and not closed
     numbers = (user, str(os.getuid()))
-    subuid = any(line.split(":")[0] in numbers for line in _text(root / "etc/subuid").splitlines())
+    subuid = any(line.split(":")[0] in numbers for line in _read_text(root / "etc/subuid").splitlines())
     fuse = root / "dev/fuse"
     usable = fuse.exists() and os.access(fuse, os.R_OK | os.W_OK)
     return [
@@ -187,12 +187,12 @@ def kernel(root: Path, *, user: str) -> list[Reading]:
     ]
 
 
-def machine(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
+def examine_machine(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
     """Processor, Python for plan folders, and whether this is a machine of the site."""
-    return [*_place(site, environment=environment, root=root), _python(environment)]
+    return [*_examine_place(site, environment=environment, root=root), _examine_python(environment)]
 
 
-def _place(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
+def _examine_place(site: Site | None, *, environment: Mapping[str, str], root: Path) -> list[Reading]:
     """What is read of files alone: processor, modules, base image, node."""
     here = os.uname().machine
     if site is None:
@@ -212,7 +212,7 @@ def _place(site: Site | None, *, environment: Mapping[str, str], root: Path) -> 
         there = (root / base.lstrip("/")).exists()
         says = base if there else f"{base} is not here: this is not a machine of the site"
         readings.append(Reading(name="base image", state="ok" if there else "bad", says=says, fix="" if there else fix))
-    if on_login_node(site, environment=environment):
+    if is_login_node(site, environment=environment):
         heavy = site.build.login_heavy == "no"
         fix = "build with --submit, or with --here all the same" if heavy else ""
         says = f"a login node of '{site.name}'" + (", where builds are too heavy" if heavy else "")
@@ -220,20 +220,20 @@ def _place(site: Site | None, *, environment: Mapping[str, str], root: Path) -> 
     return readings
 
 
-def _python(environment: Mapping[str, str]) -> Reading:
+def _examine_python(environment: Mapping[str, str]) -> Reading:
     """What runs the programs of a plan folder by hand; `recipe` itself brings its own."""
-    found = {path.resolve(): path for name in PYTHONS if (path := which(name, env=environment)) is not None}
+    found = {path.resolve(): path for name in PYTHONS if (path := find_program(name, env=environment)) is not None}
     for path in found.values():  # nearly always the first one will do
-        said = versions({"python": path}, environment=environment)["python"]
+        said = query_version_lines({"python": path}, environment=environment)["python"]
         if (match := _VERSION.search(said)) and tuple(map(int, match[0].split(".")))[:2] >= (3, 10):
             return Reading(name="Python", state="ok", says=f"{match[0]} ({path}), for plan folders by hand")
     says = f"none from 3.10 on PATH for plan folders by hand; recipe runs with {sys.version.split()[0]}"
     return Reading(name="Python", state="none", says=says, fix="load its module, or set RECIPE_PYTHON")
 
 
-def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+def examine_slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
     """Whether jobs can be submitted from here, and whether the controller answers."""
-    if which("sbatch", env=environment) is None:
+    if find_program("sbatch", env=environment) is None:
         if site is None or site.scheduler.kind == "none":
             return []
         fix = f"log in to '{site.name}' to submit; without it --submit is refused"
@@ -250,15 +250,15 @@ def slurm(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]
     return [Reading(name="controller", state="ok" if up else "none", says=line, fix=fix, group="Slurm")]
 
 
-def where_to_build(
+def examine_sites(
     sites: Mapping[str, Site], *, environment: Mapping[str, str], known: Sequence[Reading] = (), root: Path = Path("/")
 ) -> list[Reading]:
     """For which sites the default backend could work here; `known` is what was read of this machine already."""
     no_docker = [f"docker's {one.name}" for one in known if one.group == DOCKER and one.state != "ok"]
-    found, readings = installed(environment), []
+    found, readings = find_installed(environment), []
     for name, site in sites.items():
-        lacks = [" or ".join(names) for names in missing(site, found=found)]
-        lacks += [one.name for one in _place(site, environment=environment, root=root) if one.state == "bad"]
+        lacks = [" or ".join(names) for names in list_missing(site, found=found)]
+        lacks += [one.name for one in _examine_place(site, environment=environment, root=root) if one.state == "bad"]
         lacks += no_docker if "docker" in found and site.build.backends[0] == "docker" else []
         says = f"lacks {', '.join(lacks)}" if lacks else f"can be built here with {site.build.backends[0]}"
         fix = f"see `recipe doctor {name}`" if lacks else ""
@@ -266,9 +266,9 @@ def where_to_build(
     return readings
 
 
-def drivers(site: Site | None, *, root: Path) -> list[Reading]:
+def examine_drivers(site: Site | None, *, root: Path) -> list[Reading]:
     """The GPU drivers of this node, held against the site's; only a node with the site's GPUs can tell."""
-    found = {vendor: version for vendor, version in _drivers(root).items() if version}
+    found = {vendor: version for vendor, version in _read_drivers(root).items() if version}
     readings = [
         Reading(name=f"{vendor} driver", state="ok", says=version, group="GPU") for vendor, version in found.items()
     ]
@@ -288,17 +288,17 @@ def drivers(site: Site | None, *, root: Path) -> list[Reading]:
     return readings
 
 
-def _drivers(root: Path) -> dict[str, str]:
-    nvidia = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _text(root / "proc/driver/nvidia/version"))
-    intel = _text(root / "sys/module/xe/version") or _text(root / "sys/module/i915/version")
+def _read_drivers(root: Path) -> dict[str, str]:
+    nvidia = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", _read_text(root / "proc/driver/nvidia/version"))
+    intel = _read_text(root / "sys/module/xe/version") or _read_text(root / "sys/module/i915/version")
     return {
-        "amd": _text(root / "sys/module/amdgpu/version"),
+        "amd": _read_text(root / "sys/module/amdgpu/version"),
         "nvidia": nvidia.group(1) if nvidia else "",
         "intel": intel,
     }
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from builder.execute.doctor_readings import Reading
-from builder.layers.reference import parts_of
+from builder.layers.reference import parse_reference
 from builder.layers.uv import SETTINGS, find_uv
 from builder.model.site import Site
 from builder.resolve.package_plan import TORCH_HOST
@@ -25,9 +25,9 @@ GROUP = "network"
 FIX = "set https_proxy, or a mirror (docs/recipes.md); or build where there is a network and copy the image"
 
 
-def network_readings(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
+def examine_network(site: Site | None, *, environment: Mapping[str, str]) -> list[Reading]:
     """One reading for each server; any answer counts, also one that refuses."""
-    places = servers(site, environment=environment)
+    places = list_servers(site, environment=environment)
     found: dict[str, str] = {}
     # Who looks up a name may wait longer than anybody wants: such a thread ends with the program.
     threads = [threading.Thread(target=_reach, args=(url, environment, found), daemon=True) for url in places.values()]
@@ -49,7 +49,7 @@ def network_readings(site: Site | None, *, environment: Mapping[str, str]) -> li
     ]
 
 
-def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:
+def list_servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, str]:
     """What is asked of whom, by its address; the package index is the one that a build's uv asks."""
     torch = environment.get("RECIPE_TORCH_INDEX", "")
     names = ("UV_DEFAULT_INDEX", *SETTINGS["UV_DEFAULT_INDEX"])
@@ -61,7 +61,7 @@ def servers(site: Site | None, *, environment: Mapping[str, str]) -> dict[str, s
     }
     for image in site.base_images if site else ():
         if image.reference.startswith(("docker://", "oras://")):
-            host = parts_of(image.reference)[0]
+            host = parse_reference(image.reference)[0]
             found.setdefault(f"registry {host}", f"https://{host}/v2/")
     return {name: url for name, url in found.items() if url.startswith(("https://", "http://"))}
 
@@ -82,12 +82,12 @@ def find_default_index(environment: Mapping[str, str]) -> str:
 def _reach(url: str, environment: Mapping[str, str], found: dict[str, str]) -> None:
     """Note "" for a server that answers, else why not."""
     try:
-        found[url] = _asked(url, environment)
+        found[url] = _query_server(url, environment)
     except MemoryError:
         found[url] = "there is not enough memory to ask"
 
 
-def _asked(url: str, environment: Mapping[str, str]) -> str:
+def _query_server(url: str, environment: Mapping[str, str]) -> str:
     names: Sequence[str] = ("http", "https")
     proxies = {
         name: said
@@ -95,7 +95,7 @@ def _asked(url: str, environment: Mapping[str, str]) -> str:
         if (said := environment.get(f"{name}_proxy") or environment.get(f"{name.upper()}_PROXY"))
     }
     host = urlsplit(url).hostname or ""
-    if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _no_proxy(environment)):
+    if any(host == one or host.endswith(f".{one.lstrip('.*')}") for one in _list_no_proxy(environment)):
         proxies = {}
     opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
     try:
@@ -108,6 +108,6 @@ def _asked(url: str, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _no_proxy(environment: Mapping[str, str]) -> list[str]:
+def _list_no_proxy(environment: Mapping[str, str]) -> list[str]:
     said = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     return [word.strip() for word in said.split(",") if word.strip()]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from builder.layers.cache_folders import cache_folder
+from builder.layers.cache_folders import find_cache_folder
 from builder.model.text import escape_line
 from builder.sif.errors import LayeringError
 from builder.system.capture import BackgroundCommand
-from builder.system.process import which
+from builder.system.process import find_program
 
 State = Literal["ok", "bad", "none"]
 
@@ -34,16 +34,16 @@ SECONDS = 1.0  # for quota, which asks a server
 LOW_GIB = 10.0  # an image with torch needs some 30 while it is built, its layers less
 
 
-def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Reading]:
+def examine_places(*, environment: Mapping[str, str], layers: bool) -> list[Reading]:
     """`layers` says that the site's default backend keeps layers in the cache."""
-    quota = _quotas(environment)
+    quota = _start_quota_commands(environment)
     temporary = Path(environment.get("RECIPE_TMPDIR") or environment.get("TMPDIR") or "/tmp")
     name = "RECIPE_TMPDIR" if environment.get("RECIPE_TMPDIR") else "TMPDIR"
-    readings = [_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
+    readings = [_examine_place("temporary folder", temporary, needed=True, there=True, fix=f"set {name} or --tmpdir")]
     try:
-        own = cache_folder(environment).absolute()
+        own = find_cache_folder(environment).absolute()
         fix = "set RECIPE_CACHE_DIR to a folder of your own"
-        readings.append(_place("cache", own, needed=layers, there=False, fix=fix))
+        readings.append(_examine_place("cache", own, needed=layers, there=False, fix=fix))
     except LayeringError as error:
         readings.append(
             Reading(name="cache", state="bad" if layers else "none", says=str(error), fix=error.fix, group=GROUP)
@@ -51,7 +51,7 @@ def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Read
     for name in ("APPTAINER_CACHEDIR", "SINGULARITY_CACHEDIR"):
         if said := environment.get(name):
             readings.append(
-                _place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
+                _examine_place(name, Path(said), needed=False, there=False, fix=f"set {name} to a folder of your own")
             )
     for name, question in quota:
         answer = question.wait(timeout=SECONDS)
@@ -61,7 +61,7 @@ def place_readings(*, environment: Mapping[str, str], layers: bool) -> list[Read
     return readings
 
 
-def _place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> Reading:
+def _examine_place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> Reading:
     """A folder that is there, or can be made; its free GiB, and the files that may still be made there."""
     found = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     bad: State = "bad" if needed else "none"
@@ -78,12 +78,12 @@ def _place(name: str, folder: Path, *, needed: bool, there: bool, fix: str) -> R
     )
 
 
-def _quotas(environment: Mapping[str, str]) -> list[tuple[str, BackgroundCommand]]:
+def _start_quota_commands(environment: Mapping[str, str]) -> list[tuple[str, BackgroundCommand]]:
     """What `quota` and `lfs quota` are asked, where they are."""
     home, asked = environment.get("HOME", ""), []
-    if program := which("quota", env=environment):
+    if program := find_program("quota", env=environment):
         asked.append(("quota", BackgroundCommand([str(program), "-s"], env=environment)))
-    if (program := which("lfs", env=environment)) and home:
+    if (program := find_program("lfs", env=environment)) and home:
         words = [str(program), "quota", "-q", "-h", "-u", str(os.getuid()), home]
         asked.append(("lfs quota", BackgroundCommand(words, env=environment)))
     return asked

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.execute.build_options import Interrupted, Signals
+from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.image_scan import BackgroundScan
 from builder.execute.judgement import (
-    answer_in,
-    failed,
+    describe_failed_checks,
+    find_answer,
     judge_results,
     judge_suite,
+    list_suite_shapes,
     read_proof,
     read_results,
-    suite_shapes,
 )
-from builder.execute.progress import Progress, duration
-from builder.execute.runner import StepRunner, output_faults
+from builder.execute.progress import Progress, format_duration
+from builder.execute.runner import StepRunner, find_output_faults
 from builder.execute.signature import Signer
-from builder.inspect.origin import Origin, identity
+from builder.inspect.origin import Origin, compute_identity
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report, SmokeCheck, Status, StepResult
@@ -33,7 +33,7 @@ from builder.system.event_reader import Event
 from builder.system.files import remove_tree
 from builder.system.layout import PROOF
 from builder.system.process import ProcessResult
-from builder.system.publish import publish, size_of
+from builder.system.publish import measure_image, publish
 from builder.system.trust import is_published, link_error
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ WIDTH = 40  # columns for the name of what is being done
 RunStatus = Literal["passed", "failed", "smoke-failed", "interrupted"]
 
 
-def failed_copy_of(output: Path) -> Path:
+def name_failed_copy(output: Path) -> Path:
     """Where an image goes that the smoke test failed in."""
     return output.with_name(f"{output.name}.failed")
 
@@ -99,19 +99,19 @@ class Execution:
     def run_all(self, steps: Sequence[Step]) -> None:
         """Run the steps, put the image into its place and settle the status."""
         build = [step for step in steps if step.kind != "smoke"]
-        if not (self.run_steps(build) and self._image_is_there()):
-            if self.status == "smoke-failed" and self._last_kind() == "verify":
+        if not (self.run_steps(build) and self._has_image()):
+            if self.status == "smoke-failed" and self._find_last_kind() == "verify":
                 self.status = self._publish(proven=False)
             return
         self._tell_unproven()
         self._inside = self.look_inside()  # while the smoke test runs
         # A smoke test says something even after another has failed.
-        proven = all([self._step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
+        proven = all([self._run_step(step) for step in steps if step.kind == "smoke"])  # noqa: C419
         self.status = self._publish(proven=proven)
 
     def run_steps(self, steps: Sequence[Step]) -> bool:
         """Run steps that others follow; False, and a settled status, when one of them failed."""
-        if all(self._step(step) for step in steps):
+        if all(self._run_step(step) for step in steps):
             return True
         # A build that the proof of its torch stopped is an image that failed, not an engine that did.
         disproved = any(finding.code in PROOF for finding in self.findings)
@@ -120,7 +120,7 @@ class Execution:
 
     def look_inside(self) -> SbomTask:
         """Begin to read what is in the image; one that is in use already stays as it is."""
-        return self._scan.inside(put=not self._is_output(self.folder / self.plan.image))
+        return self._scan.take_scan(put=not self._is_output(self.folder / self.plan.image))
 
     def _tell_unproven(self) -> None:
         """Say that a torch does not say which GPUs it was built for, where that was asked."""
@@ -131,11 +131,11 @@ class Execution:
             self.findings.append(Finding(code="architecture-unknown", message=message, fix=fix, level="note"))
             self.progress.note(f"{message}; {fix}")
 
-    def interrupted(self, stop: Interrupted) -> None:
+    def note_interrupt(self, stop: SignalInterrupt) -> None:
         """Note that a signal stopped it."""
         if self._under_way is not None:
             step, started = self._under_way
-            self._ends(step, started=started, status="interrupted", exit_code=stop.exit_code)
+            self._end_step(step, started=started, status="interrupted", exit_code=stop.exit_code)
         if self.status != "passed":  # the image is in its place: only the second build was stopped
             self.status = "interrupted"
         fix = "start it again; --from STEP uses what the finished steps have left"
@@ -164,49 +164,51 @@ class Execution:
             tool=self.plan.tool,
             plan=self.origin.plan,
             sources=self.origin.sources,
-            identity=identity(self.image) if self.image else "",
+            identity=compute_identity(self.image) if self.image else "",
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.began)),
         )
 
-    def _step(self, step: Step) -> bool:
+    def _run_step(self, step: Step) -> bool:
         """Run one step and note how it ended; False when it failed."""
         self._number += 1
-        self.progress.step_begins(step.name_output(self.plan.image, self.output.name), number=self._number)
+        self.progress.begin_step(step.name_output(self.plan.image, self.output.name), number=self._number)
         started = time.monotonic()
         self._under_way, self._error = (step, started), None
         try:
-            before = dict(self.runner.before(step))
-            ended = self.runner.run_step(step, on_event=self._on_event)
+            before = dict(self.runner.prepare_step(step))
+            ended = self.runner.run_step(step, on_event=self._note_event)
         except BuilderError as error:
-            return self._ends(step, started=started, status="failed", finding=error.findings[0])
+            return self._end_step(step, started=started, status="failed", finding=error.findings[0])
         if step.kind == "verify":
             self.proof = read_proof(self.folder) or self.proof
-        missing = output_faults(self.folder, step.produces, before=before)
-        known = self.runner.fault(step, ended) if ended.exit_code else None
-        finding = known or self._fault(step, ended, missing=missing)
+        missing = find_output_faults(self.folder, step.produces, before=before)
+        known = self.runner.find_fault(step, ended) if ended.exit_code else None
+        finding = known or self._find_fault(step, ended, missing=missing)
         if step.kind == "smoke":
             judged = self._judge(step, missing=missing)
             # Of a job that was stopped no number says why.
             finding = known or judged or finding
         status: Status = "failed" if finding else "ok"
-        return self._ends(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
+        return self._end_step(step, started=started, status=status, exit_code=ended.exit_code, finding=finding)
 
-    def _on_event(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         """Note what a program of the step reports."""
         if event.name == "whole":
-            self._scan.on_whole(event.text("image"))
+            self._scan.note_whole_image(event.get_text("image"))
         elif event.name == "answer":
-            self.proof = dict(event.table("found") or answer_in(event.table("answer"))) or self.proof
+            self.proof = dict(event.get_table("found") or find_answer(event.get_table("answer"))) or self.proof
         elif event.name == "error":
             self._error = event
         elif event.name == "progress":
-            what = escape_line(event.text("what"))[:WIDTH]
-            self.progress.amount(what, done=event.count("done"), total=event.count("total"))
+            what = escape_line(event.get_text("what"))[:WIDTH]
+            self.progress.show_amount(what, done=event.count("done"), total=event.count("total"))
 
-    def _fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
+    def _find_fault(self, step: Step, ended: ProcessResult, *, missing: str) -> Finding | None:
         log = str(self.runner.log(step))
         if ended.timed_out:
-            message = f"step '{step.name}' was ended after {duration(ended.seconds)}, the longest a step may take"
+            message = (
+                f"step '{step.name}' was ended after {format_duration(ended.seconds)}, the longest a step may take"
+            )
             return Finding(code="step-timeout", message=message, fix="allow it more time", at=Location(file=log))
         if not ended.exit_code and not missing:
             return None
@@ -224,19 +226,19 @@ class Execution:
         """Judge what a smoke step measured; results of an earlier run are no results."""
         results = {} if missing else read_results(step, self.folder)
         checks = judge_results(results, expect=self.plan.expect)
-        for shape in suite_shapes(step):
+        for shape in list_suite_shapes(step):
             found, more = judge_suite(shape, self.folder) if not missing else ({}, ())
             results, checks = {**results, **found}, (*checks, *more)
         self.smoke.update(results)
         self.checks.extend(checks)
-        bad = failed(checks)
+        bad = describe_failed_checks(checks)
         if not bad:
             return None
         log = str(self.runner.log(step))
         message = f"the smoke test '{step.name}' failed: {bad}"
         return Finding(code="smoke-failed", message=message, fix=f"read its log, '{log}'", at=Location(file=log))
 
-    def _ends(
+    def _end_step(
         self,
         step: Step,
         *,
@@ -254,10 +256,10 @@ class Execution:
         self.results.append(result)
         if finding is not None:
             self.findings.append(finding)
-        self.progress.step_ends(result)
+        self.progress.end_step(result)
         return status == "ok"
 
-    def _image_is_there(self) -> bool:
+    def _has_image(self) -> bool:
         image = self.folder / self.plan.image
         if image.exists():
             # A link to anything but the published image is not ours: what it leads to would be moved.
@@ -276,20 +278,20 @@ class Execution:
         """Put the image where it belongs; one that the smoke test failed in never replaces an older output."""
         image = self.folder / self.plan.image
         in_place = self._is_output(image)
-        target = self.output if proven or in_place else failed_copy_of(self.output)
+        target = self.output if proven or in_place else name_failed_copy(self.output)
         digest = Digest(image) if self._inside is None else None
         try:
             if self._inside is not None:
-                self._settle(self._inside)
+                self._finish_scan(self._inside)
             if proven and self.signer is not None:
                 if fault := self.signer.sign(image.resolve()):
                     self.findings.append(fault)
                     return "failed"
                 digest = Digest(image)
-            publish(image, target, undisturbed=self.signals.held)
+            publish(image, target, undisturbed=self.signals.shield)
             self.image = target
-            self.image_bytes = size_of(target)
-            self.image_sha256 = digest.result() if digest else self.image_sha256
+            self.image_bytes = measure_image(target)
+            self.image_sha256 = digest.wait() if digest else self.image_sha256
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"the image could not be put at '{target}': {reason}; it is still at '{image}'"
@@ -299,28 +301,28 @@ class Execution:
         if proven:
             self._remove_failed_copy(target)
         else:
-            fix = f"look into it, or test it again with --from {self._first_test()}"
+            fix = f"look into it, or test it again with --from {self._find_first_test()}"
             message = f"the image that failed was kept as '{target}'"
             self.findings.append(Finding(code="image-kept", message=message, fix=fix, level="note"))
         return "passed" if proven else "smoke-failed"
 
-    def _settle(self, inside: SbomTask) -> None:
+    def _finish_scan(self, inside: SbomTask) -> None:
         """Have the bill of materials in the image; print why where there is none."""
-        self.image_sha256 = inside.settle()
+        self.image_sha256 = inside.finish()
         self.sbom = inside.text
         if inside.unknown:
             self.progress.note(f"no bill of materials in the image: {inside.unknown}")
 
-    def _first_test(self) -> str:
+    def _find_first_test(self) -> str:
         return next((step.name for step in self.plan.steps if step.kind in ("verify", "smoke")), "")
 
-    def _last_kind(self) -> str:
+    def _find_last_kind(self) -> str:
         last = self.results[-1].name
         return next(step.kind for step in self.plan.steps if step.name == last)
 
     def _remove_failed_copy(self, output: Path) -> None:
         """Remove the image of an earlier build in which the smoke test failed: this one takes its place."""
-        copy = failed_copy_of(output)
+        copy = name_failed_copy(output)
         # Next to an image that was there already nothing is ours.
         if self.checks and not Path(self.plan.image).is_absolute() and os.path.lexists(copy) and remove_tree(copy):
             self.progress.note(f"removed '{copy}', in which an earlier smoke test had failed")

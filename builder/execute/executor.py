@@ -9,23 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.execute.build_options import Interrupted, Options, Signals
-from builder.execute.execution import Execution, LocalPrefix, failed_copy_of
+from builder.execute.build_options import ExecutionOptions, SignalInterrupt, Signals
+from builder.execute.execution import Execution, LocalPrefix, name_failed_copy
 from builder.execute.folder_lock import lock_folder
-from builder.execute.preflight import check_output, check_space, find_programs, may_be_made, query_versions
+from builder.execute.preflight import can_create_folder, check_output, check_space, find_programs, query_versions
 from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report
 from builder.execute.runner import LocalRunner
 from builder.execute.signature import Signer, find_signer
-from builder.inspect.attestations import attestation_paths, write_attestations
-from builder.inspect.origin import origin_of
+from builder.inspect.attestations import name_attestations, write_attestations
+from builder.inspect.origin import find_origin
 from builder.model.finding import ConfigError, DifferentError, Finding, Location, SmokeError, StepError, suggest_name
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
-from builder.system.files import draft_path
+from builder.system.files import name_draft
 from builder.system.layout import DIFFERENT, REPORT_FILE
 from builder.system.log import Mask
-from builder.system.scratch import check_parent, private_parent, remove_leftovers, scratch_folder
+from builder.system.scratch import check_parent, find_private_parent, make_scratch_folder, remove_leftovers
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -35,20 +35,20 @@ def execute(
     *,
     folder: Path,
     output: Path,
-    options: Options,
+    options: ExecutionOptions,
     progress: Progress,
     steps: Sequence[Step] | None = None,
 ) -> Report:
     """Execute a plan that was written into `folder` and put its image at `output`.
 
     `steps` are those that were chosen already, and everything that could refuse them was checked.
-    A step that failed and a smoke test that failed are in the report (see `raise_for`), which is also written to
-    report.json. Raises ConfigError or ToolError when nothing was begun, and Interrupted, with the report written, when
-    a signal stopped it.
+    A step that failed and a smoke test that failed are in the report (see `raise_on_failure`), which is also written to
+    report.json. Raises ConfigError or ToolError when nothing was begun, and SignalInterrupt, with the report written,
+    when a signal stopped it.
     """
     folder, output = folder.resolve(), output.resolve()
     signals = Signals()
-    with signals.caught(), lock_folder(folder):
+    with signals.catch(), lock_folder(folder):
         if steps is None:
             steps = select_steps(plan, folder=folder, output=output, options=options)
         signer = find_signer(plan, environment=options.environment) if options.sign else None
@@ -58,17 +58,17 @@ def execute(
 
 
 def reproduce(
-    plan: Plan, *, folder: Path, output: Path, report: Report, options: Options, progress: Progress
+    plan: Plan, *, folder: Path, output: Path, report: Report, options: ExecutionOptions, progress: Progress
 ) -> Report:
     """Build again what has been built, and compare; the report is that of the image with the answer in it.
 
-    Raises ConfigError, ToolError and Interrupted as `execute`.
+    Raises ConfigError, ToolError and SignalInterrupt as `execute`.
     """
-    from builder.execute.reproduction import rebuild_steps, with_answer
+    from builder.execute.reproduction import apply_answer, list_rebuild_steps
 
     folder, output = folder.resolve(), output.resolve()
-    signals, steps = Signals(), rebuild_steps(plan)
-    with signals.caught(), lock_folder(folder):
+    signals, steps = Signals(), list_rebuild_steps(plan)
+    with signals.catch(), lock_folder(folder):
         work = StepBatch(plan=plan, steps=steps, folder=folder, output=output, options=options, progress=progress)
         with prepare_execution(work, signals=signals) as run:
             progress.begin(title=f"{plan.target}: {output}", total=len(steps))
@@ -77,20 +77,26 @@ def reproduce(
                 _build_again(run)
             finally:
                 progress.end()
-        report = with_answer(report, run)
+        report = apply_answer(report, run)
         keep_report(report, folder, note=progress.note)
         return report
 
 
 def select_steps(
-    plan: Plan, *, folder: Path, output: Path, options: Options, makes: bool = False, why: Callable[[], str] = str
+    plan: Plan,
+    *,
+    folder: Path,
+    output: Path,
+    options: ExecutionOptions,
+    makes: bool = False,
+    why: Callable[[], str] = str,
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
 
     `makes` and `why` as of `check_output`.
     """
     skipped, steps = choose_steps(plan, options)
-    kept = kept_image(plan, steps, folder)
+    kept = find_kept_image(plan, steps, folder)
     check_output(plan, output, force=options.force, kept=kept, makes=makes, why=why)
     check_skipped(skipped, folder)
     return steps
@@ -104,14 +110,15 @@ class StepBatch:
     steps: Sequence[Step]
     folder: Path
     output: Path
-    options: Options
+    options: ExecutionOptions
     progress: Progress
 
 
 def run_local_steps(work: StepBatch, *, signals: Signals, total: int) -> LocalPrefix:
     """Run steps that others follow elsewhere; `total` counts them all.
 
-    Raises StepError or SmokeError, with the report written, when one of them has failed, and Interrupted as `execute`.
+    Raises StepError or SmokeError, with the report written, when one of them has failed, and SignalInterrupt as
+    `execute`.
     """
     with prepare_execution(work, signals=signals) as run:
         started = time.monotonic()
@@ -127,16 +134,16 @@ def run_local_steps(work: StepBatch, *, signals: Signals, total: int) -> LocalPr
 @contextmanager
 def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | None = None) -> Iterator[Execution]:
     """Make everything ready for steps to run here; raises ToolError where something of this machine is missing."""
-    from builder.execute.layer_cache import cache_of_build
+    from builder.execute.layer_cache import prepare_layer_cache
 
     environment = work.options.environment
     programs = check_local_needs(work)
     for path in remove_leftovers(work.folder):
         work.progress.note(f"removed what an earlier build had left: {path}")
-    siblings = (work.output, failed_copy_of(work.output), *attestation_paths(work.output), work.folder / REPORT_FILE)
-    drafts = tuple(draft_path(path) for path in siblings)
-    scratch_made = scratch_folder(work.folder, parent=_tmpdir(work.plan, work.options), also=drafts)
-    with cache_of_build(work.plan, environment), scratch_made as scratch:
+    siblings = (work.output, name_failed_copy(work.output), *name_attestations(work.output), work.folder / REPORT_FILE)
+    drafts = tuple(name_draft(path) for path in siblings)
+    scratch_made = make_scratch_folder(work.folder, parent=_choose_tmpdir(work.plan, work.options), also=drafts)
+    with prepare_layer_cache(work.plan, environment), scratch_made as scratch:
         here = LocalRunner(
             plan=work.plan,
             folder=work.folder,
@@ -156,21 +163,25 @@ def prepare_execution(work: StepBatch, *, signals: Signals, signer: Signer | Non
                 versions=versions,
                 environment=environment,
                 signer=signer,
-                origin=origin_of(work.plan, work.steps, folder=work.folder),
+                origin=find_origin(work.plan, work.steps, folder=work.folder),
             )
 
 
 def check_local_needs(work: StepBatch) -> dict[str, Path]:
     """Find the programs that the steps need here, and look for places and space; makes nothing, raises ToolError."""
-    from builder.execute.layer_cache import looked_at
+    from builder.execute.layer_cache import find_layer_cache
 
     environment = work.options.environment
     programs = find_programs(work.steps, environment=environment)
-    parent = _tmpdir(work.plan, work.options, make=False)
+    parent = _choose_tmpdir(work.plan, work.options, make=False)
     if parent.exists() or work.options.tmpdir is not None or not work.plan.tmpdir:
         check_parent(parent)
     check_space(
-        work.steps, scratch=parent, folder=work.folder, output=work.output, cache=looked_at(work.plan, environment)
+        work.steps,
+        scratch=parent,
+        folder=work.folder,
+        output=work.output,
+        cache=find_layer_cache(work.plan, environment),
     )
     return programs
 
@@ -185,7 +196,7 @@ def raise_on_failure(report: Report) -> None:
         raise DifferentError(*report.findings)
 
 
-def choose_steps(plan: Plan, options: Options) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+def choose_steps(plan: Plan, options: ExecutionOptions) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """Split the steps into those that are skipped and those that run; raises ConfigError for an unknown start."""
     # The image is proven by smoke steps wherever a plan lists them: they come last.
     order = sorted(plan.steps, key=lambda step: step.kind == "smoke")
@@ -217,13 +228,13 @@ def check_skipped(skipped: Sequence[Step], folder: Path) -> None:
         raise ConfigError(*findings)
 
 
-def kept_image(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
+def find_kept_image(plan: Plan, steps: Sequence[Step], folder: Path) -> Path | None:
     """The image of an earlier build, when no step makes it or, where it is a folder, anything in it."""
     made = (Path(name) for step in steps for name in step.produces)
     return None if any(path.is_relative_to(plan.image) for path in made) else folder / plan.image
 
 
-def _tmpdir(plan: Plan, options: Options, *, make: bool = True) -> Path:
+def _choose_tmpdir(plan: Plan, options: ExecutionOptions, *, make: bool = True) -> Path:
     """The user's word first, then the site's where it can be made, then the environment's.
 
     Without `make` nothing is made.
@@ -235,9 +246,9 @@ def _tmpdir(plan: Plan, options: Options, *, make: bool = True) -> Path:
         return own
     site = Path(_VARIABLE.sub(lambda match: options.environment.get(match[1], ""), plan.tmpdir))
     if not make and not site.exists():
-        return site if may_be_made(site) else own
+        return site if can_create_folder(site) else own
     try:
-        return private_parent(site, make=True)
+        return find_private_parent(site, make=True)
     except OSError:
         return own  # not a node of that site
 
@@ -246,9 +257,9 @@ def _run_steps(run: Execution, steps: Sequence[Step], *, again: bool) -> Report:
     started = time.monotonic()
     total = len(steps)
     if again:
-        from builder.execute.reproduction import rebuild_steps
+        from builder.execute.reproduction import list_rebuild_steps
 
-        total += len(rebuild_steps(run.plan))
+        total += len(list_rebuild_steps(run.plan))
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=total)
     with _report_interrupt(run, started=started):
         run.run_all(steps)
@@ -271,9 +282,9 @@ def _report_interrupt(run: Execution, *, started: float) -> Iterator[None]:
     """Write the report of what a signal stops."""
     try:
         yield
-    except Interrupted as stop:
-        run.signals.hold()
-        run.interrupted(stop)
+    except SignalInterrupt as stop:
+        run.signals.ignore()
+        run.note_interrupt(stop)
         stop.report = _write(run, time.monotonic() - started)
         raise
     finally:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from builder.execute.build_options import Options, Signals
+from builder.execute.build_options import ExecutionOptions, Signals
 from builder.execute.executor import StepBatch, prepare_execution
 from builder.execute.folder_lock import lock_folder
-from builder.execute.layer_cache import cache_of
+from builder.execute.layer_cache import ensure_cache_folder
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import Progress
 from builder.layers.cache_folders import FETCH
@@ -29,7 +29,7 @@ FIXES = {
 }
 
 
-def check_offline(plan: Plan, options: Options) -> None:
+def check_offline(plan: Plan, options: ExecutionOptions) -> None:
     """Raise ConfigError where no server may be asked and the plan's engine would, or a second build has to."""
     if not is_offline(options.environment):
         return
@@ -40,20 +40,20 @@ def check_offline(plan: Plan, options: Options) -> None:
     _check(plan, what=f"no server is to be asked (--offline, {OFFLINE}), and ")
 
 
-def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progress) -> None:
+def fetch(plan: Plan, *, recipe_folder: Path, options: ExecutionOptions, progress: Progress) -> None:
     """Have all that a plan's image is made of in the caches; where that fails, the plan stays there with its log.
 
-    Raises ConfigError for a backend that cannot, StepError, ToolError, and Interrupted as `execute`.
+    Raises ConfigError for a backend that cannot, StepError, ToolError, and SignalInterrupt as `execute`.
     """
     _check(plan, what="")
-    cache = cache_of(options.environment)
+    cache = ensure_cache_folder(options.environment)
     digest = hashlib.sha256(to_json(plan).encode()).hexdigest()
     folder = cache / FETCH / f"{Path(plan.image).stem}-{digest[:12]}"
     _sweep(folder.parent)
     environment = {name: value for name, value in options.environment.items() if name != OFFLINE}
     environment[VARIABLE] = "yes"
     signals = Signals()
-    with signals.caught():
+    with signals.catch():
         write_plan(plan, folder, recipe_folder=recipe_folder, force=True)
         work = StepBatch(
             plan=plan,
@@ -71,7 +71,7 @@ def fetch(plan: Plan, *, recipe_folder: Path, options: Options, progress: Progre
                 finally:
                     progress.end()
                 if not done:
-                    raise StepError(*(_spoken(finding) for finding in run.findings))
+                    raise StepError(*(_adapt_finding(finding) for finding in run.findings))
             remove_tree(folder)
 
 
@@ -99,6 +99,6 @@ def _sweep(place: Path) -> None:
                     remove_tree(folder)
 
 
-def _spoken(finding: Finding) -> Finding:
+def _adapt_finding(finding: Finding) -> Finding:
     """A finding that speaks of fetching."""
     return replace(finding, fix=FIXES.get(finding.code, finding.fix).replace("build again", "fetch again"))

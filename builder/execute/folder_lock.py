@@ -36,7 +36,7 @@ def lock_folder(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
     try:
         handle = tree.keep(folder.resolve(), LOCK_FILE)
     except tree.TreeError:
-        raise ConfigError(_foreign(path)) from None
+        raise ConfigError(_make_foreign_finding(path)) from None
     except OSError as error:
         message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
         raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
@@ -52,7 +52,7 @@ def lock_folder(folder: Path, *, becomes: Path | None = None) -> Iterator[None]:
 
 
 def check_unlocked(folder: Path) -> None:
-    """Raise ConfigError when a build is at work in a folder, as `hold` would; nothing is made."""
+    """Raise ConfigError when a build is at work in a folder, as `lock_folder` would; nothing is made."""
     path = folder / LOCK_FILE
     if (threading.get_ident(), folder.resolve()) in _HELD or not os.path.lexists(path):
         return
@@ -60,7 +60,7 @@ def check_unlocked(folder: Path) -> None:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise ConfigError(_foreign(path)) from None
+            raise ConfigError(_make_foreign_finding(path)) from None
         message = f"the plan folder '{folder}' cannot be written: {(error.strerror or str(error)).lower()}"
         raise ToolError(Finding(code="folder-unwritable", message=message, fix=RIGHTS)) from None
     try:
@@ -74,13 +74,13 @@ def _lock(handle: int, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ConfigError(_busy(os.pread(handle, 64, 0), path)) from None
+        raise ConfigError(_make_busy_finding(os.pread(handle, 64, 0), path)) from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
 
 
-def _foreign(path: Path) -> Finding:
+def _make_foreign_finding(path: Path) -> Finding:
     return Finding(
         code="folder-taken",
         message=f"'{path.name}' in the plan folder is no file of a build's own, but leads somewhere else",
@@ -89,7 +89,7 @@ def _foreign(path: Path) -> Finding:
     )
 
 
-def _busy(content: bytes, path: Path) -> Finding:
+def _make_busy_finding(content: bytes, path: Path) -> Finding:
     pid, _, host = content.decode("utf-8", errors="replace").strip().partition(" ")
     who = f"pid {pid} on {host}" if pid.isdecimal() else "its process is not known"
     return Finding(

@@ -9,11 +9,11 @@ from io import FileIO
 from pathlib import Path
 
 from builder.inspect.image import read_contents
-from builder.inspect.sbom import sbom
-from builder.inspect.sif_objects import SBOM, SIGNATURE, SifError, added, parse_sif
+from builder.inspect.sbom import make_sbom
+from builder.inspect.sif_objects import SBOM, SIGNATURE, SifError, parse_sif, plan_object_writes
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
-from builder.system.checksums import sha256_of
+from builder.system.checksums import hash_file
 
 NAME = "sbom.cdx.json"  # of the object in the SIF
 FORMAT = (1).to_bytes(4, "little")  # CycloneDX in JSON, as sif names it
@@ -50,7 +50,7 @@ class SbomTask:
         if self._file is not None:
             # For programs that are asked too; ours as long as it is open.
             self._image = Path(f"/proc/{os.getpid()}/fd/{self._file.fileno()}")
-            self._seen = _identity(os.fstat(self._file.fileno()))
+            self._seen = _read_identity(os.fstat(self._file.fileno()))
         self._changes: Changes = ()
         self._sha256: str | None = None
         self._error: OSError | None = None
@@ -58,9 +58,9 @@ class SbomTask:
         self._thread = threading.Thread(target=self._find, daemon=True)
         self._thread.start()
 
-    def becomes(self, image: Path) -> bool:
+    def matches(self, image: Path) -> bool:
         """Say whether what was looked into got this name, and was not written to since."""
-        if self._file is None or _identity(image.lstat()) != self._seen:
+        if self._file is None or _read_identity(image.lstat()) != self._seen:
             return False
         self._named = image
         return True
@@ -71,7 +71,7 @@ class SbomTask:
         if self._file is not None:
             self._file.close()
 
-    def settle(self) -> str | None:
+    def finish(self) -> str | None:
         """Wait for both, put the bill into the SIF and return the image's SHA-256; raises OSError."""
         self._thread.join()
         if self._file is not None:
@@ -84,14 +84,14 @@ class SbomTask:
                 _write(self._image, self._changes)
             except OSError as error:
                 self.unknown = f"it could not be put into the image: {(error.strerror or str(error)).lower()}"
-                self._sha256 = sha256_of(self._image)
+                self._sha256 = hash_file(self._image)
             self._changes = ()
         return self._sha256
 
     def _find(self) -> None:
         try:
             contents = read_contents(self._image)
-            self.text = sbom(contents, name=self._name, tool=self._tool, plan=self._plan)
+            self.text = make_sbom(contents, name=self._name, tool=self._tool, plan=self._plan)
         except BuilderError as error:
             self.unknown = error.findings[0].message
         except Exception as error:
@@ -99,12 +99,12 @@ class SbomTask:
             self.unknown = f"the image could not be read: {type(error).__name__}"
         try:
             if not self._image.is_dir():
-                self._changes = self._placed() if self.text and self._put else ()
-                self._sha256 = sha256_of(self._image, changes=self._changes)
+                self._changes = self._make_changes() if self.text and self._put else ()
+                self._sha256 = hash_file(self._image, changes=self._changes)
         except OSError as error:
             self._error = error
 
-    def _placed(self) -> Changes:
+    def _make_changes(self) -> Changes:
         """Where the bill goes, nowhere if the image is no SIF that has room for it."""
         size = self._image.stat().st_size
         with self._image.open("rb") as file:
@@ -119,7 +119,7 @@ class SbomTask:
                 return ()
         if any(item.kind in (SBOM, SIGNATURE) for item in sif.objects):
             return ()
-        return added(sif, kind=SBOM, name=NAME, content=self.text.encode(), extra=FORMAT)
+        return plan_object_writes(sif, kind=SBOM, name=NAME, content=self.text.encode(), extra=FORMAT)
 
 
 def _open(image: Path) -> FileIO | None:
@@ -134,7 +134,7 @@ def _open(image: Path) -> FileIO | None:
     return file
 
 
-def _identity(found: os.stat_result) -> tuple[int, ...]:
+def _read_identity(found: os.stat_result) -> tuple[int, ...]:
     """What changes with a file's content; its times are of one clock here."""
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
@@ -164,22 +164,22 @@ class BackgroundScan:
         modules.daemon = True
         modules.start()
 
-    def on_whole(self, image: str) -> None:
+    def note_whole_image(self, image: str) -> None:
         """An image without its name yet is whole; that of the plan begins it."""
         if self._begun is None and image == f"{self._plan.image}.part":
-            self._begun = self._inside(self._folder / f"{self._plan.image}.part", named=False)
+            self._begun = self._start_scan(self._folder / f"{self._plan.image}.part", named=False)
 
-    def inside(self, *, put: bool) -> SbomTask:
+    def take_scan(self, *, put: bool) -> SbomTask:
         """The look inside; without `put` the image stays as it is."""
         image = self._folder / self._plan.image
         begun, self._begun = self._begun, None
         if begun is not None:
-            if put and begun.becomes(image):
+            if put and begun.matches(image):
                 return begun
             begun.drop()
-        return self._inside(image, put=put)
+        return self._start_scan(image, put=put)
 
-    def _inside(self, image: Path, *, put: bool = True, named: bool = True) -> SbomTask:
+    def _start_scan(self, image: Path, *, put: bool = True, named: bool = True) -> SbomTask:
 
         plan = self._plan
         return SbomTask(

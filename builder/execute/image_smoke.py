@@ -24,20 +24,20 @@ def test_image(
     log = folder / LOGS / "smoke.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     progress.begin(title=f"{plan.target}: {plan.image}", total=1)
-    progress.step_begins(step, number=1)
+    progress.begin_step(step, number=1)
     try:
-        with Signals().caught():
+        with Signals().catch():
             ended = run(
                 ["bash", step.script],
                 cwd=folder,
                 env={name: value for name, value in environment.items() if name != RESULTS},
                 log=log,
-                on_line=progress.line,
-                on_tick=progress.tick,
+                on_line=progress.show_line,
+                on_tick=progress.refresh,
                 mask=Mask(environment),
             )
         status = "ok" if ended.exit_code == 0 else "failed"
-        progress.step_ends(
+        progress.end_step(
             StepResult(
                 name=step.name,
                 status="ok" if status == "ok" else "failed",

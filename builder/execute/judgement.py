@@ -29,7 +29,7 @@ def read_results(step: Step, folder: Path) -> dict[str, Any]:
     return results
 
 
-def suite_shapes(step: Step) -> tuple[str, ...]:
+def list_suite_shapes(step: Step) -> tuple[str, ...]:
     """The shapes of job whose suite a step runs."""
     return tuple(found["shape"] for product in step.produces if (found := _SUITE.fullmatch(product)))
 
@@ -42,14 +42,14 @@ def judge_suite(shape: str, folder: Path) -> tuple[dict[str, Any], tuple[SmokeCh
     told = found.get("workloads")
     workloads = told if isinstance(told, dict) else {}
     results = {f"{shape}/{name}": _read(folder, f"{place}/{Path(name).name}.json") for name in workloads}
-    checks = [check for name, item in workloads.items() for check in _told(f"{shape}/{name}", item)]
+    checks = [check for name, item in workloads.items() for check in _read_checks(f"{shape}/{name}", item)]
     whole = found.get("verdict")
     said = str(found.get("reason") or whole or "no verdict")
     checks.append(SmokeCheck(name=f"{shape}: verdict", ok=whole == "pass", measured=said, expected="pass"))
     return results, tuple(checks)
 
 
-def _told(name: str, item: Any) -> list[SmokeCheck]:
+def _read_checks(name: str, item: Any) -> list[SmokeCheck]:
     """The checks of one workload, as the verdict lists them; one that lists none is one that failed."""
     found = item if isinstance(item, dict) else {}
     listed = found.get("checks")
@@ -75,7 +75,7 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
 
     checks = []
     for name, result in results.items():
-        for check in judge(result, _expected(result, expect)):
+        for check in judge(result, _find_expected(result, expect)):
             measured, expected = str(check.measured), str(check.expected)
             checks.append(SmokeCheck(name=f"{name}: {check.name}", ok=check.ok, measured=measured, expected=expected))
     return tuple(checks)
@@ -83,16 +83,16 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
 
 def read_proof(folder: Path) -> dict[str, Any]:
     """What the image answered when a step of its own asked it for its torch (verify.py)."""
-    return answer_in(_read(folder, PROOF_FILE))
+    return find_answer(_read(folder, PROOF_FILE))
 
 
-def answer_in(document: Any) -> dict[str, Any]:
+def find_answer(document: Any) -> dict[str, Any]:
     """What an image answered, out of the document that verify.py writes; it may hold anything."""
     found = document.get("found") if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-def first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:
+def select_first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:
     """The checks that failed; of a workload that an error has ended, the error alone: it is why the others failed."""
     bad = [check for check in checks if not check.ok]
     ended = {name for name, _, what in (check.name.rpartition(": ") for check in bad) if what in ("error", "result")}
@@ -100,13 +100,13 @@ def first_causes(checks: Sequence[SmokeCheck]) -> tuple[SmokeCheck, ...]:
     return tuple(check for check in bad if check.name in causes or check.name.rpartition(": ")[0] not in ended)
 
 
-def failed(checks: Sequence[SmokeCheck]) -> str:
+def describe_failed_checks(checks: Sequence[SmokeCheck]) -> str:
     """Say which checks failed, "" when none did."""
-    bad = [f"{check.name}: {check.measured}, expected {check.expected}" for check in first_causes(checks)]
+    bad = [f"{check.name}: {check.measured}, expected {check.expected}" for check in select_first_causes(checks)]
     return "; ".join(bad)
 
 
-def _expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | None:
+def _find_expected(result: Any, expect: Mapping[str, str]) -> Mapping[str, Any] | None:
     own = result.get("expected") if isinstance(result, dict) else None
     if not isinstance(own, dict) or result.get("workload") not in _IN_TORCH:
         return None

@@ -7,21 +7,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.layers.cache import Entry, Store
+from builder.layers.cache import CacheEntry, Store
 from builder.layers.cache_folders import (
     CONDA,
     DOWNLOADS,
     INSTEAD,
     LAYERS,
     UV,
-    cache_folder,
-    cache_part,
-    limit_bytes,
-    own_cache,
+    ensure_cache,
+    ensure_cache_part,
+    find_cache_folder,
+    read_limit_bytes,
 )
 from builder.layers.locks import NO_LOCKS
 from builder.layers.private_folders import PrivateError
-from builder.layers.shared_cache import shared_cache
+from builder.layers.shared_cache import open_shared_cache
 from builder.lock.session import find_uv_program
 from builder.model.finding import Finding, Location, ToolError
 from builder.model.plan import Plan
@@ -35,7 +35,7 @@ SECONDS = 600.0  # for uv to clear its folder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cached:
+class CacheItem:
     """One thing in the cache; `used` is a time in seconds since 1970, `size` in bytes."""
 
     kind: str
@@ -46,41 +46,41 @@ class Cached:
     file: str
 
 
-def cache_of(environment: Mapping[str, str]) -> Path:
+def ensure_cache_folder(environment: Mapping[str, str]) -> Path:
     """The folder of all that builds keep, made or checked; raises ToolError when it cannot be used."""
-    with _usable():
-        return own_cache(cache_folder(environment))
+    with _convert_errors():
+        return ensure_cache(find_cache_folder(environment))
 
 
 def open_cache(environment: Mapping[str, str]) -> Store:
     """The cache that builds use; raises ToolError when its folder cannot be used."""
-    with _usable():
-        return Store(cache_folder(environment))
+    with _convert_errors():
+        return Store(find_cache_folder(environment))
 
 
-def nothing_kept(environment: Mapping[str, str]) -> bool:
+def is_layer_cache_missing(environment: Mapping[str, str]) -> bool:
     """Whether there is no cache of layers yet; makes nothing, raises ToolError where its folder cannot be used."""
-    with _usable():
-        folder = cache_folder(environment)
+    with _convert_errors():
+        folder = find_cache_folder(environment)
         if exists(folder):
-            cache_part(folder)
+            ensure_cache_part(folder)
         return not exists(folder / LAYERS)
 
 
-def looked_at(plan: Plan, environment: Mapping[str, str]) -> Path | None:
+def find_layer_cache(plan: Plan, environment: Mapping[str, str]) -> Path | None:
     """The cache that layers are made in, None where a plan has none; makes nothing, raises ToolError."""
     if plan.backend == "layers":
-        with _usable():
-            limit_bytes(environment)
-            folder = cache_folder(environment)
-            return cache_part(folder) if folder.exists() else folder
+        with _convert_errors():
+            read_limit_bytes(environment)
+            folder = find_cache_folder(environment)
+            return ensure_cache_part(folder) if folder.exists() else folder
     if plan.backend == "apptainer":
         _check_uv(environment, make=False)
     return None
 
 
 @contextmanager
-def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
+def prepare_layer_cache(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path | None]:
     """Check the cache before steps of a plan use it, and give the one that layers are made in.
 
     What a step that was ended has left there is removed. Raises ToolError where it cannot be used.
@@ -91,9 +91,9 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path 
         yield None
         return
     store = open_cache(environment)
-    with _usable():
-        limit_bytes(environment)  # the limit applies when the image is made
-        shared_cache(environment)
+    with _convert_errors():
+        read_limit_bytes(environment)  # the limit applies when the image is made
+        open_shared_cache(environment)
     try:
         yield store.folder.parent
     finally:
@@ -104,11 +104,11 @@ def cache_of_build(plan: Plan, environment: Mapping[str, str]) -> Iterator[Path 
 def _check_uv(environment: Mapping[str, str], *, make: bool = True) -> None:
     """Raise ToolError for a cache that is not safe; without one the engine's build downloads what it needs."""
     try:
-        folder = cache_folder(environment)
+        folder = find_cache_folder(environment)
         if make:
-            own_cache(folder)
+            ensure_cache(folder)
         elif folder.exists():
-            cache_part(folder)
+            ensure_cache_part(folder)
     except PrivateError as error:
         raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
     except (LayeringError, OSError):
@@ -116,7 +116,7 @@ def _check_uv(environment: Mapping[str, str], *, make: bool = True) -> None:
 
 
 @contextmanager
-def _usable() -> Iterator[None]:
+def _convert_errors() -> Iterator[None]:
     try:
         yield
     except LayeringError as error:
@@ -127,45 +127,45 @@ def _usable() -> Iterator[None]:
         raise ToolError(Finding(code="cache-folder", message=message, at=Location(file=folder), fix=INSTEAD)) from None
 
 
-def lockless(store: Store) -> str:
+def explain_no_locks(store: Store) -> str:
     """Why nothing was removed, where the file system cannot say who is at work; "" where it can."""
     return f"the cache '{store.folder.parent}': {NO_LOCKS}" if store.locks.missing else ""
 
 
-def kept_downloads(environment: Mapping[str, str]) -> tuple[Path, ...]:
+def list_download_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The folders of the cache that hold no layers; raises ToolError when it cannot be used."""
-    own = cache_of(environment)
+    own = ensure_cache_folder(environment)
     return tuple(path for path in own.iterdir() if path.name != LAYERS and path.is_dir())
 
 
-def contents(store: Store) -> tuple[Cached, ...]:
+def list_items(store: Store) -> tuple[CacheItem, ...]:
     """Everything in the cache, what was used longest ago first."""
-    return tuple(_cached(entry) for entry in store.entries())
+    return tuple(_make_item(entry) for entry in store.list_entries())
 
 
-def check_files(store: Store) -> tuple[tuple[Cached, ...], tuple[Path, ...]]:
+def check_files(store: Store) -> tuple[tuple[CacheItem, ...], tuple[Path, ...]]:
     """Check every file by its SHA-256; what is wrong is returned and removed unless a build reads it.
 
     Files that belong to nothing come second, those that were removed.
     """
     stray = tuple(path for path in store.find_broken() if store.drop_stray(path))
-    return tuple(_cached(entry) for entry in store.entries() if not store.check(entry)), stray
+    return tuple(_make_item(entry) for entry in store.list_entries() if not store.check(entry)), stray
 
 
-def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
+def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[CacheItem, ...]:
     """Remove what is not whole, and what was used longest ago until the rest fits into `gib` or the cache's limit."""
     store.sweep()
     for path in store.find_broken_facts():
         path.unlink(missing_ok=True)
-    with _usable():
-        limit = limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
-    return tuple(_cached(entry) for entry in store.prune(limit))
+    with _convert_errors():
+        limit = read_limit_bytes(environment if gib is None else {"RECIPE_CACHE_GIB": str(gib)})
+    return tuple(_make_item(entry) for entry in store.prune(limit))
 
 
-def downloads(environment: Mapping[str, str]) -> dict[str, int]:
+def measure_downloads(environment: Mapping[str, str]) -> dict[str, int]:
     """What was downloaded, by whom, in bytes; it may all be downloaded again."""
-    found = {name: cache_folder(environment) / name for name in DOWNLOADS}
-    return {name: _bytes_in(folder) for name, folder in found.items() if folder.is_dir()}
+    found = {name: find_cache_folder(environment) / name for name in DOWNLOADS}
+    return {name: _measure_bytes(folder) for name, folder in found.items() if folder.is_dir()}
 
 
 def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
@@ -173,10 +173,10 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
 
     Raises ToolError while a build uses it.
     """
-    folder, size = store.folder.parent, sum(downloads(environment).values())
-    with store.use_downloads(alone=True) as ours:
+    folder, size = store.folder.parent, sum(measure_downloads(environment).values())
+    with store.lock_downloads(alone=True) as ours:
         if store.locks.missing:
-            message, fix = lockless(store), "remove the folder yourself when no build runs"
+            message, fix = explain_no_locks(store), "remove the folder yourself when no build runs"
             raise ToolError(Finding(code="cache-in-use", message=message, at=Location(file=str(folder)), fix=fix))
         if not ours:
             message, fix = "a build is using what was downloaded", "try again when it has ended"
@@ -184,7 +184,7 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
         if (folder / CONDA).is_dir():
             with store.work_folder() as work:
                 (folder / CONDA).replace(work / CONDA)
-        size += sum(entry.size for entry in store.entries() if entry.kind == COMPILED and store.drop(entry))
+        size += sum(entry.size for entry in store.list_entries() if entry.kind == COMPILED and store.drop(entry))
     if any((folder / UV).iterdir()):
         # uv knows by locks of its own whether one of its kind is at work, in a container too.
         argv = [find_uv_program(environment), "cache", "clean", "--cache-dir", str(folder / UV), "--quiet"]
@@ -194,10 +194,10 @@ def prune_downloads(store: Store, environment: Mapping[str, str]) -> int:
                 f"uv does not clear '{folder / 'uv'}': {done.text.strip()[-200:] or f'exit code {done.exit_code}'}"
             )
             raise ToolError(Finding(code="cache-in-use", message=message, fix="try again when no build runs"))
-    return size - sum(downloads(environment).values())
+    return size - sum(measure_downloads(environment).values())
 
 
-def _bytes_in(folder: Path) -> int:
+def _measure_bytes(folder: Path) -> int:
     total = 0
     for entry in walk(folder.resolve()):
         with suppress(OSError):
@@ -205,7 +205,7 @@ def _bytes_in(folder: Path) -> int:
     return total
 
 
-def _cached(entry: Entry) -> Cached:
-    return Cached(
+def _make_item(entry: CacheEntry) -> CacheItem:
+    return CacheItem(
         kind=entry.kind, title=entry.title, key=entry.key, size=entry.size, used=entry.used, file=str(entry.path)
     )

@@ -14,10 +14,10 @@ from builder.model.finding import ConfigError, Finding, Location, ToolError, Uns
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import sanitize
-from builder.parse.site import bundled_hostnames
-from builder.parse.yaml import near_path
+from builder.parse.site import read_bundled_hostnames
+from builder.parse.yaml import suggest_path
 from builder.sif.sif import ARCHITECTURES, SifError, read_header
-from builder.system.process import which
+from builder.system.process import find_program
 
 # Where engine.sh looks for the module command in a shell that is no login shell.
 MODULE_FILES = ("etc/profile.d/lmod.sh", "etc/profile.d/modules.sh", "usr/share/lmod/lmod/init/bash")
@@ -43,17 +43,17 @@ def check_machine(
     the system's files lie. A host name is a guess: a user who is `sure` (--here) overrules it.
     """
     guessed = not sure and not any(step.where == "workstation" for step in here)
-    other = machine_of(site, host=os.uname().nodename) if guessed else ""
+    other = find_other_site(site, host=os.uname().nodename) if guessed else ""
     if other:
         end = f"; if this is a machine of '{site.name}' all the same, give --here"
-        raise ToolError(_not_here(site, f"it is one of '{other}', by its name", recipe=recipe, end=end))
+        raise ToolError(_make_elsewhere_finding(site, f"it is one of '{other}', by its name", recipe=recipe, end=end))
     makes = any(step.kind == "build" for step in steps)
     if makes and plan.base.startswith("/") and not Path(plan.base).exists():
         if plan.base not in [image.reference for image in site.base_images]:
             message = f"the base image '{sanitize(plan.base, limit=400)}' does not exist"
-            fix = near_path(Path(plan.base))
+            fix = suggest_path(Path(plan.base))
             raise ConfigError(Finding(code="base-missing", message=message, at=base_at, fix=fix))
-        raise ToolError(_not_here(site, f"its base image '{plan.base}' is not here", recipe=recipe))
+        raise ToolError(_make_elsewhere_finding(site, f"its base image '{plan.base}' is not here", recipe=recipe))
     if makes and plan.base.startswith("/") and Path(plan.base).is_file():  # a pipe would keep who opens it waiting
         _check_processor(site, Path(plan.base), at=base_at)
     if makes and plan.base:
@@ -61,7 +61,7 @@ def check_machine(
         check_base(plan, at=base_at, own=own, environment=environment)
     loads = any(_MODULE.search(file.text) for file in plan.files if file.path in {step.script for step in here})
     if loads and not has_modules(environment, root=root):
-        raise ToolError(_not_here(site, "there is no module command here", recipe=recipe))
+        raise ToolError(_make_elsewhere_finding(site, "there is no module command here", recipe=recipe))
 
 
 def _check_processor(site: Site, base: Path, *, at: Location) -> None:
@@ -78,21 +78,21 @@ def _check_processor(site: Site, base: Path, *, at: Location) -> None:
         raise UnsupportedError(Finding(code="base-processor", message=message, at=at, fix=fix))
 
 
-def machine_of(site: Site, *, host: str) -> str:
+def find_other_site(site: Site, *, host: str) -> str:
     """The other bundled site whose machine this is by its host name, "" where no name says so."""
-    known, name = bundled_hostnames(), host.partition(".")[0]
-    if site.name not in known or site.scheduler.kind == "none" or _named(name, site.hostnames):
+    known, name = read_bundled_hostnames(), host.partition(".")[0]
+    if site.name not in known or site.scheduler.kind == "none" or _is_named(name, site.hostnames):
         return ""
-    return next((other for other, forms in known.items() if other != site.name and _named(name, forms)), "")
+    return next((other for other, forms in known.items() if other != site.name and _is_named(name, forms)), "")
 
 
-def _named(name: str, forms: Sequence[str]) -> bool:
+def _is_named(name: str, forms: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, form) for form in forms)
 
 
 def check_sbatch(site: Site, *, environment: Mapping[str, str], recipe: str = "") -> None:
     """Raise ToolError where no job can be submitted from this machine; `recipe` is the file that is built."""
-    if which("sbatch", env=environment) is not None:
+    if find_program("sbatch", env=environment) is not None:
         return
     message = f"there is no sbatch here: no job of '{site.name}' can be submitted from this machine"
     fix = f"log in to '{site.name}' and submit there"
@@ -105,10 +105,14 @@ def has_modules(environment: Mapping[str, str], *, root: Path = Path("/")) -> bo
     """Whether a script finds the module command, as engine.sh looks for it."""
     # A function that was exported, or what bash reads first may define it.
     told = any(name.startswith("BASH_FUNC_module") for name in environment) or bool(environment.get("BASH_ENV"))
-    return told or which("module", env=environment) is not None or any((root / name).is_file() for name in MODULE_FILES)
+    return (
+        told
+        or find_program("module", env=environment) is not None
+        or any((root / name).is_file() for name in MODULE_FILES)
+    )
 
 
-def _not_here(site: Site, why: str, *, recipe: str, end: str = "") -> Finding:
+def _make_elsewhere_finding(site: Site, why: str, *, recipe: str, end: str = "") -> Finding:
     plan = f"`recipe plan {site.name} {shlex.quote(recipe)}`"
     fix = f"log in to '{site.name}' and build there, or write the plan folder here with {plan} and copy it there{end}"
     return Finding(code="not-this-site", message=f"this is not a machine of '{site.name}': {why}", fix=fix)

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, Protocol, TextIO, TypeVar, cast
 
-from builder.execute.build_options import Interrupted, Signals
+from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.progress import (
     REFRESH,
     Bar,
@@ -28,7 +28,7 @@ from builder.execute.progress import (
     Progress,
     QuietProgress,
     describe_end,
-    duration,
+    format_duration,
     is_noise,
     wants_plain,
 )
@@ -40,11 +40,11 @@ from builder.model.text import escape_control, escape_line
 class MultiProgress(Protocol):
     """The display of several builds."""
 
-    def side(self, name: str) -> Progress:
+    def get_progress(self, name: str) -> Progress:
         """The progress of one of them."""
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         """While the `with` block lasts."""
 
 
@@ -54,12 +54,12 @@ class SingleProgress:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
 
-    def side(self, name: str) -> Progress:
+    def get_progress(self, name: str) -> Progress:
         del name
         return self._progress
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         yield
 
 
@@ -89,24 +89,24 @@ class PlainMultiProgress:
         self._stream, self._width, self._verbose = stream, width, verbose
         self._lock = threading.Lock()
 
-    def side(self, name: str) -> Progress:
+    def get_progress(self, name: str) -> Progress:
         stream = PrefixedStream(self._stream, name=name.ljust(self._width), lock=self._lock)
         return PlainProgress(cast(TextIO, stream), verbose=self._verbose)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         yield
 
 
 class QuietMultiProgress:
     """Nothing."""
 
-    def side(self, name: str) -> Progress:
+    def get_progress(self, name: str) -> Progress:
         del name
         return QuietProgress()
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         yield
 
 
@@ -124,15 +124,15 @@ class LiveMultiProgress:
         self._rows: dict[str, Row] = {}
         self._drawn = 0.0
 
-    def side(self, name: str) -> Progress:
+    def get_progress(self, name: str) -> Progress:
         return Row(self, name=name)
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show(self) -> Iterator[None]:
         with self._live:
             yield
 
-    def say(self, row: Row, text: str, *, style: str | None = None) -> None:
+    def print_line(self, row: Row, text: str, *, style: str | None = None) -> None:
         """A line that stays."""
         with self._lock:
             self._console.print(f"{row.name.ljust(self._width)}  {escape_control(text)}", style=style, soft_wrap=True)
@@ -146,18 +146,18 @@ class LiveMultiProgress:
                 self._rows.pop(row.name, None)
             if now or time.monotonic() - self._drawn >= REFRESH:
                 self._drawn = time.monotonic()
-                self._live.update(self._picture(), refresh=True)
+                self._live.update(self._render(), refresh=True)
 
-    def _picture(self) -> Any:
+    def _render(self) -> Any:
         from rich.console import Group
         from rich.text import Text
 
-        lines = [f"{name.ljust(self._width)}  {escape_control(row.text())}" for name, row in self._rows.items()]
+        lines = [f"{name.ljust(self._width)}  {escape_control(row.format_line())}" for name, row in self._rows.items()]
         return Group(*[Text(line, no_wrap=True, overflow="ellipsis") for line in lines])
 
 
 class Row:
-    """One build of a LiveTogether."""
+    """One build of a LiveMultiProgress."""
 
     def __init__(self, whole: LiveMultiProgress, *, name: str) -> None:
         self.name = name
@@ -167,42 +167,42 @@ class Row:
         self._started = time.monotonic()
         self._bar = Bar()
 
-    def text(self) -> str:
+    def format_line(self) -> str:
         """What it is at."""
         now = time.monotonic()
-        what = self._bar.text(now) or self._last
-        return f"{self._step}  {duration(now - self._started)}  {what}" if self._step else ""
+        what = self._bar.format_line(now) or self._last
+        return f"{self._step}  {format_duration(now - self._started)}  {what}" if self._step else ""
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._whole.say(self, escape_line(title), style="bold")
+        self._whole.print_line(self, escape_line(title), style="bold")
 
-    def step_begins(self, step: Step, *, number: int) -> None:
+    def begin_step(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why
         self._started = time.monotonic()
         self._whole.draw(self)
 
-    def line(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         if not is_noise(text):
             self._last = text
         if self._whole.verbose:
-            self._whole.say(self, f"  {text}", style="dim")
+            self._whole.print_line(self, f"  {text}", style="dim")
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         self._whole.draw(self, now=False)
 
-    def step_ends(self, result: StepResult) -> None:
+    def end_step(self, result: StepResult) -> None:
         text, style = describe_end(result, step=self._step)
-        self._whole.say(self, text, style=style)
+        self._whole.print_line(self, text, style=style)
         self._step = self._last = ""
         self._bar.clear()
 
-    def amount(self, what: str, *, done: int, total: int) -> None:
+    def show_amount(self, what: str, *, done: int, total: int) -> None:
         self._bar.update(what, done=done, total=total, now=time.monotonic())
         self._whole.draw(self, now=False)
 
     def note(self, text: str) -> None:
-        self._whole.say(self, text)
+        self._whole.print_line(self, text)
 
     def end(self) -> None:
         self._whole.draw(self, at_work=False)
@@ -234,9 +234,9 @@ class CancelToken(Signals):
         self.number = 0
 
     def check(self) -> None:
-        """Raise Interrupted when it was given."""
+        """Raise SignalInterrupt when it was given."""
         if self.number:
-            raise Interrupted(self.number)
+            raise SignalInterrupt(self.number)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.number = self.number or number
@@ -252,21 +252,21 @@ class CancellableProgress:
         self._halt.check()
         self._inner.begin(title=title, total=total)
 
-    def step_begins(self, step: Step, *, number: int) -> None:
-        self._inner.step_begins(step, number=number)
+    def begin_step(self, step: Step, *, number: int) -> None:
+        self._inner.begin_step(step, number=number)
 
-    def line(self, text: str) -> None:
-        self._inner.line(text)
+    def show_line(self, text: str) -> None:
+        self._inner.show_line(text)
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         self._halt.check()
-        self._inner.tick()
+        self._inner.refresh()
 
-    def step_ends(self, result: StepResult) -> None:
-        self._inner.step_ends(result)
+    def end_step(self, result: StepResult) -> None:
+        self._inner.end_step(result)
 
-    def amount(self, what: str, *, done: int, total: int) -> None:
-        self._inner.amount(what, done=done, total=total)
+    def show_amount(self, what: str, *, done: int, total: int) -> None:
+        self._inner.show_amount(what, done=done, total=total)
 
     def note(self, text: str) -> None:
         self._inner.note(text)
@@ -282,18 +282,18 @@ class ParallelRunner(Generic[T]):
         self._jobs, self._halt = jobs, halt
 
     def run(self, builds: Sequence[Callable[[], T]]) -> list[T | BaseException]:
-        """Run them all; the result of each, or its exception: Interrupted also for one that had not begun.
+        """Run them all; the result of each, or its exception: SignalInterrupt also for one that had not begun.
 
         A single one runs in the thread of the caller, where a signal stops it at once.
         """
         if len(builds) == 1:
             try:
                 return [builds[0]()]
-            except (Exception, Interrupted) as error:
+            except (Exception, SignalInterrupt) as error:
                 return [error]
         from concurrent.futures import ThreadPoolExecutor, wait  # a tenth of a start: only several builds need it
 
-        with self._halt.caught(), ThreadPoolExecutor(max_workers=max(1, min(self._jobs, len(builds)))) as pool:
+        with self._halt.catch(), ThreadPoolExecutor(max_workers=max(1, min(self._jobs, len(builds)))) as pool:
             futures = [pool.submit(self._begin, build) for build in builds]
             left = set(futures)
             while left:
@@ -308,13 +308,13 @@ class ParallelRunner(Generic[T]):
         return build()
 
 
-def default_parallelism(builds: int) -> int:
+def choose_parallelism(builds: int) -> int:
     """How many builds this machine bears at a time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(builds, MOST, cores // BUILD_CORES, int(_memory_gib() // BUILD_GIB)))
+    return max(1, min(builds, MOST, cores // BUILD_CORES, int(_measure_free_gib() // BUILD_GIB)))
 
 
-def _memory_gib() -> float:
+def _measure_free_gib() -> float:
     """Memory that is free for new work, in GiB; much where that is unknown."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")

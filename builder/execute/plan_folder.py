@@ -13,16 +13,16 @@ import builder
 from builder.execute.build_options import Signals
 from builder.execute.folder_lock import lock_folder
 from builder.execute.written_files import check_unedited, look, note_written, read_written
-from builder.inspect.origin import note_old, note_sources, sources_of
+from builder.inspect.origin import compute_sources_identity, note_old, note_sources
 from builder.layers import copies
-from builder.layers.locks import is_dead, new_mark
+from builder.layers.locks import is_dead, make_mark
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Copy, Plan, from_json, to_json
 from builder.model.text import is_plain_path
 from builder.parse.own_files import IgnoreRules
 from builder.sif import tree
 from builder.sif.bounded import LIMIT
-from builder.system.files import remove_tree, temporary_path
+from builder.system.files import make_temporary_path, remove_tree
 from builder.system.layout import (
     AGAIN,
     JOBS,
@@ -98,7 +98,7 @@ def lock_plan_folder(
         try:
             _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix, check_jobs=check_jobs)
         except OSError as error:
-            raise _unwritable(error, folder) from None
+            raise _make_write_error(error, folder) from None
         yield
 
 
@@ -106,10 +106,10 @@ def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: b
     """Raise ConfigError where a plan cannot be written into a folder; writes nothing."""
     _check_paths(plan)
     if _check_folder(folder) and not force:
-        check_unedited(folder, paths=_paths(plan), fix=fix)
+        check_unedited(folder, paths=_list_paths(plan), fix=fix)
     for copy in plan.copies:
         if not copy.bundled:
-            _source(copy, recipe_folder=recipe_folder)
+            _find_source(copy, recipe_folder=recipe_folder)
 
 
 def check_copies(plan: Plan, *, recipe_folder: Path) -> None:
@@ -118,10 +118,10 @@ def check_copies(plan: Plan, *, recipe_folder: Path) -> None:
     for copy in plan.copies:
         if copy.bundled:
             continue
-        source = _source(copy, recipe_folder=recipe_folder)
+        source = _find_source(copy, recipe_folder=recipe_folder)
         _check_readable(source, allowed=os.access(source, os.R_OK | (os.X_OK if source.is_dir() else 0)))
         for entry in tree.walk(source) if source.is_dir() else ():
-            if own.reason(source / entry.path, top=source):
+            if own.find_reason(source / entry.path, top=source):
                 entry.enter = False
                 continue
             _check_entry(entry, top=source)
@@ -140,11 +140,11 @@ def _write(
     plan: Plan, folder: Path, *, recipe_folder: Path, held: ExitStack, force: bool, fix: str, check_jobs: Check
 ) -> None:
     exists = _check_folder(folder)
-    staging = folder.with_name(_staging_of(folder) + new_mark())
+    staging = folder.with_name(_name_staging(folder) + make_mark())
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_staging(folder)
-    sources = sources_of(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
-    with Signals().caught(), temporary_path(staging):
+    sources = compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
+    with Signals().catch(), make_temporary_path(staging):
         staging.mkdir()
         mark_as_own(staging)
         _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
@@ -172,7 +172,7 @@ def _take_place(staging: Path, folder: Path, *, held: ExitStack) -> bool:
         return True
 
 
-def _unwritable(error: OSError, folder: Path) -> BuilderError:
+def _make_write_error(error: OSError, folder: Path) -> BuilderError:
     code, reason = "folder-unwritable", (error.strerror or str(error)).lower()
     if error.errno in FULL:
         message = f"the plan folder '{folder}' cannot be written: {reason}"
@@ -200,30 +200,30 @@ def _check_folder(folder: Path) -> bool:
 
 
 def _check_paths(plan: Plan) -> None:
-    findings = [finding for path in _paths(plan) if (finding := _path_fault(path))]
+    findings = [finding for path in _list_paths(plan) if (finding := _find_path_fault(path))]
     seen: set[str] = set()
-    for path in _paths(plan):
+    for path in _list_paths(plan):
         parents = {str(parent) for parent in PurePosixPath(path).parents}
         if path in seen or parents & seen:
-            findings.append(_path_finding(path, "is taken by another file of the plan"))
+            findings.append(_make_path_finding(path, "is taken by another file of the plan"))
         seen.add(path)
     if findings:
         raise ConfigError(*findings)
 
 
-def _paths(plan: Plan) -> list[str]:
+def _list_paths(plan: Plan) -> list[str]:
     return sorted([file.path for file in plan.files] + [copy.path for copy in plan.copies])
 
 
-def _path_fault(path: str) -> Finding | None:
+def _find_path_fault(path: str) -> Finding | None:
     if not is_plain_path(path):
-        return _path_finding(path, "is not a plain path inside it")
+        return _make_path_finding(path, "is not a plain path inside it")
     if path.split("/")[0] in RESERVED:
-        return _path_finding(path, "is a name that the build itself uses")
+        return _make_path_finding(path, "is a name that the build itself uses")
     return None
 
 
-def _path_finding(path: str, what: str) -> Finding:
+def _make_path_finding(path: str, what: str) -> Finding:
     fix = "use another name: a relative path without '..'"
     return Finding(code="plan-path", message=f"the path '{path}' in the plan folder {what}", fix=fix)
 
@@ -238,13 +238,13 @@ def _fill(plan: Plan, staging: Path, *, folder: Path, recipe_folder: Path) -> No
             for package, below in BUNDLED[copy.source].items():
                 _copy(PACKAGE / package, staging, f"{copy.path}{below}", skip={folder, staging}, own=None)
             continue
-        source = _source(copy, recipe_folder=recipe_folder)
+        source = _find_source(copy, recipe_folder=recipe_folder)
         _copy(source, staging, copy.path, skip={folder, staging}, own=IgnoreRules(recipe_folder))
     tree.write(staging, PLAN_FILE, to_json(plan).encode())
-    note_written(staging, look(staging, [*_paths(plan), PLAN_FILE]))
+    note_written(staging, look(staging, [*_list_paths(plan), PLAN_FILE]))
 
 
-def _source(copy: Copy, *, recipe_folder: Path) -> Path:
+def _find_source(copy: Copy, *, recipe_folder: Path) -> Path:
     """What is to be copied; a link of the recipe's folder may not lead out of it, the path itself may."""
     base = recipe_folder.resolve()
     named = Path(os.path.normpath(base / copy.source))
@@ -270,19 +270,19 @@ def _copy(source: Path, staging: Path, path: str, *, skip: set[Path], own: Ignor
         raise ConfigError(_copy_finding(source, "is neither a file nor a folder"))
     left_out = {str(one.relative_to(source)) for one in skip if one.is_relative_to(source)}
 
-    def ignored(entry: tree.Entry) -> bool:
-        secret = own.reason(source / entry.path, top=source) if own else entry.name == "__pycache__"
+    def ignored(entry: tree.TreeEntry) -> bool:
+        secret = own.find_reason(source / entry.path, top=source) if own else entry.name == "__pycache__"
         return entry.path in left_out or bool(secret)
 
     copies.copy(source, staging, path, skip=ignored, check=lambda entry: _check_entry(entry, top=source))
 
 
-def _check_entry(entry: tree.Entry, *, top: Path) -> None:
+def _check_entry(entry: tree.TreeEntry, *, top: Path) -> None:
     if entry.kind == tree.LINK:
-        target = entry.target()
+        target = entry.read_target()
         # Where `..` follows a name, only the files can say where that leads.
         inside = Path(os.path.realpath(top / entry.path)).is_relative_to(top)
-        if tree.leaves(entry.path, os.path.normpath(target)) or not inside:
+        if tree.can_leave_tree(entry.path, os.path.normpath(target)) or not inside:
             raise ConfigError(
                 _copy_finding(top / entry.path, f"is a link to '{target}', which is not in the copied folder")
             )
@@ -299,12 +299,12 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
     """Bring our own folder up to date: what the old plan wrote is replaced or removed, all else stays."""
     note_old(folder, plan, sources=sources)  # first: a build that is killed here leaves old products known as old
     note_sources(folder, sources)
-    new = _paths(plan)
+    new = _list_paths(plan)
     known, _ = read_written(folder)
     coming, _ = read_written(staging)
     both = {name: (*known.get(name, ()), *coming.get(name, ())) for name in {*known, *coming}}
     note_written(folder, both, whole=False)  # one that is killed here leaves no changes that anybody made by hand
-    for path in _old_paths(folder):
+    for path in _list_old_paths(folder):
         if path not in new:
             tree.remove(Path(path), below=folder)
             _remove_empty(path, top=folder)
@@ -314,25 +314,25 @@ def _update(plan: Plan, staging: Path, *, folder: Path, sources: str) -> None:
         try:
             tree.move(staging, path, folder, path)
         except tree.TreeError:
-            raise ConfigError(_path_finding(path, "leads out of it through a link")) from None
+            raise ConfigError(_make_path_finding(path, "leads out of it through a link")) from None
 
 
 def _remove_old_staging(folder: Path) -> None:
     """Remove what a killed run left next to the folder."""
-    start = _staging_of(folder)
+    start = _name_staging(folder)
     for left in folder.parent.glob(f"{glob.escape(start)}*"):
         if is_dead(left, mark=left.name.removeprefix(start), age=OLD_STAGING):
             remove_tree(left)
 
 
-def _staging_of(folder: Path) -> str:
+def _name_staging(folder: Path) -> str:
     return f".{folder.name}.recipe-"
 
 
-def _old_paths(folder: Path) -> list[str]:
+def _list_old_paths(folder: Path) -> list[str]:
     with suppress(ConfigError, OSError, ValueError):
-        old = _paths(from_json(read_below(folder, PLAN_FILE, limit=LIMIT)))
-        return [path for path in old if _path_fault(path) is None]
+        old = _list_paths(from_json(read_below(folder, PLAN_FILE, limit=LIMIT)))
+        return [path for path in old if _find_path_fault(path) is None]
     return []  # a plan of another version: its files stay
 
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.layers.locks import new_mark
+from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.system.capture import BackgroundCommand
-from builder.system.process import which
+from builder.system.process import find_program
 
 
-def on_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
+def is_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
     """A machine of the site outside every job; one that is not the site's is no login node of it.
 
     Where a site's file does not know the names of its nodes, its base images on its own disks and sbatch tell.
@@ -31,7 +31,7 @@ def on_login_node(site: Site, *, environment: Mapping[str, str]) -> bool:
         name = os.uname().nodename
         return any(fnmatch.fnmatchcase(name.partition(".")[0], form) for form in site.hostnames)
     own = [Path(image.reference) for image in site.base_images if image.reference.startswith("/")]
-    return any(path.exists() for path in own) and which("sbatch", env=environment) is not None
+    return any(path.exists() for path in own) and find_program("sbatch", env=environment) is not None
 
 
 GIB = 1024**3
@@ -79,58 +79,62 @@ def check_output(
     """
     check_output_folder(output, makes=makes)
     _check_attestations(output, force=force)
-    if not os.path.lexists(output) or (kept is not None and _same(kept, output)):
+    if not os.path.lexists(output) or (kept is not None and _is_same(kept, output)):
         return
     if plan.image_kind == "sif" and output.is_dir():
         fix = f"name a file, as in -o {output / plan.image}"
-        raise _refused("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
-    if output.suffix.lower() in NO_IMAGES or _same(Path(plan.base), output):
+        raise _make_config_error("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
+    if output.suffix.lower() in NO_IMAGES or _is_same(Path(plan.base), output):
         what = "the base image of this build" if output.suffix.lower() not in NO_IMAGES else "no image by its name"
         message = f"the output '{output}' exists and is {what}: it is never replaced"
-        raise _refused("output-kind", message, fix="give another output with -o")
+        raise _make_config_error("output-kind", message, fix="give another output with -o")
     if not force:
         fix = "give --force to replace it, or another output with -o"
         known = why()
         message = f"the output '{output}' exists" + (f": {known}" if known else "")
-        raise _refused("output-exists", message, fix=fix)
+        raise _make_config_error("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
     if plan.image_kind == "folder" and not (output.is_dir() and _is_wrapper(output)):
-        raise _refused("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
+        raise _make_config_error("output-kind", f"the output '{output}' is no folder of wrappers, so it stays", fix=fix)
 
 
 def _check_attestations(output: Path, *, force: bool) -> None:
     """Refuse to replace a file that no build wrote and that is at the place of an attestation of the image."""
-    from builder.inspect.attestations import attestation_paths, find_foreign_attestation
+    from builder.inspect.attestations import find_foreign_attestation, name_attestations
 
-    folder = next((path for path in attestation_paths(output) if path.is_dir()), None)
+    folder = next((path for path in name_attestations(output) if path.is_dir()), None)
     if folder is not None:
         message = f"'{folder}' is a folder, and the build writes a file there"
-        raise _refused("output-kind", message, fix="move it, or give another output with -o")
+        raise _make_config_error("output-kind", message, fix="move it, or give another output with -o")
     found = None if force else find_foreign_attestation(output)
     if found is not None:
         message = f"'{found}' exists, and no build wrote it: the build would replace it"
-        raise _refused("output-exists", message, fix="give --force to replace it, or another output with -o")
+        raise _make_config_error("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
 def check_output_folder(output: Path, *, makes: bool = False) -> None:
     """Refuse an output whose folder is missing or cannot be written to. Raises ConfigError."""
-    parent = _there(output.parent) if makes else output.parent
+    parent = _find_existing(output.parent) if makes else output.parent
     if not parent.is_dir():
-        raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")
+        raise _make_config_error(
+            "output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'"
+        )
     # The kernel's own file systems, such as /proc, have no blocks: no file can be made there, by root neither.
     if not os.access(parent, os.W_OK | os.X_OK) or os.statvfs(parent).f_blocks == 0:
-        raise _refused("output-rights", f"you may not write to '{parent}'", fix="choose another output with -o")
-    room = os.pathconf(parent, "PC_NAME_MAX") - max(SUFFIXES, len(f"..plan.recipe-{new_mark()}"))
+        raise _make_config_error(
+            "output-rights", f"you may not write to '{parent}'", fix="choose another output with -o"
+        )
+    room = os.pathconf(parent, "PC_NAME_MAX") - max(SUFFIXES, len(f"..plan.recipe-{make_mark()}"))
     if len(os.fsencode(output.name)) > room:
         message = f"the name of the output '{output}' is too long: {room} bytes leave room for the files next to it"
-        raise _refused("output-name", message, fix="give a shorter name with -o")
+        raise _make_config_error("output-name", message, fix="give a shorter name with -o")
 
 
-def _refused(code: str, message: str, *, fix: str) -> ConfigError:
+def _make_config_error(code: str, message: str, *, fix: str) -> ConfigError:
     return ConfigError(Finding(code=code, message=message, fix=fix))
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same(one: Path, other: Path) -> bool:
     try:
         return one.samefile(other)
     except OSError:
@@ -149,17 +153,17 @@ def find_programs(steps: Sequence[Step], *, environment: Mapping[str, str]) -> d
     for step in steps:
         for wanted in step.programs:
             names = wanted.split("|")
-            path = next((path for name in names if (path := which(name, env=environment))), None)
+            path = next((path for name in names if (path := find_program(name, env=environment))), None)
             if path is not None:
                 found[path.name] = path
             else:
-                missing.setdefault(wanted, _missing(names, step))
+                missing.setdefault(wanted, _make_missing_finding(names, step))
     if missing:
         raise ToolError(*missing.values())
     return found
 
 
-def _missing(names: Sequence[str], step: Step) -> Finding:
+def _make_missing_finding(names: Sequence[str], step: Step) -> Finding:
     shown = " or ".join(f"'{name}'" for name in names)
     fix = next((HOW_TO_GET[name] for name in names if name in HOW_TO_GET), "install it, or load its module")
     return Finding(code="no-program", message=f"step '{step.name}' needs {shown}, which is not on PATH", fix=fix)
@@ -174,13 +178,13 @@ def query_versions(
         name: BackgroundCommand([str(path), "--version"], env=environment) for name, path in sorted(programs.items())
     }
     try:
-        yield lambda seconds: _versions(questions, seconds=seconds)
+        yield lambda seconds: _collect_versions(questions, seconds=seconds)
     finally:
         for question in questions.values():
             question.stop()
 
 
-def _versions(questions: Mapping[str, BackgroundCommand], *, seconds: float) -> dict[str, str]:
+def _collect_versions(questions: Mapping[str, BackgroundCommand], *, seconds: float) -> dict[str, str]:
     """One that does not say its version is left out."""
     versions = {}
     for name, question in questions.items():
@@ -212,35 +216,37 @@ def check_space(steps: Sequence[Step], *, scratch: Path, folder: Path, output: P
         ("the plan folder", folder, needed * PACKED, MOVE_OUTPUT),
         ("the folder of the output", output.parent, needed * PACKED, MOVE_OUTPUT),
     ]
-    findings = [finding for what, path, gib, fix in places if (finding := _short(what, path, gib, fix=fix))]
+    findings = [finding for what, path, gib, fix in places if (finding := _find_shortage(what, path, gib, fix=fix))]
     if findings:
         raise ToolError(*findings)
 
 
-def may_be_made(path: Path) -> bool:
+def can_create_folder(path: Path) -> bool:
     """Whether a folder that is missing can be made."""
-    above = _there(path.absolute())
+    above = _find_existing(path.absolute())
     return above.is_dir() and os.access(above, os.W_OK | os.X_OK)
 
 
-def _there(path: Path) -> Path:
+def _find_existing(path: Path) -> Path:
     """The folder itself, or the one that it would be made in."""
     return next((folder for folder in (path, *path.parents) if folder.exists()), path)
 
 
 def _check_rights(cache: Path) -> None:
     """Raise ToolError where the cache cannot be written or made."""
-    if not os.access(_there(cache.absolute()), os.W_OK | os.X_OK):
-        message = f"the cache folder '{cache}' cannot be used: you may not write to '{_there(cache.absolute())}'"
+    if not os.access(_find_existing(cache.absolute()), os.W_OK | os.X_OK):
+        message = (
+            f"the cache folder '{cache}' cannot be used: you may not write to '{_find_existing(cache.absolute())}'"
+        )
         finding = Finding(code="cache-folder", message=message, fix="set RECIPE_CACHE_DIR to a folder of your own")
         raise ToolError(finding)
 
 
-def _short(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
+def _find_shortage(what: str, path: Path, gib: float, *, fix: str) -> Finding | None:
     if gib <= 0:
         return None
     try:
-        free = shutil.disk_usage(_there(path.absolute())).free / GIB
+        free = shutil.disk_usage(_find_existing(path.absolute())).free / GIB
     except OSError:
         return None  # the step itself will say what is wrong there
     if free >= gib:

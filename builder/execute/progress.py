@@ -40,19 +40,19 @@ class Progress(Protocol):
     def begin(self, *, title: str, total: int) -> None:
         """It starts; `total` steps will run."""
 
-    def step_begins(self, step: Step, *, number: int) -> None:
+    def begin_step(self, step: Step, *, number: int) -> None:
         """A step starts; steps are counted from 1."""
 
-    def line(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         """The engine has written a line."""
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         """Time has passed; comes a few times in a second."""
 
-    def step_ends(self, result: StepResult) -> None:
+    def end_step(self, result: StepResult) -> None:
         """A step has ended."""
 
-    def amount(self, what: str, *, done: int, total: int) -> None:
+    def show_amount(self, what: str, *, done: int, total: int) -> None:
         """So many bytes of something are done; `total` is 0 where it is not known."""
 
     def note(self, text: str) -> None:
@@ -67,15 +67,15 @@ class QuietProgress:
 
     def begin(self, *, title: str, total: int) -> None: ...
 
-    def step_begins(self, step: Step, *, number: int) -> None: ...
+    def begin_step(self, step: Step, *, number: int) -> None: ...
 
-    def line(self, text: str) -> None: ...
+    def show_line(self, text: str) -> None: ...
 
-    def tick(self) -> None: ...
+    def refresh(self) -> None: ...
 
-    def step_ends(self, result: StepResult) -> None: ...
+    def end_step(self, result: StepResult) -> None: ...
 
-    def amount(self, what: str, *, done: int, total: int) -> None: ...
+    def show_amount(self, what: str, *, done: int, total: int) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -105,18 +105,18 @@ class Bar:
         """Show nothing."""
         self.what, self.done, self.total = "", 0, 0
 
-    def text(self, now: float) -> str:
+    def format_line(self, now: float) -> str:
         """Itself in one line, "" where there is nothing."""
         if not self.what or now - self._seen > STALE:
             return ""
         if not self.total:
-            return f"{self.what}  {size(self.done)}"
+            return f"{self.what}  {format_size(self.done)}"
         share = min(self.done / self.total, 1.0)
         full = round(share * BAR)
         bar = "#" * full + "." * (BAR - full)
         speed = (self.done - self._first) / (now - self._began) if now > self._began else 0.0
-        left = f"  {duration((self.total - self.done) / speed)} left" if speed else ""
-        return f"{self.what}  [{bar}] {share:.0%}  {size(self.done)} of {size(self.total)}{left}"
+        left = f"  {format_duration((self.total - self.done) / speed)} left" if speed else ""
+        return f"{self.what}  [{bar}] {share:.0%}  {format_size(self.done)} of {format_size(self.total)}{left}"
 
 
 class PlainProgress:
@@ -132,36 +132,36 @@ class PlainProgress:
 
     def begin(self, *, title: str, total: int) -> None:
         self._total = total
-        self._say(escape_line(title))
+        self._print_line(escape_line(title))
 
-    def step_begins(self, step: Step, *, number: int) -> None:
+    def begin_step(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", ""
         self._started = time.monotonic()
-        self._say(f"{self._step}: {step.why}")
+        self._print_line(f"{self._step}: {step.why}")
 
-    def line(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         if not is_noise(text):
             self._last = text
         if self._verbose:
-            self._say(f"  {text}")
+            self._print_line(f"  {text}")
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         now = time.monotonic()
         if now - self._spoke >= HEARTBEAT:
             last = f": {self._last[:120]}" if self._last else ""
-            self._say(f"{self._step}: {duration(now - self._started)}{last}")
+            self._print_line(f"{self._step}: {format_duration(now - self._started)}{last}")
 
-    def step_ends(self, result: StepResult) -> None:
-        self._say(describe_end(result, step=self._step)[0])
+    def end_step(self, result: StepResult) -> None:
+        self._print_line(describe_end(result, step=self._step)[0])
 
-    def amount(self, what: str, *, done: int, total: int) -> None: ...
+    def show_amount(self, what: str, *, done: int, total: int) -> None: ...
 
     def note(self, text: str) -> None:
-        self._say(text)
+        self._print_line(text)
 
     def end(self) -> None: ...
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._spoke = time.monotonic()
         self._stream.write(escape_control(text) + "\n")
         self._stream.flush()
@@ -188,31 +188,31 @@ class LiveProgress:
         self._print(escape_line(title), style="bold")
         self._live.start()
 
-    def step_begins(self, step: Step, *, number: int) -> None:
+    def begin_step(self, step: Step, *, number: int) -> None:
         self._step, self._last = f"[{number}/{self._total}] {step.name}", step.why
         self._started = time.monotonic()
         self._draw()
 
-    def line(self, text: str) -> None:
+    def show_line(self, text: str) -> None:
         if not is_noise(text):
             self._last = text
         if self._verbose:
             self._print(f"  {text}", style="dim")
 
-    def tick(self) -> None:
+    def refresh(self) -> None:
         if time.monotonic() - self._drawn >= REFRESH:
             self._draw()
 
-    def step_ends(self, result: StepResult) -> None:
+    def end_step(self, result: StepResult) -> None:
         text, style = describe_end(result, step=self._step)
         self._print(text, style=style)
         self._step = self._last = ""
         self._bar.clear()
         self._draw()
 
-    def amount(self, what: str, *, done: int, total: int) -> None:
+    def show_amount(self, what: str, *, done: int, total: int) -> None:
         self._bar.update(what, done=done, total=total, now=time.monotonic())
-        self.tick()
+        self.refresh()
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -225,15 +225,15 @@ class LiveProgress:
 
     def _draw(self) -> None:
         self._drawn = time.monotonic()
-        self._live.update(self._picture(), refresh=True)
+        self._live.update(self._render(), refresh=True)
 
-    def _picture(self) -> Any:
+    def _render(self) -> Any:
         from rich.text import Text
 
         if not self._step:
             return Text("")
-        now = self._bar.text(self._drawn) or self._last
-        text = f"{self._step}  {duration(self._drawn - self._started)}  {now}"
+        now = self._bar.format_line(self._drawn) or self._last
+        text = f"{self._step}  {format_duration(self._drawn - self._started)}  {now}"
         return Text(escape_control(text), no_wrap=True, overflow="ellipsis")
 
 
@@ -259,10 +259,10 @@ def describe_end(result: StepResult, *, step: str) -> tuple[str, str]:
     if result.status == "skipped":
         return f"{result.name}: skipped", "dim"
     word, style = _ENDINGS[result.status]
-    return f"{step}: {word} after {duration(result.seconds)}", style
+    return f"{step}: {word} after {format_duration(result.seconds)}", style
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Show bytes as people say them, in powers of ten: 512 B, 34 MB, 1.2 GB."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9)):
         if count >= factor:
@@ -273,7 +273,7 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Show seconds as people say them: 4.2 s, 3 min 05 s, 1 h 02 min."""
     if seconds < 60:
         return f"{seconds:.1f} s"

@@ -24,7 +24,7 @@ LIMIT = 64 * 1024 * 1024  # bytes; a thousand ranks leave two million
 def report_json(report: Report) -> str:
     """Write a report as JSON text."""
     content = {"schema": SCHEMA, **remove_edits(dataclasses.asdict(report))}
-    return json.dumps(_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_to_plain(content), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_report(report: Report, folder: Path) -> Path:
@@ -52,12 +52,12 @@ def read_report(folder: Path) -> Report | None:
         return None
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     # A result comes out of an image and may hold what JSON has no word for.
     if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [_to_plain(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

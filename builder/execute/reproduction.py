@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from builder.execute.execution import Execution, LocalPrefix
-from builder.execute.layer_cache import kept_downloads
+from builder.execute.layer_cache import list_download_folders
 from builder.execute.runner import LocalRunner
 from builder.inspect.image_comparison import compare_images
 from builder.layers import copies
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan, Step
 from builder.model.report import Report
-from builder.system.checksums import sha256_of
+from builder.system.checksums import hash_file
 from builder.system.files import remove_tree, write_atomic
 from builder.system.layout import AGAIN, DIFFERENT, LOGS
 
@@ -44,7 +44,7 @@ def check_comparable(plan: Plan) -> None:
         raise ConfigError(Finding(code="verify-folder", message=message, fix=fix))
 
 
-def rebuild_steps(plan: Plan) -> tuple[Step, ...]:
+def list_rebuild_steps(plan: Plan) -> tuple[Step, ...]:
     """The steps that make the image."""
     return tuple(step for step in plan.steps if step.kind != "smoke")
 
@@ -55,7 +55,7 @@ def rebuild(run: Execution, here: LocalRunner, *, image: Path) -> Reproduction:
     place = here.scratch / AGAIN
     place.mkdir(0o700)
     copy_plan(run.plan, run.folder, place)
-    fresh = fresh_cache(here.options.environment, place=here.scratch / "again-cache")
+    fresh = make_fresh_cache(here.options.environment, place=here.scratch / "again-cache")
     environment = {**here.options.environment, **fresh}
     second = Execution(
         plan=run.plan,
@@ -71,8 +71,8 @@ def rebuild(run: Execution, here: LocalRunner, *, image: Path) -> Reproduction:
     )
     run.progress.note("building again, to compare")
     try:
-        if not second.run_steps(rebuild_steps(run.plan)):
-            return not_built(second, log=_kept_log(run, second))
+        if not second.run_steps(list_rebuild_steps(run.plan)):
+            return make_failed_reproduction(second, log=_keep_log(run, second))
         return compare(run, second, image=image, seconds=time.monotonic() - started)
     finally:
         remove_tree(place)
@@ -94,7 +94,7 @@ def note_rebuild(run: Execution, build: Callable[[], Reproduction]) -> None:
         run.findings.append(seen.fault)
 
 
-def with_answer(report: Report, run: Execution) -> Report:
+def apply_answer(report: Report, run: Execution) -> Report:
     """The report of an image that was there, with what a second build gave."""
     findings = (*(one for one in report.findings if one.code != DIFFERENT), *run.findings)
     return replace(report, verified=run.verified, findings=findings)
@@ -103,11 +103,11 @@ def with_answer(report: Report, run: Execution) -> Report:
 def compare(run: Execution, second: Execution, *, image: Path, seconds: float) -> Reproduction:
     """Hold `image` against what a second build has made in `seconds`; raises OSError."""
     made = second.folder / second.plan.image
-    digest = second.look_inside().settle()
-    same = digest == sha256_of(image)
+    digest = second.look_inside().finish()
+    same = digest == hash_file(image)
     lines = [] if same else list(compare_images(image, made))
     answer = {"same": not lines, "sha256": digest, "seconds": round(seconds, 3)}
-    return _told(run, image, lines, answer=answer)
+    return _make_reproduction(run, image, lines, answer=answer)
 
 
 def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
@@ -116,15 +116,15 @@ def copy_plan(plan: Plan, folder: Path, place: Path) -> None:
         copies.copy(folder / path, place, path)
 
 
-def fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
+def make_fresh_cache(user: Mapping[str, str], *, place: Path) -> dict[str, str]:
     """Make a cache with nothing in it but downloads; the variables by which a build uses it."""
     place.mkdir(0o700, parents=True)
-    for kept in kept_downloads(user):
+    for kept in list_download_folders(user):
         (place / kept.name).symlink_to(kept.resolve())
     return {"RECIPE_CACHE_DIR": str(place), "RECIPE_FRESH": "yes"}
 
 
-def _kept_log(run: Execution, second: Execution) -> Path:
+def _keep_log(run: Execution, second: Execution) -> Path:
     """The log of the step that failed, out of the folder that is removed."""
     name = second.results[-1].name
     log = run.folder / LOGS / f"{AGAIN}-{name}.log"
@@ -133,7 +133,7 @@ def _kept_log(run: Execution, second: Execution) -> Path:
     return log
 
 
-def not_built(second: Execution, *, log: Path) -> Reproduction:
+def make_failed_reproduction(second: Execution, *, log: Path) -> Reproduction:
     """What is said where there is no second image."""
     reason = second.findings[-1].message if second.findings else f"step '{second.results[-1].name}' failed"
     message = f"the image could not be built again: {reason}"
@@ -142,14 +142,14 @@ def not_built(second: Execution, *, log: Path) -> Reproduction:
     return Reproduction(answer={"same": False, "error": reason}, fault=fault)
 
 
-def _told(run: Execution, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Reproduction:
+def _make_reproduction(run: Execution, image: Path, lines: list[str], *, answer: Mapping[str, Any]) -> Reproduction:
     """The answer with what differs, of which a part is shown and all of it in a file."""
     path = run.folder / LIST
     if not lines:
         path.unlink(missing_ok=True)
         return Reproduction(answer=answer)
-    write_atomic(path, "".join(f"{_plain(line)}\n" for line in lines))
-    shown = [_plain(line) for line in islice(lines, SHOWN)]
+    write_atomic(path, "".join(f"{_escape(line)}\n" for line in lines))
+    shown = [_escape(line) for line in islice(lines, SHOWN)]
     message = f"a second build gave another image than '{image}': {'; '.join(shown[:TOLD])}"
     if len(lines) > TOLD:
         message += f"; and {len(lines) - TOLD} more"
@@ -160,6 +160,6 @@ def _told(run: Execution, image: Path, lines: list[str], *, answer: Mapping[str,
     return Reproduction(answer={**answer, "differences": shown, "count": len(lines), "list": LIST}, fault=fault)
 
 
-def _plain(line: str) -> str:
+def _escape(line: str) -> str:
     """A name of an image may hold anything: as one line that a terminal bears."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)

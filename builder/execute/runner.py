@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import Progress
 from builder.model.finding import Finding
 from builder.model.plan import Plan, Step
 from builder.sif.events import VARIABLE
-from builder.system.event_reader import Event, events_of, make_events_file
+from builder.system.event_reader import Event, make_events_file, open_events
 from builder.system.layout import EVENTS, LOGS
 from builder.system.process import ProcessResult, run
-from builder.system.scratch import step_environment
+from builder.system.scratch import make_step_environment
 
 # Steps in which an image can write to the plan folder: what runs there is no program of ours.
 BETWEEN = 0.05  # seconds between two looks for events while lines come
@@ -54,7 +54,7 @@ def stat_output(path: Path) -> OutputStat | None:
     )
 
 
-def output_fault(path: Path, *, before: OutputStat | None) -> str:
+def find_output_fault(path: Path, *, before: OutputStat | None) -> str:
     """Say what is wrong with a product after its step, "" when nothing is."""
     if not path.exists():
         return f"wrote no '{path.name}'"
@@ -69,9 +69,9 @@ def output_fault(path: Path, *, before: OutputStat | None) -> str:
     return ""
 
 
-def output_faults(folder: Path, names: Sequence[str], *, before: dict[str, OutputStat | None]) -> str:
+def find_output_faults(folder: Path, names: Sequence[str], *, before: dict[str, OutputStat | None]) -> str:
     """Say what is wrong with all products of a step, "" when nothing is."""
-    found = [text for name in names if (text := output_fault(folder / name, before=before.get(name)))]
+    found = [text for name in names if (text := find_output_fault(folder / name, before=before.get(name)))]
     return ", ".join(found)
 
 
@@ -81,13 +81,13 @@ class StepRunner(Protocol):
     def log(self, step: Step) -> Path:
         """Where the step's output is kept."""
 
-    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
+    def prepare_step(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Make room for the step, and say what was there of its products before it began."""
 
     def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
         """Run the step to its end; `on_event` gets what its programs report, as it comes."""
 
-    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
+    def find_fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """What only the runner knows of a step that has failed, None where its log says it all."""
 
 
@@ -97,7 +97,7 @@ class LocalRunner:
 
     plan: Plan
     folder: Path
-    options: Options
+    options: ExecutionOptions
     progress: Progress
     scratch: Path
     mask: Callable[[str], str]
@@ -106,15 +106,15 @@ class LocalRunner:
         """A file of the folder for logs."""
         return self.folder / LOGS / f"{step.name}.log"
 
-    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
+    def prepare_step(self, step: Step) -> Mapping[str, OutputStat | None]:
         """Remove the link to the published image: a step that writes in place must not write through it."""
         return make_room(self.plan, step, self.folder)
 
     def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
         """Run the script."""
         log, path = self.log(step), self.scratch / f"{step.name}{EVENTS}"
-        environment = step_environment(self.options.environment, scratch=self.scratch)
-        events = events_of(path, mask=self.mask)
+        environment = make_step_environment(self.options.environment, scratch=self.scratch)
+        events = open_events(path, mask=self.mask)
 
         last = 0.0
 
@@ -125,13 +125,13 @@ class LocalRunner:
                 on_event(event)
 
         def line(text: str) -> None:
-            self.progress.line(text)
+            self.progress.show_line(text)
             if time.monotonic() - last >= BETWEEN:  # an event often comes before a line
                 hear()
 
         def tick() -> None:
             hear()
-            self.progress.tick()
+            self.progress.refresh()
 
         with suppress(OSError):
             log.replace(log.with_suffix(".previous.log"))
@@ -152,7 +152,7 @@ class LocalRunner:
         finally:
             hear()
 
-    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
+    def find_fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """Nothing more than the log says."""
         del step, ended
         return None

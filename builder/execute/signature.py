@@ -11,7 +11,7 @@ from builder.inspect.sif_objects import SIGNATURE, SifError, read_sif
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 from builder.model.plan import Plan
 from builder.system.capture import capture
-from builder.system.process import attach, which
+from builder.system.process import attach, find_program
 
 STDERR = 2
 FINGERPRINT = re.compile(r"\b[0-9A-Fa-f]{40}\b")
@@ -44,7 +44,7 @@ def find_signer(plan: Plan, *, environment: Mapping[str, str]) -> Signer:
         raise ConfigError(
             Finding(code="sign-folder", message=message, fix="leave out --sign, or choose another backend")
         )
-    engine = which("apptainer", env=environment) or which("singularity", env=environment)
+    engine = find_program("apptainer", env=environment) or find_program("singularity", env=environment)
     if engine is None:
         message, fix = "there is neither 'apptainer' nor 'singularity' on PATH to sign with", "install or load one"
         raise ToolError(Finding(code="no-program", message=message, fix=fix))

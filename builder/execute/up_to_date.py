@@ -6,15 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from builder.inspect.origin import identity, plan_digest, plan_in, sources_of
+from builder.inspect.origin import compute_identity, compute_plan_digest, compute_sources_identity, read_image_plan
 from builder.model.plan import Plan, to_json
 from builder.sif.bounded import LIMIT, parse_json
-from builder.system.checksums import sha256_of
+from builder.system.checksums import hash_file
 from builder.system.layout import PLAN_FILE, REPORT_FILE
 from builder.system.trust import read_below
 
 
-def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
+def find_current_result(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path, no_smoke: bool) -> str | None:
     """Say how an earlier build of this very plan ended when its image is still there, else None.
 
     The report has to name this plan, the base image and files of this machine as they are, and this image. The plan
@@ -27,7 +27,7 @@ def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Pat
         smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
         if not (smoked or no_smoke) or read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
             return None
-        if report["plan"] != plan_digest(plan) or report["sources"] != sources_of(
+        if report["plan"] != compute_plan_digest(plan) or report["sources"] != compute_sources_identity(
             plan, recipe_folder=recipe_folder, folder=folder
         ):
             return None
@@ -38,24 +38,24 @@ def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Pat
 
 def _is_of(report: dict[str, Any], image: Path) -> bool:
     """Whether a report is of this image: by what the system notes of a file, else (a copy put back) by its bytes."""
-    found = identity(image)
+    found = compute_identity(image)
     if found and found == report["identity"]:
         return True
     same_size = image.is_file() and image.stat().st_size == report["image_bytes"]
-    return same_size and sha256_of(image) == report["image_sha256"]
+    return same_size and hash_file(image) == report["image_sha256"]
 
 
-def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
+def explain_not_current(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
     """Why an image that is there is not known as built from this plan, for the message that it would be overwritten."""
-    said = plan_in(output)
+    said = read_image_plan(output)
     if not said:
         return ""
-    if said != plan_digest(plan):
+    if said != compute_plan_digest(plan):
         return "it was built from another plan"
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["plan"] == said:
-            if report["sources"] != sources_of(plan, recipe_folder=recipe_folder, folder=folder):
+            if report["sources"] != compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder):
                 return "a file that went into it, or its base image, has changed since"
             if not _is_of(report, output):
                 return "it was changed since it was built"

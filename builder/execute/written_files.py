@@ -25,7 +25,7 @@ Digests = Mapping[str, tuple[str, ...]]
 
 def look(folder: Path, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """The digest of every file at `paths`, and of all files below those that are folders; links by their target."""
-    return {name: (_digest(folder, name),) for path in paths for name in _files(folder, path)}
+    return {name: (_compute_digest(folder, name),) for path in paths for name in _list_files(folder, path)}
 
 
 def note_written(folder: Path, digests: Digests, *, whole: bool = True) -> None:
@@ -66,9 +66,9 @@ def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
     raise ConfigError(Finding(code="folder-edited", message=message, at=Location(file=str(folder)), fix=fix))
 
 
-def _files(folder: Path, path: str) -> Iterator[str]:
+def _list_files(folder: Path, path: str) -> Iterator[str]:
     if not tree.is_folder(folder, path):
-        if tree.seen(folder, path) is not None:
+        if tree.stat_path(folder, path) is not None:
             yield path
         return
     for entry in tree.walk(folder, path):
@@ -77,8 +77,8 @@ def _files(folder: Path, path: str) -> Iterator[str]:
             yield name
 
 
-def _digest(folder: Path, name: str) -> str:
-    found = tree.seen(folder, name)
+def _compute_digest(folder: Path, name: str) -> str:
+    found = tree.stat_path(folder, name)
     if found is not None and stat.S_ISLNK(found.st_mode):
         return f"link {(folder / name).readlink()}"
     if found is not None and found.st_size > WHOLE:

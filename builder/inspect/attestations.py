@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from builder.inspect.sbom import base_uri
+from builder.inspect.sbom import make_base_uri
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.sif.bounded import read_json
@@ -29,7 +29,7 @@ PROGRAM = "recipe"  # the tool that a bill of materials names
 LIMIT = 64 * 1024 * 1024  # bytes of an attestation that is read again
 
 
-def provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tuple[str, str] | None) -> str:
+def make_provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tuple[str, str] | None) -> str:
     """Write the statement of a published image; `sbom` is the name and the sha256 of its bill of materials."""
     record = _record(plan)
     program, _, version = plan.tool.partition(" ")
@@ -39,14 +39,14 @@ def provenance(plan: Plan, report: Report, *, name: str, finished: str, sbom: tu
             "recipe": plan.recipe,
             "site": plan.site,
             "backend": plan.backend,
-            "base": base_uri(plan.base),
+            "base": make_base_uri(plan.base),
         },
         "internalParameters": {
             "engines": dict(sorted(report.versions.items())),
             "expect": dict(plan.expect),
             "plan": report.plan,
         },
-        "resolvedDependencies": _dependencies(plan, record),
+        "resolvedDependencies": _list_dependencies(plan, record),
     }
     byproducts = [{"name": sbom[0], "digest": {"sha256": sbom[1]}}] if sbom else []
     details = {
@@ -70,8 +70,8 @@ def _record(plan: Plan) -> Mapping[str, Any]:
     return record
 
 
-def _dependencies(plan: Plan, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    base: dict[str, Any] = {"name": "base image", "uri": base_uri(plan.base)}
+def _list_dependencies(plan: Plan, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    base: dict[str, Any] = {"name": "base image", "uri": make_base_uri(plan.base)}
     _, separator, digest = plan.base.partition("@sha256:")
     locked = str(record.get("base_digest", "")).removeprefix("sha256:")
     if separator or locked:
@@ -86,14 +86,14 @@ def _dependencies(plan: Plan, record: Mapping[str, Any]) -> list[dict[str, Any]]
 BILL, PROVENANCE = ".cdx.json", ".provenance.json"
 
 
-def attestation_paths(image: Path) -> tuple[Path, Path]:
+def name_attestations(image: Path) -> tuple[Path, Path]:
     """Paths of the bill of materials and the provenance of an image."""
     return image.with_name(image.name + BILL), image.with_name(image.name + PROVENANCE)
 
 
 def find_foreign_attestation(image: Path) -> Path | None:
     """The first file at the place of an attestation that no build wrote; None if each is missing or of a build."""
-    checks = zip(attestation_paths(image), (_is_bill, _is_provenance), strict=True)
+    checks = zip(name_attestations(image), (_is_bill, _is_provenance), strict=True)
     return next((path for path, ours in checks if os.path.lexists(path) and not _is_ours(path, ours)), None)
 
 
@@ -118,7 +118,7 @@ def write_attestations(plan: Plan, report: Report, *, sbom: str) -> str:
     if report.status != "passed" or not report.image:
         return ""
     image = Path(report.image)
-    bill, origin = attestation_paths(image)
+    bill, origin = name_attestations(image)
     try:
         named = None
         if sbom:
@@ -128,7 +128,7 @@ def write_attestations(plan: Plan, report: Report, *, sbom: str) -> str:
             bill.unlink(missing_ok=True)  # of an earlier image
         if report.image_sha256:
             finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            text = provenance(plan, report, name=image.name, finished=finished, sbom=named)
+            text = make_provenance(plan, report, name=image.name, finished=finished, sbom=named)
             write_atomic(origin, text)
     except OSError as error:
         return f"the SBOM and provenance of '{image}' could not be written: {(error.strerror or str(error)).lower()}"

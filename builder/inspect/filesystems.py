@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.inspect import package_databases as databases
-from builder.inspect.package_databases import RPM, WANTED, rpm_packages
+from builder.inspect.package_databases import RPM, WANTED, read_rpm_packages
 from builder.model.contents import InstalledPackage, TorchBuild
 from builder.model.text import sanitize
-from builder.sif.archive import ArchiveError, Stream, members
+from builder.sif.archive import ArchiveError, Stream, read_members
 from builder.sif.bounded import BoundsError, read_file
 from builder.sif.reader import File, Reader
 from builder.sif.squashfs import FILE, SquashfsError
@@ -50,29 +50,29 @@ class StatementReader:
 
 def read_statement(path: str, content: bytes | bytearray | None) -> Statement:
     """Read a wanted file; None is one that could not be read."""
-    package = databases.conda_package(path, content) or databases.pip_package(path, content)
+    package = databases.parse_conda_package(path, content) or databases.parse_pip_package(path, content)
     one = (package,) if package is not None and package.name else ()
     if content is None:
         return Statement(packages=one, unknown=f"{sanitize(path, limit=200)} could not be read")
     if one:
         return Statement(packages=one)
     if databases.DPKG.fullmatch(path):
-        found = tuple(islice(databases.deb_packages(content), MOST + 1))
+        found = tuple(islice(databases.parse_deb_packages(content), MOST + 1))
         more = f"{sanitize(path, limit=200)} lists more than {MOST} packages" if len(found) > MOST else ""
         return Statement(packages=found[:MOST], unknown=more)
     if databases.RPM.fullmatch(path):
-        rpms = rpm_packages(content) if path.endswith(".sqlite") else None
+        rpms = read_rpm_packages(content) if path.endswith(".sqlite") else None
         unread = f"packages of rpm: {path} is not a database that can be read without rpm"
         return Statement(packages=rpms or (), unknown=unread if rpms is None else "")
     if path == databases.APK:
         return Statement(unknown="packages of apk (Alpine) are not listed")
     if path == databases.LABELS:
-        return Statement(labels=databases.label_table(databases.table(content)))
+        return Statement(labels=databases.parse_labels(databases.parse_object(content)))
     if path == databases.RECORD:
-        return Statement(base=databases.word(databases.table(content).get("base")))
+        return Statement(base=databases.to_word(databases.parse_object(content).get("base")))
     if path in databases.RELEASES:
         return Statement(release=databases.release(content))
-    return Statement(torch=databases.torch_build(path, content) if content else None)
+    return Statement(torch=databases.parse_torch_build(path, content) if content else None)
 
 
 FILE_LIMIT = 16 * 1024 * 1024  # bytes; dpkg's status of a full desktop has 5 MiB, conda's record of Python 1
@@ -83,7 +83,7 @@ FILES = 50_000
 HIDDEN = 200_000  # paths of lower layers
 
 
-class Tree(Protocol):
+class LayerTree(Protocol):
     """One layer: the wanted files with their sizes in bytes, and the paths that it hides in the layers below."""
 
     @property
@@ -95,7 +95,7 @@ class Tree(Protocol):
     def read(self, paths: Sequence[str]) -> Mapping[str, Statement]: ...
 
 
-def wanted(path: str, size: int) -> bool:
+def is_wanted(path: str, size: int) -> bool:
     """Say whether a file is one of those we read, and not too large for one."""
     return size <= (RPM_LIMIT if RPM.fullmatch(path) else FILE_LIMIT) and WANTED.fullmatch(path) is not None
 
@@ -115,12 +115,12 @@ class SquashfsTree:
         """List the wanted files; raises SquashfsError and OSError."""
         hidden: set[str] = set()
         with self.image.open("rb") as source:
-            for file in Reader(source, offset=self.offset).files():
+            for file in Reader(source, offset=self.offset).list_files():
                 if file.whiteout:
                     hidden.add(file.path[1:])
                 elif file.kind == FILE and file.size and (file.path.endswith(_ENDS) or _STATUS in file.path):
                     path = file.path[1:].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-                    if len(self.files) < FILES and wanted(path, file.size):
+                    if len(self.files) < FILES and is_wanted(path, file.size):
                         self.files[path], self._found[path] = file.size, file
         self.hidden = frozenset(hidden)
 
@@ -158,14 +158,14 @@ class ArchiveTree:
     def take(self, layer: Stream, *, room: int) -> None:
         """Read all that is wanted while passing by; raises ArchiveError and OSError."""
         hidden: set[str] = set()
-        for member, content in members(layer):
+        for member, content in read_members(layer):
             path = member.name.removeprefix("./").lstrip("/")
             folder, _, name = path.rpartition("/")
             if name == ".wh..wh..opq":
                 hidden.add(f"{folder}/")
             elif name.startswith(".wh."):
                 hidden.add(f"{folder}/{name[4:]}".lstrip("/"))
-            elif member.regular and len(self.files) < FILES and wanted(path, member.size) and member.size <= room:
+            elif member.regular and len(self.files) < FILES and is_wanted(path, member.size) and member.size <= room:
                 self.statements[path] = self.reader.read(path, content.read(member.size))
                 self.files[path] = member.size
                 room -= member.size
@@ -196,7 +196,7 @@ class FolderTree:
                 full = Path(folder, name)
                 if WANTED.fullmatch(path) and not full.is_symlink() and full.is_file():
                     size = full.stat().st_size
-                    if len(self.files) < FILES and wanted(path, size):
+                    if len(self.files) < FILES and is_wanted(path, size):
                         self.files[path] = size
         return True
 
@@ -210,9 +210,9 @@ class FolderTree:
         return found
 
 
-def read_all(trees: Sequence[Tree]) -> Mapping[str, Statement]:
+def read_all(trees: Sequence[LayerTree]) -> Mapping[str, Statement]:
     """What every wanted file says as the image shows it: the last layer wins."""
-    owner: dict[str, Tree] = {}
+    owner: dict[str, LayerTree] = {}
     for tree in trees:
         for path in [path for path in owner if _is_hidden(path, tree.hidden)]:
             del owner[path]

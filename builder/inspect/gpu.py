@@ -13,8 +13,8 @@ from builder.audit.gpu_verdict import Machine
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.site import Gpu, Site
 from builder.model.text import exists, sanitize
-from builder.parse.gpu_tables import driver_table
-from builder.parse.yaml import near_path
+from builder.parse.gpu_tables import load_driver_table
+from builder.parse.yaml import suggest_path
 from builder.resolve.driver import apply_driver
 from builder.sif.archive import is_archive
 
@@ -27,12 +27,14 @@ def read_inventory(path: Path) -> Inventory:
     """Read every ELF file of what a path names; raises ConfigError where it is nothing that the audit reads."""
     name = sanitize(str(path), limit=400)
     if not exists(path):
-        fix = near_path(path, other=f"give the path of {KINDS}")
-        raise _fault("path-missing", f"'{name}' does not exist", path, fix=fix)
+        fix = suggest_path(path, other=f"give the path of {KINDS}")
+        raise _make_error("path-missing", f"'{name}' does not exist", path, fix=fix)
     try:
         return _read(path)
     except AuditError as error:
-        raise _fault("audit-unreadable", f"'{name}' cannot be read: {sanitize(str(error), limit=400)}", path) from None
+        raise _make_error(
+            "audit-unreadable", f"'{name}' cannot be read: {sanitize(str(error), limit=400)}", path
+        ) from None
 
 
 def _read(path: Path) -> Inventory:
@@ -68,28 +70,28 @@ def check_whole(inventory: Inventory, path: Path) -> None:
         return
     one, name = inventory.unread[0], sanitize(str(path), limit=400)
     message = f"'{name}' is damaged: {sanitize(one.path, limit=200)}: {sanitize(one.reason, limit=200)}"
-    raise _fault("audit-unreadable", message, path, fix="download or build the package again")
+    raise _make_error("audit-unreadable", message, path, fix="download or build the package again")
 
 
-def machine_of(site: Site) -> Machine:
+def make_machine(site: Site) -> Machine:
     """What the audit has to know of a site; the driver of CUDA serves majors by minor-version compatibility."""
     glibc = next((image.glibc for image in site.base_images[:1] if image.glibc), "")
     plain = Machine(vendor=site.vendor, arch=site.node.arch, glibc=glibc)
     gpu = apply_driver(site, "").gpu
     if gpu is None:
         return plain
-    return replace(plain, targets=(gpu.target,), majors=_majors(gpu), cuda=gpu.cuda_native or "")
+    return replace(plain, targets=(gpu.target,), majors=_list_majors(gpu), cuda=gpu.cuda_native or "")
 
 
-def _majors(gpu: Gpu) -> tuple[int, ...]:
+def _list_majors(gpu: Gpu) -> tuple[int, ...]:
     """Majors of CUDA or ROCm that the driver serves, none where that is not known."""
     if gpu.vendor == "amd":
         return tuple(sorted({Version(version).major for version in gpu.rocm}))
     if gpu.vendor == "nvidia" and gpu.driver:
         driver = Version(gpu.driver)
-        return tuple(sorted(row.major for row in driver_table().cuda_majors if Version(row.min_driver) <= driver))
+        return tuple(sorted(row.major for row in load_driver_table().cuda_majors if Version(row.min_driver) <= driver))
     return ()
 
 
-def _fault(code: str, message: str, path: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
+def _make_error(code: str, message: str, path: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
     return ConfigError(Finding(code=code, message=message, at=Location(file=sanitize(str(path), limit=400)), fix=fix))

@@ -14,10 +14,10 @@ from builder.inspect.filesystems import (
     TOTAL_LIMIT,
     ArchiveTree,
     FolderTree,
+    LayerTree,
     SquashfsTree,
     Statement,
     StatementReader,
-    Tree,
     read_all,
 )
 from builder.inspect.sif_objects import (
@@ -32,20 +32,20 @@ from builder.inspect.sif_objects import (
     SYSTEMS,
     Sif,
     SifError,
-    arch_of,
-    layers_of,
+    describe_object,
+    get_use,
+    list_layers,
+    name_architecture,
     parse_sif,
-    signer_of,
-    use_of,
-    word_of,
+    read_signer,
 )
 from builder.model.contents import Contents, ImageKind, ImagePart, Signature
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
-from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, members, read_small_files
+from builder.sif.archive import ArchiveError, Bounds, FileStream, Stream, is_archive, read_members, read_small_files
 from builder.sif.bounded import open_file
 from builder.sif.squashfs import COMPRESSIONS, SquashfsError
-from builder.system.publish import size_of
+from builder.system.publish import measure_image
 
 SQUASHFS_MAGIC = b"hsqs"
 MANY = 500  # layers
@@ -62,7 +62,7 @@ class ScannedImage:
     arch: str = ""
     parts: list[ImagePart] = field(default_factory=list)
     signatures: list[Signature] = field(default_factory=list)
-    trees: list[Tree] = field(default_factory=list)
+    trees: list[LayerTree] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
     sbom: bool = False
     unknown: list[str] = field(default_factory=list)
@@ -72,22 +72,24 @@ class ScannedImage:
 def read_contents(image: Path) -> Contents:
     """Read what is inside an image; raises ConfigError where it is not an image."""
     if not exists(image):
-        from builder.parse.yaml import near_path
+        from builder.parse.yaml import suggest_path
 
-        fix = near_path(image, other=f"give the path of {KINDS}")
-        raise _fault("image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image, fix=fix)
+        fix = suggest_path(image, other=f"give the path of {KINDS}")
+        raise _make_error(
+            "image-missing", f"the image '{sanitize(str(image), limit=400)}' does not exist", image, fix=fix
+        )
     try:
-        size = size_of(image)
+        size = measure_image(image)
         scan = _scan(image.absolute(), size=size)
         files = read_all(scan.trees)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _fault("image-unreadable", f"the image cannot be read: {reason}", image) from None
+        raise _make_error("image-unreadable", f"the image cannot be read: {reason}", image) from None
     contents = Contents(
         image=sanitize(image.name or str(image), limit=200), kind=scan.kind, size=size, arch=scan.arch,
         parts=tuple(scan.parts), signatures=tuple(scan.signatures), sbom=scan.sbom,
     )  # fmt: skip
-    return _contents(contents, scan, files)
+    return _add_statements(contents, scan, files)
 
 
 def check_image(image: Path) -> None:
@@ -103,8 +105,12 @@ def check_image(image: Path) -> None:
             return
         if is_archive(image):
             fix = "convert it first: `recipe convert SITE ARCHIVE`"
-            raise _fault("image-foreign", f"'{sanitize(image.name)}' is an archive, and not an image", image, fix=fix)
-    raise _fault("image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE)
+            raise _make_error(
+                "image-foreign", f"'{sanitize(image.name)}' is an archive, and not an image", image, fix=fix
+            )
+    raise _make_error(
+        "image-foreign", f"'{sanitize(image.name)}' is {_looks(image)}, and not an image", image, fix=RUNNABLE
+    )
 
 
 def check_archive(archive: Path) -> None:
@@ -112,7 +118,9 @@ def check_archive(archive: Path) -> None:
     if is_archive(archive):
         return
     fix = "give the file that `docker save` wrote"
-    raise _fault("image-foreign", f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix)
+    raise _make_error(
+        "image-foreign", f"'{sanitize(archive.name)}' is {_looks(archive)}, and no archive", archive, fix=fix
+    )
 
 
 def _is_ext(image: Path) -> bool:
@@ -136,61 +144,61 @@ def _looks(path: Path) -> str:
 
 def _scan(image: Path, *, size: int) -> ScannedImage:
     if image.is_dir():
-        return _folder(image)
+        return _scan_folder(image)
     with open_file(image) as file:
         head = file.read(64)
         if head[32:42] == MAGIC:
             try:
                 sif = parse_sif(file, size=size)
             except SifError as error:
-                raise _fault("image-unreadable", f"the SIF is not sound: {error}", image) from None
-            return _sif(image, sif, file=file)
+                raise _make_error("image-unreadable", f"the SIF is not sound: {error}", image) from None
+            return _scan_sif(image, sif, file=file)
     if head[:4] == SQUASHFS_MAGIC:
         scan = ScannedImage(kind="squashfs")
-        _squashfs(scan, image, offset=0, size=size, name=image.name, word="squashfs")
+        _scan_squashfs(scan, image, offset=0, size=size, name=image.name, word="squashfs")
         return scan
     if is_archive(image):
-        return _archive(image)
-    raise _fault("image-foreign", f"'{sanitize(image.name)}' is not an image that can be read here", image)
+        return _scan_archive(image)
+    raise _make_error("image-foreign", f"'{sanitize(image.name)}' is not an image that can be read here", image)
 
 
-def _sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
-    scan = ScannedImage(kind="sif", arch=arch_of(sif), sbom=any(item.kind == SBOM for item in sif.objects))
-    systems = [item for item in sif.objects if use_of(item) in SYSTEMS]
-    overlays = [item for item in sif.objects if use_of(item) == OVERLAY]
-    names = {item.number: word_of(item) for item in sif.objects}
+def _scan_sif(image: Path, sif: Sif, *, file: Any) -> ScannedImage:
+    scan = ScannedImage(kind="sif", arch=name_architecture(sif), sbom=any(item.kind == SBOM for item in sif.objects))
+    systems = [item for item in sif.objects if get_use(item) in SYSTEMS]
+    overlays = [item for item in sif.objects if get_use(item) == OVERLAY]
+    names = {item.number: describe_object(item) for item in sif.objects}
     for item in sif.objects:
         name = sanitize(item.label) or f"object {item.number}"
         if item in systems[:1] or item in overlays[:MANY]:
             continue
-        scan.parts.append(ImagePart(name=name, kind=word_of(item), size=item.size))
+        scan.parts.append(ImagePart(name=name, kind=describe_object(item), size=item.size))
         if item.kind == SIGNATURE:
             number = item.link & 0x0FFFFFFF
             covers = f"group {number}" if item.link & 0xF0000000 else f"{names.get(number, 'object')} ({number})"
-            scan.signatures.append(Signature(covers=covers, fingerprint=signer_of(item)))
+            scan.signatures.append(Signature(covers=covers, fingerprint=read_signer(item)))
         elif item.kind == DATA_JSON and item.label == INSPECT and item.size <= FILE_LIMIT:
             file.seek(item.offset)
-            attributes = databases.table(file.read(item.size)).get("data", {})
+            attributes = databases.parse_object(file.read(item.size)).get("data", {})
             own = attributes.get("attributes", {}) if isinstance(attributes, dict) else {}
-            scan.labels |= databases.label_table(own.get("labels") if isinstance(own, dict) else {})
+            scan.labels |= databases.parse_labels(own.get("labels") if isinstance(own, dict) else {})
     for item in (*systems[:1], *overlays[:MANY]):
         name = sanitize(item.label) or f"object {item.number}"
         if item.partition and item.partition[0] == SQUASHFS:
-            _squashfs(scan, image, offset=item.offset, size=item.size, name=name, word=word_of(item))
+            _scan_squashfs(scan, image, offset=item.offset, size=item.size, name=name, word=describe_object(item))
         else:
-            scan.parts.append(ImagePart(name=name, kind=word_of(item), size=item.size))
-            scan.unknown.append(f"{name}: what is in a partition of kind '{word_of(item)}' cannot be read")
+            scan.parts.append(ImagePart(name=name, kind=describe_object(item), size=item.size))
+            scan.unknown.append(f"{name}: what is in a partition of kind '{describe_object(item)}' cannot be read")
     if any(item.label == LAYERS for item in sif.objects):
         # They are parts of a partition, whose size is that of all of them.
         scan.parts += [
-            ImagePart(name=sanitize(one.title), kind="layer", size=one.size) for one in layers_of(image, sif)[:MANY]
+            ImagePart(name=sanitize(one.title), kind="layer", size=one.size) for one in list_layers(image, sif)[:MANY]
         ]
     if not systems:
         scan.unknown.append("the SIF has no partition with a root file system (an OCI-SIF has blobs instead)")
     return scan
 
 
-def _squashfs(scan: ScannedImage, image: Path, *, offset: int, size: int, name: str, word: str) -> None:
+def _scan_squashfs(scan: ScannedImage, image: Path, *, offset: int, size: int, name: str, word: str) -> None:
     with image.open("rb") as file:
         file.seek(offset)
         block = file.read(96)
@@ -204,7 +212,7 @@ def _squashfs(scan: ScannedImage, image: Path, *, offset: int, size: int, name: 
         scan.unknown.append(f"{sanitize(name)}: its files cannot be listed: {error}")
 
 
-def _folder(image: Path) -> ScannedImage:
+def _scan_folder(image: Path) -> ScannedImage:
     """A folder of Tykky's has a container and a squashfs in it; else it is a root file system."""
     scan = ScannedImage(kind="folder")
     inner = [path for path in (image / "container.sif", image / "img.sqfs") if path.is_file()]
@@ -219,45 +227,45 @@ def _folder(image: Path) -> ScannedImage:
     if not inner:
         if not any((image / name).is_dir() for name in ROOT):
             message = f"'{sanitize(image.name)}' is a folder, and not an image: it has none of {', '.join(ROOT)}"
-            raise _fault("image-foreign", message, image, fix=RUNNABLE)
+            raise _make_error("image-foreign", message, image, fix=RUNNABLE)
         tree = FolderTree(root=image, reader=scan.reader)
         tree.list()
         scan.trees.append(tree)
     return scan
 
 
-def _archive(image: Path) -> ScannedImage:
+def _scan_archive(image: Path) -> ScannedImage:
     """The archive is read twice: its description may follow its layers."""
     scan = ScannedImage(kind="docker-archive")
     try:
         with open_file(image) as file:
             about = read_small_files(FileStream(file, Bounds()))
-            first = _first(about.get("manifest.json"))
-            config = databases.table(about.get(str(first.get("Config", "")), b""))
+            first = _find_first_image(about.get("manifest.json"))
+            config = databases.parse_object(about.get(str(first.get("Config", "")), b""))
             inner = config.get("config")
-            scan.labels = databases.label_table(inner.get("Labels") if isinstance(inner, dict) else {})
-            scan.arch = databases.word(config.get("architecture"))
+            scan.labels = databases.parse_labels(inner.get("Labels") if isinstance(inner, dict) else {})
+            scan.arch = databases.to_word(config.get("architecture"))
             names = first.get("Layers")
             layers = [str(name) for name in names[:MANY]] if isinstance(names, list) else []
             if layers:
-                _layers(scan, FileStream(file, Bounds()), layers)
+                _scan_layers(scan, FileStream(file, Bounds()), layers)
             else:  # a root file system by itself
                 scan.parts.append(ImagePart(name="rootfs", kind="layer", size=image.stat().st_size))
-                scan.trees.append(_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
+                scan.trees.append(_scan_layer(scan, FileStream(file, Bounds()), name="rootfs", room=TOTAL_LIMIT))
     except ArchiveError as error:
         scan.unknown.append(f"the archive cannot be read to its end: {sanitize(str(error))}")
     return scan
 
 
-def _layers(scan: ScannedImage, archive: Stream, names: Sequence[str]) -> None:
+def _scan_layers(scan: ScannedImage, archive: Stream, names: Sequence[str]) -> None:
     """Every layer where it comes; those of equal content are in an archive once."""
     trees: dict[str, ArchiveTree] = {}
     sizes: dict[str, int] = {}
-    for member, content in members(archive):
+    for member, content in read_members(archive):
         if member.regular and member.name in names:
             room = TOTAL_LIMIT - sum(sum(tree.files.values()) for tree in trees.values())
             sizes[member.name] = member.size
-            trees[member.name] = _layer(scan, content, name=member.name, room=room)
+            trees[member.name] = _scan_layer(scan, content, name=member.name, room=room)
     for name in names:
         if name in trees:
             scan.parts.append(ImagePart(name=sanitize(name), kind="layer", size=sizes[name]))
@@ -266,7 +274,7 @@ def _layers(scan: ScannedImage, archive: Stream, names: Sequence[str]) -> None:
             scan.unknown.append(f"the layer '{sanitize(name)}' is missing")
 
 
-def _layer(scan: ScannedImage, content: Stream, *, name: str, room: int) -> ArchiveTree:
+def _scan_layer(scan: ScannedImage, content: Stream, *, name: str, room: int) -> ArchiveTree:
     tree = ArchiveTree(reader=scan.reader)
     try:
         tree.take(content, room=room)
@@ -275,21 +283,21 @@ def _layer(scan: ScannedImage, content: Stream, *, name: str, room: int) -> Arch
     return tree
 
 
-def _first(manifest: bytes | None) -> Mapping[str, Any]:
+def _find_first_image(manifest: bytes | None) -> Mapping[str, Any]:
     """The first image of a docker-archive's manifest."""
-    tree = databases.table(b'{"images": ' + (manifest or b"[]") + b"}").get("images")
+    tree = databases.parse_object(b'{"images": ' + (manifest or b"[]") + b"}").get("images")
     first = tree[0] if isinstance(tree, list) and tree else {}
     return first if isinstance(first, dict) else {}
 
 
-def _contents(contents: Contents, scan: ScannedImage, files: Mapping[str, Statement]) -> Contents:
+def _add_statements(contents: Contents, scan: ScannedImage, files: Mapping[str, Statement]) -> Contents:
     """The contents with what the files say."""
     statements = list(files.values())
     builds = [one.torch for one in statements if one.torch is not None]
     labels = scan.labels | dict(files[databases.LABELS].labels if databases.LABELS in files else {})
     systems = [found for path in databases.RELEASES if path in files and (found := files[path].release) is not None]
     distribution = f"{systems[0].get('ID', '')} {systems[0].get('VERSION_ID', '')}".strip() if systems else ""
-    base = (files[databases.RECORD].base if databases.RECORD in files else "") or _base(labels)
+    base = (files[databases.RECORD].base if databases.RECORD in files else "") or _find_base(labels)
     return replace(
         contents, labels=labels, base=base, distribution=distribution,
         packages=databases.remove_duplicates(package for one in statements for package in one.packages),
@@ -298,11 +306,11 @@ def _contents(contents: Contents, scan: ScannedImage, files: Mapping[str, Statem
     )  # fmt: skip
 
 
-def _base(labels: Mapping[str, str]) -> str:
+def _find_base(labels: Mapping[str, str]) -> str:
     named = labels.get("org.opencontainers.image.base.name", "")
     return named or labels.get("org.label-schema.usage.singularity.deffile.from", "")
 
 
-def _fault(code: str, message: str, image: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
+def _make_error(code: str, message: str, image: Path, *, fix: str = f"give the path of {KINDS}") -> ConfigError:
     at = Location(file=sanitize(os.fspath(image), limit=400))
     return ConfigError(Finding(code=code, message=message, at=at, fix=fix))

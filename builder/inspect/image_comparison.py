@@ -20,15 +20,15 @@ from builder.inspect.sif_objects import (
     Object,
     Sif,
     SifError,
-    part_of,
+    describe_object,
     read_header,
+    read_object,
     read_sif,
-    word_of,
 )
 from builder.sif.bounded import parse_json
 from builder.sif.reader import File, Reader
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, SquashfsError
-from builder.system.checksums import sha256_of_part
+from builder.system.checksums import hash_file_part
 
 KINDS = {
     FOLDER: "folder", FILE: "file", LINK: "link", BLOCK_DEVICE: "device", DEVICE: "device", FIFO: "pipe",
@@ -45,28 +45,28 @@ class FileSystem:
         self._deadline = time.monotonic() + SECONDS
         self.created = self._reader.squashfs.head.time  # seconds since 1970
 
-    def files(self) -> dict[str, File]:
+    def list_files(self) -> dict[str, File]:
         """Everything in it by its path; raises SquashfsError."""
-        return {file.path: file for file in self._reader.files()}
+        return {file.path: file for file in self._reader.list_files()}
 
-    def digest(self, file: File) -> str:
+    def hash_content(self, file: File) -> str:
         """The digest of a file's content; raises SquashfsError where it cannot be read."""
         digest = hashlib.sha256()
-        for part in self._reader.parts(file):
+        for part in self._reader.read_blocks(file):
             digest.update(part)
             if time.monotonic() > self._deadline:
                 raise SquashfsError("its contents take hours to read")
         return digest.hexdigest()
 
-    def attributes(self, file: File) -> Mapping[str, bytes]:
+    def read_attributes(self, file: File) -> Mapping[str, bytes]:
         """The extended attributes of a file; raises SquashfsError."""
-        return self._reader.attributes(file)
+        return self._reader.read_attributes(file)
 
 
-def differences(first: FileSystem, second: FileSystem) -> Iterator[str]:
+def compare_file_systems(first: FileSystem, second: FileSystem) -> Iterator[str]:
     """A line for each path that differs."""
     try:
-        one, two = first.files(), second.files()
+        one, two = first.list_files(), second.list_files()
     except SquashfsError as error:
         yield f"its files cannot be listed: {error}"
         return
@@ -75,7 +75,10 @@ def differences(first: FileSystem, second: FileSystem) -> Iterator[str]:
         if path not in two or path not in one:
             line = f"{path}: only in the {'first' if path in one else 'second'}"
         else:
-            words = [*_attributes(one[path], two[path]), *_contents(first, one[path], second, two[path])]
+            words = [
+                *_compare_attributes(one[path], two[path]),
+                *_compare_contents(first, one[path], second, two[path]),
+            ]
             line = f"{path}: {', '.join(words)}" if words else ""
         if line:
             count += 1
@@ -87,29 +90,29 @@ def differences(first: FileSystem, second: FileSystem) -> Iterator[str]:
         yield "the same files, packed otherwise: their order or compression"
 
 
-def _contents(first: FileSystem, one: File, second: FileSystem, two: File) -> Iterator[str]:
+def _compare_contents(first: FileSystem, one: File, second: FileSystem, two: File) -> Iterator[str]:
     """Extended attributes, and the contents of files of one size."""
     if one.kind != two.kind:
         return
     try:
-        if first.attributes(one) != second.attributes(two):
+        if first.read_attributes(one) != second.read_attributes(two):
             yield "extended attributes"
-        if one.kind == FILE and one.size == two.size and first.digest(one) != second.digest(two):
+        if one.kind == FILE and one.size == two.size and first.hash_content(one) != second.hash_content(two):
             yield f"content of {one.size} bytes"
     except SquashfsError:
         yield "its content could not be read"
 
 
-def _attributes(one: File, two: File) -> Iterator[str]:
+def _compare_attributes(one: File, two: File) -> Iterator[str]:
     if one.kind != two.kind:
         yield f"{KINDS[one.kind]}, {KINDS[two.kind]}"
         return
     if one.kind == FILE and one.size != two.size:
         yield f"size {one.size}, {two.size}"
     for name, before, after in (
-        ("mode", _mode(one.mode), _mode(two.mode)),
+        ("mode", _format_mode(one.mode), _format_mode(two.mode)),
         ("owner", f"{one.owner}/{one.group}", f"{two.owner}/{two.group}"),
-        ("time", _date(one.time), _date(two.time)),
+        ("time", _format_date(one.time), _format_date(two.time)),
         ("target", one.target, two.target),
         ("device", one.device, two.device),
     ):
@@ -117,12 +120,12 @@ def _attributes(one: File, two: File) -> Iterator[str]:
             yield f"{name} {before}, {after}"
 
 
-def _mode(mode: int) -> str:
+def _format_mode(mode: int) -> str:
     """rwxr-xr-x."""
     return stat.filemode(stat.S_IFREG | mode)[1:]
 
 
-def _date(seconds: int) -> str:
+def _format_date(seconds: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
@@ -143,14 +146,14 @@ def compare_images(first: Path, second: Path) -> Iterator[str]:
     for name, before in heads[0].items():
         if before != heads[1][name] and name not in left_out:
             yield f"header: {name} {before}, {heads[1][name]}"
-    for name, pair in _pairs(one, two).items():
+    for name, pair in _pair_objects(one, two).items():
         if len(pair) < 2 or not all(pair):
             yield f"{name}: only in the {'first' if pair[0] else 'second'}"
             continue
         yield from _compare(name, (first, second), (pair[0], pair[1]))
 
 
-def _pairs(one: Sif, two: Sif) -> dict[str, list[Object | None]]:
+def _pair_objects(one: Sif, two: Sif) -> dict[str, list[Object | None]]:
     """Objects by what they are, with a number where there are several of a kind."""
     found: dict[str, list[Object | None]] = {}
     for side, sif in enumerate((one, two)):
@@ -158,7 +161,7 @@ def _pairs(one: Sif, two: Sif) -> dict[str, list[Object | None]]:
         for item in sif.objects:
             if item.kind == SIGNATURE:
                 continue
-            name = " ".join(word for word in (word_of(item), item.label) if word)
+            name = " ".join(word for word in (describe_object(item), item.label) if word)
             counts[name] = counts.get(name, 0) + 1
             key = name if counts[name] == 1 else f"{name} {counts[name]}"
             found.setdefault(key, [None, None])[side] = item
@@ -173,49 +176,49 @@ def _compare(name: str, paths: tuple[Path, Path], items: tuple[Any, Any]) -> Ite
     same_size = one.size == two.size
     if (
         same_size
-        and len({sha256_of_part(path, item.offset, item.size) for path, item in zip(paths, items, strict=True)}) == 1
+        and len({hash_file_part(path, item.offset, item.size) for path, item in zip(paths, items, strict=True)}) == 1
     ):
         return
     if one.partition and two.partition and one.partition[0] == two.partition[0] == SQUASHFS:
-        yield from (f"{name}: {line}" for line in _file_systems(paths, items))
+        yield from (f"{name}: {line}" for line in _compare_partitions(paths, items))
         return
     if one.kind == DATA_JSON and max(one.size, two.size) <= SMALL:
-        lines = list(_fields(*(part_of(path, item) for path, item in zip(paths, items, strict=True))))
+        lines = list(_compare_fields(*(read_object(path, item) for path, item in zip(paths, items, strict=True))))
         yield from (f"{name}: {line}" for line in lines or ["written otherwise, of the same content"])
         return
     yield f"{name}: content of {one.size} bytes, {two.size} bytes"
 
 
-def _file_systems(paths: tuple[Path, Path], items: tuple[Any, Any]) -> Iterator[str]:
+def _compare_partitions(paths: tuple[Path, Path], items: tuple[Any, Any]) -> Iterator[str]:
     with paths[0].open("rb") as one, paths[1].open("rb") as two:
         try:
             pair = [FileSystem(file, offset=item.offset) for file, item in zip((one, two), items, strict=True)]
         except SquashfsError as error:
             yield f"its files cannot be listed: {error}"
             return
-        yield from differences(*pair)
+        yield from compare_file_systems(*pair)
 
 
-def _fields(before: bytes, after: bytes) -> Iterator[str]:
+def _compare_fields(before: bytes, after: bytes) -> Iterator[str]:
     """Every field that differs, by its path."""
     try:
-        one, two = _flat(parse_json(before)), _flat(parse_json(after))
+        one, two = _flatten(parse_json(before)), _flatten(parse_json(after))
     except ValueError:
         yield "content, which is no JSON"
         return
     for key in sorted({*one, *two}):
         if one.get(key) != two.get(key):
-            yield f"{key}: {_short(one.get(key))}, {_short(two.get(key))}"
+            yield f"{key}: {_shorten(one.get(key))}, {_shorten(two.get(key))}"
 
 
-def _flat(value: Any, at: str = "") -> dict[str, Any]:
+def _flatten(value: Any, at: str = "") -> dict[str, Any]:
     if isinstance(value, dict) and value:
-        return {path: leaf for key, inner in value.items() for path, leaf in _flat(inner, f"{at}.{key}").items()}
+        return {path: leaf for key, inner in value.items() for path, leaf in _flatten(inner, f"{at}.{key}").items()}
     if isinstance(value, list) and value:
-        return {path: leaf for row, inner in enumerate(value) for path, leaf in _flat(inner, f"{at}[{row}]").items()}
+        return {path: leaf for row, inner in enumerate(value) for path, leaf in _flatten(inner, f"{at}[{row}]").items()}
     return {at.lstrip("."): value}
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -9,15 +9,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from builder.inspect.attestations import BILL, PROVENANCE
-from builder.inspect.origin import plan_in, plan_of
-from builder.inspect.sif_objects import INSPECT, LARGEST, SBOM, SIGNATURE, Sif, SifError, layers_of, part_of, read_sif
+from builder.inspect.origin import read_image_plan, read_plan_digest
+from builder.inspect.sif_objects import (
+    INSPECT,
+    LARGEST,
+    SBOM,
+    SIGNATURE,
+    Sif,
+    SifError,
+    list_layers,
+    read_object,
+    read_sif,
+)
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import sanitize, to_dict, to_list, to_text
 from builder.sif.bounded import parse_json, read_file, read_json
 from builder.system.capture import capture
-from builder.system.checksums import sha256_of, sha256_of_part
+from builder.system.checksums import hash_file, hash_file_part
 from builder.system.layout import REPORT_FILE, plan_folder
-from builder.system.process import which
+from builder.system.process import find_program
 
 MADE_OF = "made-of.json"  # what the program that makes layers leaves in the plan folder
 LAYERS = "recipe.layers"  # the label
@@ -40,7 +50,7 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
         too_large = next((item for item in sif.objects if item.kind == SBOM and item.size > LARGEST), None)
         if too_large is not None:  # before hours are spent on the digest of the whole
             raise SifError(f"the bill of materials inside has {too_large.size} bytes, {LARGEST} at most are read")
-        return tuple(_claims(image, sif, environment=environment))
+        return tuple(_check_sif(image, sif, environment=environment))
     except (SifError, OSError) as error:
         reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         message, fix = f"'{image}' cannot be checked: {reason.lower()}", "name a SIF image"
@@ -49,30 +59,30 @@ def check_claims(image: Path, *, environment: Mapping[str, str]) -> tuple[Claim,
         ) from None
 
 
-def _claims(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
+def _check_sif(image: Path, sif: Sif, *, environment: Mapping[str, str]) -> Iterator[Claim]:
     folder = plan_folder(image)
     report, provenance = _read(folder / REPORT_FILE), _read(image.with_name(image.name + PROVENANCE))
-    digest = sha256_of(image) if report or provenance is not None else ""
+    digest = hash_file(image) if report or provenance is not None else ""
     if report and report.get("image_sha256"):
-        yield _same(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
+        yield _compare_values(f"sha256 in {folder.name}/{REPORT_FILE}", report["image_sha256"], digest)
     if provenance is not None:
         named = [to_dict(to_dict(one).get("digest")).get("sha256") for one in to_list(provenance.get("subject"))]
-        yield _same(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
-    plan = plan_in(image)
-    yield from _plans(plan, report=report, provenance=provenance, folder=folder, image=image)
-    yield from _bill(image, sif)
-    if plan and plan_of(folder) not in ("", plan):
+        yield _compare_values(f"sha256 in {image.name}{PROVENANCE}", named[0] if len(named) == 1 else None, digest)
+    plan = read_image_plan(image)
+    yield from _check_plans(plan, report=report, provenance=provenance, folder=folder, image=image)
+    yield from _check_sbom(image, sif)
+    if plan and read_plan_digest(folder) not in ("", plan):
         yield Claim(
             verdict="unknown", what=f"{folder.name} holds another plan by now: what it says is not of this image"
         )
-        yield from _layers(image, sif, made_of=None)
+        yield from _check_layers(image, sif, made_of=None)
     else:
-        yield from _layers(image, sif, made_of=_read(folder / MADE_OF))
+        yield from _check_layers(image, sif, made_of=_read(folder / MADE_OF))
     if any(item.kind == SIGNATURE for item in sif.objects):
-        yield _signature(image, environment=environment)
+        yield _check_signature(image, environment=environment)
 
 
-def _plans(
+def _check_plans(
     inside: str, *, report: Mapping[str, Any] | None, provenance: Mapping[str, Any] | None, folder: Path, image: Path
 ) -> Iterator[Claim]:
     """The plan that the image names, against the plans of its report and its provenance."""
@@ -88,20 +98,20 @@ def _plans(
             yield Claim(verdict="BAD", what=what)
 
 
-def _same(what: str, said: Any, found: str) -> Claim:
+def _compare_values(what: str, said: Any, found: str) -> Claim:
     if said == found:
         return Claim(verdict="ok", what=f"{what} is the image's")
     told = to_text(said, limit=80) or ("no text" if said else "not there")
     return Claim(verdict="BAD", what=f"{what} is {told}, the image's is {found}")
 
 
-def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
+def _check_sbom(image: Path, sif: Sif) -> Iterator[Claim]:
     """The bill of materials inside against the file next to the image."""
     outside, inside = image.with_name(image.name + BILL), [item for item in sif.objects if item.kind == SBOM]
     if not inside:
         return
     try:
-        same = read_file(outside, limit=LARGEST) == part_of(image, inside[0])
+        same = read_file(outside, limit=LARGEST) == read_object(image, inside[0])
     except ValueError:
         same = False
     except FileNotFoundError:
@@ -115,10 +125,10 @@ def _bill(image: Path, sif: Sif) -> Iterator[Claim]:
         yield Claim(verdict="BAD", what=f"{outside.name} is not the bill of materials inside")
 
 
-def _layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
+def _check_layers(image: Path, sif: Sif, *, made_of: Mapping[str, Any] | None) -> Iterator[Claim]:
     """The layers against the image's own label, and against what the build noted."""
-    found = [sha256_of_part(image, layer.offset, layer.size) for layer in layers_of(image, sif)]
-    said = [word.partition("=")[2] for word in _label(image, sif).split()]
+    found = [hash_file_part(image, layer.offset, layer.size) for layer in list_layers(image, sif)]
+    said = [word.partition("=")[2] for word in _read_label(image, sif).split()]
     if said:
         yield _list(f"layers in the label '{LAYERS}'", said, found)
     if made_of:
@@ -134,16 +144,16 @@ def _list(what: str, said: list[str], found: list[str]) -> Claim:
     return Claim(verdict="BAD", what=f"{what}: {len(found)} in the image, {len(said)} named; {detail}")
 
 
-def _label(image: Path, sif: Sif) -> str:
+def _read_label(image: Path, sif: Sif) -> str:
     for item in sif.objects:
         if item.label == INSPECT:
             with suppress(ValueError, KeyError, TypeError):
-                return str(parse_json(part_of(image, item))["data"]["attributes"]["labels"][LAYERS])
+                return str(parse_json(read_object(image, item))["data"]["attributes"]["labels"][LAYERS])
     return ""
 
 
-def _signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
-    engine = which("apptainer", env=environment) or which("singularity", env=environment)
+def _check_signature(image: Path, *, environment: Mapping[str, str]) -> Claim:
+    engine = find_program("apptainer", env=environment) or find_program("singularity", env=environment)
     if engine is None:
         return Claim(verdict="unknown", what="signature: there is no engine here to verify it with")
     answer = capture([str(engine), "verify", str(image.resolve())], env=environment, timeout=SECONDS)

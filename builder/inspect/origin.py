@@ -30,13 +30,13 @@ class Origin:
     sources: str = ""
 
 
-def plan_digest(plan: Plan) -> str:
+def compute_plan_digest(plan: Plan) -> str:
     """SHA-256 of a plan without its findings, which name the recipe's folder, and its README."""
     files = tuple(file for file in plan.files if file.path != README_FILE)
     return hashlib.sha256(to_json(replace(plan, files=files, findings=())).encode()).hexdigest()
 
 
-def sources_of(plan: Plan, *, recipe_folder: Path, folder: Path) -> str:
+def compute_sources_identity(plan: Plan, *, recipe_folder: Path, folder: Path) -> str:
     """The identity of the base image and the files of this machine that go into an image; "" where there are none.
 
     A plan `folder` among them is left out.
@@ -44,32 +44,32 @@ def sources_of(plan: Plan, *, recipe_folder: Path, folder: Path) -> str:
     paths = {"base": Path(plan.base)} if Path(plan.base).is_absolute() else {}
     paths |= {copy.path: recipe_folder / copy.source for copy in plan.copies if not copy.bundled}
     skip = folder.resolve()
-    named = {name: found for name, path in paths.items() if (found := identity(path.resolve(), skip=skip))}
+    named = {name: found for name, path in paths.items() if (found := compute_identity(path.resolve(), skip=skip))}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest() if named else ""
 
 
-def identity(path: Path, *, skip: Path | None = None) -> str:
+def compute_identity(path: Path, *, skip: Path | None = None) -> str:
     """What changes with the content of a file, or of anything in a folder; "" where there is nothing.
 
     The change time is the kernel's: unlike the other times no program sets it back. No clock is compared.
     """
     try:
-        rows = list(_rows(path, skip=skip))
+        rows = list(_list_rows(path, skip=skip))
     except OSError:
         return ""
     return hashlib.sha256(json.dumps(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _rows(top: Path, *, skip: Path | None) -> Iterator[tuple[str | int, ...]]:
-    yield _row("", top.stat())
+def _list_rows(top: Path, *, skip: Path | None) -> Iterator[tuple[str | int, ...]]:
+    yield _make_row("", top.stat())
     for root, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if skip is None or Path(root, name) != skip)
         for name in sorted([*folders, *files]):
             path = Path(root, name)
-            yield _row(os.fsencode(path.relative_to(top)).hex(), path.lstat())
+            yield _make_row(os.fsencode(path.relative_to(top)).hex(), path.lstat())
 
 
-def _row(name: str, found: os.stat_result) -> tuple[str | int, ...]:
+def _make_row(name: str, found: os.stat_result) -> tuple[str | int, ...]:
     if stat.S_ISDIR(found.st_mode):
         return name, found.st_mode  # what is in it has rows of its own
     return name, found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -83,61 +83,61 @@ def note_sources(folder: Path, sources: str) -> None:
         (folder / SOURCES_FILE).unlink(missing_ok=True)
 
 
-def origin_in(folder: Path, plan: Plan) -> Origin:
+def read_origin(folder: Path, plan: Plan) -> Origin:
     """What is made in a plan folder that holds this plan."""
-    return Origin(plan=plan_digest(plan), sources=_text(folder, SOURCES_FILE).strip())
+    return Origin(plan=compute_plan_digest(plan), sources=_read_note(folder, SOURCES_FILE).strip())
 
 
-def origin_of(plan: Plan, steps: Sequence[Step], *, folder: Path) -> Origin:
+def find_origin(plan: Plan, steps: Sequence[Step], *, folder: Path) -> Origin:
     """What is made by these steps; not known where one that is left out has left a product of another plan."""
     runs = {step.name for step in steps}
     skipped = [step for step in plan.steps if step.name not in runs and step.kind != "smoke"]
     if any(_is_old(folder, name) for step in skipped for name in step.produces):
         return Origin()
-    return origin_in(folder, plan)
+    return read_origin(folder, plan)
 
 
-def plan_of(folder: Path) -> str:
+def read_plan_digest(folder: Path) -> str:
     """The digest of the plan that a folder holds, "" where it holds none that can be read."""
     with suppress(ConfigError):
-        return plan_digest(from_json(_text(folder, PLAN_FILE)))
+        return compute_plan_digest(from_json(_read_note(folder, PLAN_FILE)))
     return ""
 
 
 def note_old(folder: Path, new: Plan, *, sources: str) -> None:
     """Before another plan takes the folder: note which products in it are not of the new one. Raises OSError."""
     try:
-        old = from_json(_text(folder, PLAN_FILE))
-        if origin_in(folder, old) == Origin(plan=plan_digest(new), sources=sources):
+        old = from_json(_read_note(folder, PLAN_FILE))
+        if read_origin(folder, old) == Origin(plan=compute_plan_digest(new), sources=sources):
             return
         names = {name for plan in (old, new) for step in plan.steps if step.kind != "smoke" for name in step.produces}
     except ConfigError:
         names = {name for step in new.steps if step.kind != "smoke" for name in step.produces}
-    found = {name: seen for name in sorted(names) if (seen := identity(folder / name))}
+    found = {name: seen for name in sorted(names) if (seen := compute_identity(folder / name))}
     write_atomic(folder / OLD_FILE, json.dumps(found, indent=1) + "\n")
 
 
 def _is_old(folder: Path, name: str) -> bool:
     """Whether a product was made by a plan that the folder held before."""
     with suppress(ValueError, AttributeError):
-        noted = bounded.parse_json((_text(folder, OLD_FILE) or "{}").encode()).get(name)
-        return noted is not None and noted == identity(folder / name)
+        noted = bounded.parse_json((_read_note(folder, OLD_FILE) or "{}").encode()).get(name)
+        return noted is not None and noted == compute_identity(folder / name)
     return True  # a note that cannot be read: nothing is known
 
 
-def plan_in(image: Path) -> str:
+def read_image_plan(image: Path) -> str:
     """The digest of the plan that a SIF says it was made from, "" where it says none."""
-    from builder.inspect.sif_objects import SBOM, SifError, part_of, read_sif  # few builds ask
+    from builder.inspect.sif_objects import SBOM, SifError, read_object, read_sif  # few builds ask
 
     with suppress(OSError, SifError, ValueError, KeyError, TypeError, RecursionError):
         for item in read_sif(image).objects:
             if item.kind == SBOM and item.size <= LIMIT:
-                component = json.loads(part_of(image, item))["metadata"]["component"]
+                component = json.loads(read_object(image, item))["metadata"]["component"]
                 return next((str(one["value"]) for one in component["properties"] if one["name"] == PLAN_PROPERTY), "")
     return ""
 
 
-def _text(folder: Path, name: str) -> str:
+def _read_note(folder: Path, name: str) -> str:
     try:
         return read_below(folder, name, limit=bounded.LIMIT).decode()
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from builder.model.contents import InstalledPackage, TorchBuild, normalize_name
 from builder.model.text import to_text
 from builder.sif.bounded import parse_json
-from builder.system.scratch import work_folder
+from builder.system.scratch import make_work_folder
 
 SITE = r"(?P<site>(?:[^/\n]+/)*(?:site|dist)-packages)"
 CONDA = re.compile(r"(?P<prefix>(?:[^/\n]+/)*)conda-meta/(?P<stem>[^/\n]+)\.json")
@@ -46,33 +46,33 @@ FIELDS, LONG = 200, 10_000  # fields of a paragraph, characters of one
 FIELD = re.compile(r"([A-Za-z][A-Za-z-]*):[ \t]*(.*)")
 
 
-def word(value: object) -> str:
+def to_word(value: object) -> str:
     """Return a name or a version as one printable word, credentials left out."""
     return to_text(value, limit=WORD).strip()
 
 
-def conda_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
+def parse_conda_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
     """One package of conda's records; its file's name says most of it where the content cannot be read."""
     match = CONDA.fullmatch(path)
     if match is None or match["stem"] == "history":
         return None
     name, version, build = ("", "", *match["stem"].rsplit("-", 2))[-3:]
-    entry = _json(content)
-    sha256 = word(entry.get("sha256"))
+    entry = _parse_record(content)
+    sha256 = to_word(entry.get("sha256"))
     return InstalledPackage(
         kind="conda",
-        name=word(entry.get("name") or name),
-        version=word(entry.get("version") or version),
-        build=word(entry.get("build") or build),
-        channel=_channel(word(entry.get("channel"))),
-        subdir=word(entry.get("subdir")),
-        license=word(entry.get("license")),
+        name=to_word(entry.get("name") or name),
+        version=to_word(entry.get("version") or version),
+        build=to_word(entry.get("build") or build),
+        channel=_parse_channel(to_word(entry.get("channel"))),
+        subdir=to_word(entry.get("subdir")),
+        license=to_word(entry.get("license")),
         sha256=sha256 if re.fullmatch(r"[0-9a-f]{64}", sha256) else "",
-        place=word(f"/{match['prefix'].rstrip('/')}"),
+        place=to_word(f"/{match['prefix'].rstrip('/')}"),
     )
 
 
-def _channel(channel: str) -> str:
+def _parse_channel(channel: str) -> str:
     """https://conda.anaconda.org/conda-forge/linux-64 is conda-forge."""
     if "://" not in channel:
         return channel
@@ -82,47 +82,47 @@ def _channel(channel: str) -> str:
     return parts[-1] if parts else ""
 
 
-def pip_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
+def parse_pip_package(path: str, content: bytes | bytearray | None) -> InstalledPackage | None:
     """One distribution of a site-packages folder; its folder's name says most of it where METADATA cannot be read."""
     match = PIP.fullmatch(path)
     if match is None:
         return None
-    fields = next(paragraphs((content or b"")[:HEADERS]), {})
+    fields = next(parse_paragraphs((content or b"")[:HEADERS]), {})
     name, _, version = match["stem"].partition("-")
     return InstalledPackage(
         kind="pip",
-        name=word(fields.get("name") or name),
-        version=word(fields.get("version") or re.sub(r"-py\d[\d.]*$", "", version)),
-        license=word(fields.get("license-expression") or ""),
-        place=word(f"/{match['site']}"),
+        name=to_word(fields.get("name") or name),
+        version=to_word(fields.get("version") or re.sub(r"-py\d[\d.]*$", "", version)),
+        license=to_word(fields.get("license-expression") or ""),
+        place=to_word(f"/{match['site']}"),
     )
 
 
-def deb_packages(content: bytes | bytearray) -> Iterator[InstalledPackage]:
+def parse_deb_packages(content: bytes | bytearray) -> Iterator[InstalledPackage]:
     """Return what dpkg's status file lists as installed."""
-    for fields in paragraphs(content):
+    for fields in parse_paragraphs(content):
         if fields.get("status", "install ok installed").endswith(" installed") and fields.get("package"):
-            name, version = word(fields["package"]), word(fields.get("version", ""))
-            yield InstalledPackage(kind="deb", name=name, version=version, arch=word(fields.get("architecture", "")))
+            name, version = to_word(fields["package"]), to_word(fields.get("version", ""))
+            yield InstalledPackage(kind="deb", name=name, version=version, arch=to_word(fields.get("architecture", "")))
 
 
-def torch_build(path: str, content: bytes | bytearray) -> TorchBuild | None:
+def parse_torch_build(path: str, content: bytes | bytearray) -> TorchBuild | None:
     """What torch/version.py says, read and not run."""
     match = TORCH.fullmatch(path)
     if match is None:
         return None
     source = content[:HEADERS].decode("utf-8", errors="replace")
-    found = {name: word(one or other) for name, one, other in ASSIGNED.findall(source)}
+    found = {name: to_word(one or other) for name, one, other in ASSIGNED.findall(source)}
     return TorchBuild(
         version=found.get("__version__", ""),
         cuda=found.get("cuda", ""),
         hip=found.get("hip", ""),
         xpu=found.get("xpu", ""),
-        place=word(f"/{match['site']}"),
+        place=to_word(f"/{match['site']}"),
     )
 
 
-def paragraphs(content: bytes | bytearray) -> Iterator[Mapping[str, str]]:
+def parse_paragraphs(content: bytes | bytearray) -> Iterator[Mapping[str, str]]:
     """Fields of the paragraphs of a file in Debian's control format, or of an e-mail's header; the first of each."""
     fields: dict[str, str] = {}
     for row in LINE.finditer(content):  # a list of all lines takes thirty times as much as the file
@@ -141,13 +141,13 @@ def release(content: bytes | bytearray) -> Mapping[str, str]:
     """Fields of os-release."""
     lines = bytes(content[:HEADERS]).decode("utf-8", errors="replace").splitlines()[:LABELS_MOST]
     pairs = (line.partition("=") for line in lines if "=" in line)
-    return {name: word(value.strip("\"' ")) for name, _, value in pairs}
+    return {name: to_word(value.strip("\"' ")) for name, _, value in pairs}
 
 
-def label_table(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
+def parse_labels(value: Any, *, most: int = LABELS_MOST) -> dict[str, str]:
     """Return labels as printable words; invalid ones are left out."""
     entries = value.items() if isinstance(value, dict) else ()
-    found = {word(name): to_text(label) for name, label in entries if isinstance(label, (str, int, float))}
+    found = {to_word(name): to_text(label) for name, label in entries if isinstance(label, (str, int, float))}
     return dict(sorted(found.items())[:most])
 
 
@@ -168,11 +168,11 @@ def remove_duplicates(packages: Iterable[InstalledPackage]) -> tuple[InstalledPa
     )
 
 
-def _json(content: bytes | bytearray | None) -> dict[str, Any]:
-    return table(content) if content else {}
+def _parse_record(content: bytes | bytearray | None) -> dict[str, Any]:
+    return parse_object(content) if content else {}
 
 
-def table(content: bytes | bytearray) -> dict[str, Any]:
+def parse_object(content: bytes | bytearray) -> dict[str, Any]:
     """Return the object of a JSON text, {} for anything else."""
     try:
         tree = parse_json(bytes(content))
@@ -187,9 +187,9 @@ STEPS = 50_000_000  # of SQLite's machine; 2000 packages take 10 000
 MOST = 20_000  # packages
 
 
-def rpm_packages(database: bytes | bytearray) -> tuple[InstalledPackage, ...] | None:
+def read_rpm_packages(database: bytes | bytearray) -> tuple[InstalledPackage, ...] | None:
     """Return the packages of a database, None where it cannot be read."""
-    with work_folder("recipe-") as folder:
+    with make_work_folder("recipe-") as folder:
         path = folder / "rpmdb.sqlite"
         path.write_bytes(database)
         try:
@@ -201,25 +201,25 @@ def rpm_packages(database: bytes | bytearray) -> tuple[InstalledPackage, ...] | 
             steps = iter(range(STEPS // 100_000))
             connection.set_progress_handler(lambda: next(steps, -1) < 0, 100_000)
             rows = connection.execute("SELECT blob FROM Packages LIMIT ?", (MOST,))
-            return tuple(found for (blob,) in rows if isinstance(blob, bytes) and (found := _package(blob)))
+            return tuple(found for (blob,) in rows if isinstance(blob, bytes) and (found := _parse_rpm_header(blob)))
         except sqlite3.Error:
             return None
         finally:
             connection.close()
 
 
-def _package(blob: bytes) -> InstalledPackage | None:
-    fields = dict(_fields(blob))
+def _parse_rpm_header(blob: bytes) -> InstalledPackage | None:
+    fields = dict(_parse_rpm_fields(blob))
     name, version, epoch = fields.get(NAME, ""), fields.get(VERSION, ""), fields.get(EPOCH, "")
     if not name or name == "gpg-pubkey":
         return None
     full = f"{epoch}:" if epoch else ""
     full += f"{version}-{fields.get(RELEASE, '')}".rstrip("-")
-    arch, words = word(fields.get(ARCH, "")), word(fields.get(LICENSE, ""))
-    return InstalledPackage(kind="rpm", name=word(name), version=word(full), arch=arch, license=words)
+    arch, words = to_word(fields.get(ARCH, "")), to_word(fields.get(LICENSE, ""))
+    return InstalledPackage(kind="rpm", name=to_word(name), version=to_word(full), arch=arch, license=words)
 
 
-def _fields(blob: bytes) -> Iterator[tuple[int, str]]:
+def _parse_rpm_fields(blob: bytes) -> Iterator[tuple[int, str]]:
     """Texts and numbers of a header: an index of 16 bytes an entry, then the data."""
     if len(blob) < 8:
         return

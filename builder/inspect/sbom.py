@@ -19,13 +19,13 @@ PLAN_PROPERTY = "recipe:plan"
 OURS = ("recipe.name", "recipe.digest", "recipe.lock", "recipe.site", "recipe.tool")
 
 
-def sbom(contents: Contents, *, name: str, tool: str, plan: str = "") -> str:
+def make_sbom(contents: Contents, *, name: str, tool: str, plan: str = "") -> str:
     """Write the bill of materials of an image; it has no time in it, and its number is made from its content.
 
     `plan` is the digest of the plan that the image was made from.
     """
-    components = _components(contents)
-    image = {"type": "container", "bom-ref": "image", "name": name, "properties": _properties(contents, plan=plan)}
+    components = _list_components(contents)
+    image = {"type": "container", "bom-ref": "image", "name": name, "properties": _list_properties(contents, plan=plan)}
     program, _, version = tool.partition(" ")
     document: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -50,9 +50,9 @@ def is_sbom(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and re.search(rb'"bomFormat"\s*:\s*"CycloneDX"', head) is not None
 
 
-def _properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:
+def _list_properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:
     pairs = [(f"recipe:{name.partition('.')[2]}", contents.labels[name]) for name in OURS if name in contents.labels]
-    pairs += [("recipe:base", base_uri(contents.base))] if contents.base else []
+    pairs += [("recipe:base", make_base_uri(contents.base))] if contents.base else []
     pairs += [(PLAN_PROPERTY, plan)] if plan else []
     for build in contents.torch:
         fields = (("torch", build.version), ("cuda", build.cuda), ("hip", build.hip), ("xpu", build.xpu))
@@ -61,15 +61,15 @@ def _properties(contents: Contents, *, plan: str) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in sorted(set(pairs))]
 
 
-def _components(contents: Contents) -> list[dict[str, Any]]:
+def _list_components(contents: Contents) -> list[dict[str, Any]]:
     """One for each package; a package in several places is one."""
     found: dict[str, list[InstalledPackage]] = {}
     for package in contents.packages:
-        found.setdefault(purl(package, distribution=contents.distribution), []).append(package)
-    return [_component(name, packages) for name, packages in sorted(found.items())]
+        found.setdefault(make_purl(package, distribution=contents.distribution), []).append(package)
+    return [_make_component(name, packages) for name, packages in sorted(found.items())]
 
 
-def _component(ref: str, packages: list[InstalledPackage]) -> dict[str, Any]:
+def _make_component(ref: str, packages: list[InstalledPackage]) -> dict[str, Any]:
     first = max(packages, key=lambda package: (package.license, package.sha256))
     entry: dict[str, Any] = {"type": "library", "bom-ref": ref, "purl": ref, "name": first.name}
     if first.version:
@@ -84,7 +84,7 @@ def _component(ref: str, packages: list[InstalledPackage]) -> dict[str, Any]:
     return entry
 
 
-def purl(package: InstalledPackage, *, distribution: str = "") -> str:
+def make_purl(package: InstalledPackage, *, distribution: str = "") -> str:
     """The address of a package as other tools write it; `distribution` is the image's, as in "debian 12"."""
     vendor, _, release = distribution.partition(" ")
     name, namespace, number = package.name, "", package.version
@@ -102,20 +102,20 @@ def purl(package: InstalledPackage, *, distribution: str = "") -> str:
     ):  # https://github.com/package-url/purl-spec/blob/main/types-doc/rpm-definition.md
         epoch, _, number = number.partition(":")
         more.append(("epoch", epoch))
-    path = "/".join(_quoted(part) for part in (kind, namespace, name) if part)
-    version = f"@{_quoted(number)}" if number else ""
-    return f"pkg:{path}{version}{_query(more)}"
+    path = "/".join(_escape(part) for part in (kind, namespace, name) if part)
+    version = f"@{_escape(number)}" if number else ""
+    return f"pkg:{path}{version}{_make_query(more)}"
 
 
-def _query(pairs: Iterable[tuple[str, str]]) -> str:
-    words = "&".join(f"{name}={_quoted(value)}" for name, value in sorted(pairs) if value)
+def _make_query(pairs: Iterable[tuple[str, str]]) -> str:
+    words = "&".join(f"{name}={_escape(value)}" for name, value in sorted(pairs) if value)
     return f"?{words}" if words else ""
 
 
-def _quoted(text: str) -> str:
+def _escape(text: str) -> str:
     return quote(text, safe=":")
 
 
-def base_uri(base: str) -> str:
+def make_base_uri(base: str) -> str:
     """A base image; of a file only its name: folders tell of users."""
     return f"file:{base.rpartition('/')[2]}" if base.startswith("/") else base

@@ -18,18 +18,38 @@ from builder.sif.sif import (  # fmt: skip
     Object,
     Sif,
     SifError,
-    layers_of,
+    list_layers,
     parse_sif,
-    part_of,
     read_header,
+    read_object,
     read_sif,
 )
 
 # The one door of this floor to the format.
 __all__ = [
-    "DATA_JSON", "INSPECT", "LARGEST", "LAYERS", "MAGIC", "OVERLAY", "SBOM", "SIGNATURE", "SQUASHFS", "SYSTEMS",
-    "Object", "Sif", "SifError", "added", "arch_of", "layers_of", "parse_sif", "part_of", "read_header", "read_sif",
-    "signer_of", "use_of", "word_of",
+    "DATA_JSON",
+    "INSPECT",
+    "LARGEST",
+    "LAYERS",
+    "MAGIC",
+    "OVERLAY",
+    "SBOM",
+    "SIGNATURE",
+    "SQUASHFS",
+    "SYSTEMS",
+    "Object",
+    "Sif",
+    "SifError",
+    "describe_object",
+    "get_use",
+    "list_layers",
+    "name_architecture",
+    "parse_sif",
+    "plan_object_writes",
+    "read_header",
+    "read_object",
+    "read_sif",
+    "read_signer",
 ]  # fmt: skip
 
 SIGNATURE, SBOM = 0x4005, 0x4009
@@ -52,31 +72,33 @@ USES = {1: "system", 2: "primary system", 3: "data", OVERLAY: "overlay"}
 ARCHITECTURES = {"01": "386", "02": "amd64", "03": "arm", "04": "arm64", "06": "ppc64le", "12": "riscv64"}
 
 
-def arch_of(sif: Sif) -> str:
+def name_architecture(sif: Sif) -> str:
     """The architecture as images name it."""
     number = sif.arch.rstrip(b"\0").decode("ascii", errors="replace")
     return ARCHITECTURES.get(number, number)
 
 
-def use_of(item: Object) -> int:
+def get_use(item: Object) -> int:
     """What a partition is for; 0 of any other object."""
     return item.partition[1] if item.partition else 0
 
 
-def word_of(item: Object) -> str:
+def describe_object(item: Object) -> str:
     """What it is, in words."""
     if item.partition is None:
         return KINDS.get(item.kind, f"object of type {item.kind:#x}")
-    return f"{USES.get(use_of(item), 'unknown')} {FILE_SYSTEMS.get(item.partition[0], 'file system')}"
+    return f"{USES.get(get_use(item), 'unknown')} {FILE_SYSTEMS.get(item.partition[0], 'file system')}"
 
 
-def signer_of(item: Object) -> str:
+def read_signer(item: Object) -> str:
     """The fingerprint of a signature's key, empty where the descriptor has none (keys in PEM files)."""
     entity = item.extra[4:24]
     return entity.hex().upper() if item.kind == SIGNATURE and any(entity) else ""
 
 
-def added(sif: Sif, *, kind: int, name: str, content: bytes, extra: bytes) -> tuple[tuple[int, bytes], ...]:
+def plan_object_writes(
+    sif: Sif, *, kind: int, name: str, content: bytes, extra: bytes
+) -> tuple[tuple[int, bytes], ...]:
     """What has to be written where for one more object in group 1, the content first; empty when there is no room.
 
     The times are those of the header: the same image and content give the same bytes. It is what `apptainer sif add

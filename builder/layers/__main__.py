@@ -12,7 +12,7 @@ import sys
 import types
 
 
-def _package() -> str:
+def _find_package() -> str:
     """Return the name of the package; run as a folder it is "layering.layers", and the library "layering.sif".
 
     Python puts the folder itself on sys.path: it is removed, so that no module here hides one of the standard library.
@@ -42,4 +42,4 @@ def _load(name: str, folder: str) -> None:
 if __name__ == "__main__":
     if sys.version_info < (3, 10):  # noqa: UP036 - by hand it may be any Python
         sys.exit(f"Python {sys.version.split()[0]} is too old: this takes 3.10")
-    sys.exit(importlib.import_module(_package() + ".commands").main(sys.argv[1:]))
+    sys.exit(importlib.import_module(_find_package() + ".commands").main(sys.argv[1:]))

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ..sif.errors import LayeringError, say
-from ..sif.normalise import DATE, EPOCH, date_of
+from ..sif.errors import LayeringError, log_line
+from ..sif.normalise import DATE, EPOCH, format_date
 from ..sif.pack import Packer
 from ..sif.programs import call, clean_environment, follow
 from ..sif.sif import (
@@ -23,13 +23,13 @@ from ..sif.sif import (
     SifError,
     add_object,
     copy_range,
-    empty_sif,
-    end_of,
+    find_end,
+    make_empty_sif,
     write_header,
 )
 from ..sif.tree import read, remove, walk, write
-from .cache import Store, key_of
-from .reference import HUB, HUB_SERVER, parts_of
+from .cache import Store, compute_key
+from .reference import HUB, HUB_SERVER, parse_reference
 from .spec import FIX
 
 FOLDER_OF_LABELS = ".singularity.d"
@@ -58,7 +58,7 @@ def find_base_image(
         if not path.is_file():
             raise LayeringError(f"the base image '{reference}' is missing", fix="give another one by --base")
         return path
-    last = key_of(["reference", reference])
+    last = compute_key(["reference", reference])
     if offline:
         return _find_cached(reference, store=store, why="no server is asked", hold=hold)
     exact = reference if "@sha256:" in reference else pin_reference(reference)
@@ -69,7 +69,7 @@ def find_base_image(
         target = work / "moving.sif"
         _fetch(reference, target, runtime=runtime, packer=packer)
         return target
-    key = key_of([FORMAT, exact, os.uname().machine, packer.inputs])
+    key = compute_key([FORMAT, exact, os.uname().machine, packer.inputs])
     hold(key)
     entry, _ = store.get(
         "bases", key, title=exact, make=lambda path: _fetch(exact, path, runtime=runtime, packer=packer)
@@ -83,21 +83,21 @@ def pin_reference(reference: str) -> str | None:
     if not reference.startswith("docker://"):
         return None
     # Most bases are files, and the client for registries is slow to import.
-    from .registry import RegistryError, registry_digest
-    from .registry_login import login_of
+    from .registry import RegistryError, fetch_manifest_digest
+    from .registry_login import find_login
 
     try:
-        digest = registry_digest(reference, logins=lambda host: login_of(host, environment=os.environ))
+        digest = fetch_manifest_digest(reference, logins=lambda host: find_login(host, environment=os.environ))
     except RegistryError as error:
-        say(f"{reference}: {error}")
+        log_line(f"{reference}: {error}")
         return None
-    host, name, _ = parts_of(reference)
+    host, name, _ = parse_reference(reference)
     return f"docker://{HUB if host == HUB_SERVER else host}/{name}@{digest}"
 
 
 def _find_cached(reference: str, *, store: Store, why: str, hold: Callable[[str], None]) -> Path:
     """Return the cached copy of an image in a registry; raises LayeringError if there is none."""
-    known = store.recall("known", key_of(["reference", reference]))
+    known = store.recall("known", compute_key(["reference", reference]))
     entry = None
     if isinstance(known, str):
         hold(known)
@@ -105,21 +105,21 @@ def _find_cached(reference: str, *, store: Store, why: str, hold: Callable[[str]
     if entry is None:
         raise LayeringError(f"the base image {reference} was not fetched before, and {why}", fix=FIX)
     if "@sha256:" not in reference:
-        say(f"{why}: the image that {reference} was before is used")
+        log_line(f"{why}: the image that {reference} was before is used")
     return entry.path
 
 
 def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> None:
     """Unpack the image with the engine and pack it as layers are packed: with the same bytes on every machine."""
-    say(f"base image {reference}")
+    log_line(f"base image {reference}")
     tree, part = target.with_name("base.tree"), target.with_name("base.part.sif")
     started = int(clock.time())
     try:
         argv = [runtime, "build", "--force", "--fix-perms", "--sandbox", str(tree), reference]
         if follow(argv, env=clean_environment()):
             raise LayeringError(f"the base image '{reference}' could not be fetched", told=True)
-        newest = normalise_times(tree, before=started)
-        _normalise_labels(tree, time=newest)
+        newest = normalize_times(tree, before=started)
+        _normalize_labels(tree, time=newest)
         squashfs = target.with_name("base.sqfs")
         packer.pack([tree], squashfs, keep_modes=True, keep_times=newest)
         wrap_in_sif(squashfs, part, machine=os.uname().machine)
@@ -134,7 +134,7 @@ def _fetch(reference: str, target: Path, *, runtime: str, packer: Packer) -> Non
 
 def wrap_in_sif(squashfs: Path, target: Path, *, machine: str, inspect: bytes = b"") -> None:
     """Write a root file system as a SIF image; raises SifError for a machine that the format does not know."""
-    sif = empty_sif(machine)
+    sif = make_empty_sif(machine)
     with squashfs.open("rb") as source, target.open("w+b") as file:
         size = os.fstat(source.fileno()).st_size
         item = add_object(sif, size=size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
@@ -146,12 +146,12 @@ def wrap_in_sif(squashfs: Path, target: Path, *, machine: str, inspect: bytes = 
             file.truncate(item.offset)
             file.seek(item.offset)
             file.write(inspect)
-        file.truncate(-(-end_of(sif) // ALIGNMENT) * ALIGNMENT)
+        file.truncate(-(-find_end(sif) // ALIGNMENT) * ALIGNMENT)
         write_header(file, sif, time=EPOCH)
     target.chmod(0o755)
 
 
-def normalise_times(tree: Path, *, before: int) -> int:
+def normalize_times(tree: Path, *, before: int) -> int:
     """Give everything newer than `before` the time of the newest thing that is older; return that time.
 
     The image's own files keep their times. Unpacking sets the time of day: on folders that no layer of the image names,
@@ -173,12 +173,12 @@ def normalise_times(tree: Path, *, before: int) -> int:
     return newest
 
 
-def _normalise_labels(tree: Path, *, time: int) -> None:
+def _normalize_labels(tree: Path, *, time: int) -> None:
     """Remove the time of day from the engine's labels."""
     try:
         labels = json.loads(read(tree, LABELS, limit=LABELS_LIMIT))
         if DATE in labels:
-            labels[DATE] = date_of(time)
+            labels[DATE] = format_date(time)
         write(tree, LABELS, (json.dumps(labels, indent=1, sort_keys=True) + "\n").encode(), mode=0o644)
         for entry in walk(tree):
             entry.enter = entry.path == FOLDER_OF_LABELS

@@ -43,7 +43,7 @@ class BaseFacts:
     minor: str = ""  # X.Y
     glibc: str = ""
 
-    def with_layer(self, folders: Mapping[str, int], links: Mapping[str, str], files: set[str]) -> BaseFacts:
+    def apply_layer(self, folders: Mapping[str, int], links: Mapping[str, str], files: set[str]) -> BaseFacts:
         """Return the facts with a layer over the image."""
         hidden = {*folders, *files}
         kept = {path: target for path, target in self.links.items() if path not in hidden}
@@ -79,20 +79,20 @@ def read_base_facts(image: Path, *, store: Store) -> BaseFacts:
         raise LayeringError(f"layers cannot be put on '{image}': {str(reason).lower()}", fix=FIX) from None
     if sif.overlays:
         raise LayeringError(f"'{image}' holds overlays of its own", fix=FIX)
-    if store.known_digest(image) is None:
+    if store.recall_digest(image) is None:
         with ThreadPoolExecutor(1) as pool:  # a new one is listed while its digest is computed
-            later = pool.submit(store.digest, image)
+            later = pool.submit(store.find_digest, image)
             listing = list_squashfs(image, offset=system.offset)
             digest = later.result()
     else:
-        digest, listing = store.digest(image), None
+        digest, listing = store.find_digest(image), None
     known = store.recall("facts", digest)
     if isinstance(known, dict) and known.pop("format", None) == FORMAT:
         return BaseFacts(**known)
     listing = listing or list_squashfs(image, offset=system.offset)
     facts = _read(image, listing, digest=digest, machine=sif.machine, offset=system.offset)
     facts = replace(facts, inspect=_inspect(image, sif))
-    if facts.glibc or not _libc(facts, listing[2]):  # a glibc without a version may be incomplete
+    if facts.glibc or not _find_libc(facts, listing[2]):  # a glibc without a version may be incomplete
         store.remember("facts", digest, {"format": FORMAT, **asdict(facts)})
     return facts
 
@@ -109,19 +109,19 @@ def _inspect(image: Path, sif: Sif) -> str:
 def _read(image: Path, listing: Listing, *, digest: str, machine: str, offset: int) -> BaseFacts:
     folders, links, files = listing
     bare = BaseFacts(sha256=digest, machine=machine, folders=folders, links=links)
-    libc = _libc(bare, files)
+    libc = _find_libc(bare, files)
     scripts = sorted(path for path in files if path.startswith(f"{ENVIRONMENT}/"))
-    contents = _contents(image, [LABELS, RUNSCRIPT, *scripts, *([libc] if libc else [])], offset=offset)
+    contents = _read_contents(image, [LABELS, RUNSCRIPT, *scripts, *([libc] if libc else [])], offset=offset)
     glibc = GLIBC.search(contents.get(libc, b""))
     script = contents.get(RUNSCRIPT, b"").decode(errors="replace")
-    path = _path([contents[name].decode(errors="replace") for name in scripts if name in contents])
-    python, minor = _python(bare, files, path)
+    path = _find_path([contents[name].decode(errors="replace") for name in scripts if name in contents])
+    python, minor = _find_python(bare, files, path)
     return BaseFacts(
         sha256=digest,
         machine=machine,
         folders=folders,
         links=links,
-        labels=_labels(contents.get(LABELS, b"")),
+        labels=_parse_labels(contents.get(LABELS, b"")),
         runscript=bool(script) and "no runscript defined" not in script,
         python=python,
         minor=minor,
@@ -136,30 +136,30 @@ def list_squashfs(image: Path, *, offset: int) -> Listing:
     files: set[str] = set()
     try:
         with image.open("rb") as source:
-            for found in Reader(source, offset=offset).files():
-                path = found.path if found.path.isascii() else _whole(found.path)
+            for found in Reader(source, offset=offset).list_files():
+                path = found.path if found.path.isascii() else _drop_surrogates(found.path)
                 if found.kind == FOLDER:
                     folders[path] = found.mode
                 elif found.kind == LINK:
-                    links[path] = _whole(found.target)
+                    links[path] = _drop_surrogates(found.target)
                 else:
                     files.add(path)
     except (SquashfsError, OSError) as error:
-        raise _unread(image, error) from None
+        raise _make_error(image, error) from None
     return folders, links, files
 
 
-def _whole(path: str) -> str:
+def _drop_surrogates(path: str) -> str:
     """A path without half characters, which no JSON can hold."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _unread(image: Path, error: SquashfsError | OSError) -> LayeringError:
+def _make_error(image: Path, error: SquashfsError | OSError) -> LayeringError:
     reason = getattr(error, "strerror", None) or str(error)
     return LayeringError(f"the file system in '{image}' cannot be read: {reason}", fix=FIX)
 
 
-def _contents(image: Path, paths: Sequence[str], *, offset: int) -> dict[str, bytes]:
+def _read_contents(image: Path, paths: Sequence[str], *, offset: int) -> dict[str, bytes]:
     """The contents of those that are files and not too large; raises LayeringError."""
     try:
         with image.open("rb") as source:
@@ -169,10 +169,10 @@ def _contents(image: Path, paths: Sequence[str], *, offset: int) -> dict[str, by
                 file.path: reader.read(file, limit=LIMIT) for file in found if file.kind == FILE and file.size <= LIMIT
             }
     except (SquashfsError, OSError) as error:
-        raise _unread(image, error) from None
+        raise _make_error(image, error) from None
 
 
-def _libc(bare: BaseFacts, files: set[str]) -> str:
+def _find_libc(bare: BaseFacts, files: set[str]) -> str:
     for folder in ("/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib64", "/lib"):
         path = bare.resolve_path(f"{folder}/libc.so.6")
         if path in files:
@@ -180,7 +180,7 @@ def _libc(bare: BaseFacts, files: set[str]) -> str:
     return ""
 
 
-def _labels(content: bytes) -> dict[str, str]:
+def _parse_labels(content: bytes) -> dict[str, str]:
     try:
         found = parse_json(content)
     except ValueError:
@@ -188,7 +188,7 @@ def _labels(content: bytes) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _path(scripts: Sequence[str]) -> str:
+def _find_path(scripts: Sequence[str]) -> str:
     """PATH as the image sets it: the last plain value among its scripts, with what those scripts put before."""
     found = ""
     for text in scripts:
@@ -200,7 +200,7 @@ def _path(scripts: Sequence[str]) -> str:
     return f"{found}:{USUAL_PATH}"
 
 
-def _python(bare: BaseFacts, files: set[str], path: str) -> tuple[str, str]:
+def _find_python(bare: BaseFacts, files: set[str], path: str) -> tuple[str, str]:
     """The program that `python3` is in the image, and its X.Y from the file's name."""
     for folder in path.split(":"):
         if not folder.startswith("/"):

@@ -72,7 +72,7 @@ class Compiler:
             print(done.stderr[-2000:], flush=True)
             raise LayeringError(f"Python {self.version} could not compile the packages: exit code {done.returncode}")
         made = [piece for number in range(workers) for piece in _read_index(Path(place, str(number)))]
-        asked_for = {compiled_path(path, self.tag) for path in paths}
+        asked_for = {name_compiled_file(path, self.tag) for path in paths}
         if not asked_for.issuperset(piece.path for piece in made):
             raise LayeringError(f"Python {self.version} has written other files than it was given to compile")
         return made
@@ -163,7 +163,7 @@ def is_imported(path: str) -> bool:
     return UNUSED.search(path) is None and path.splitlines() == [path]
 
 
-def compiled_path(path: str, tag: str) -> str:
+def name_compiled_file(path: str, tag: str) -> str:
     """Return the path of the .pyc of a .py."""
     folder, name = os.path.split(path)
     return os.path.join(folder, "__pycache__", f"{name[:-3]}.{tag}.pyc")

@@ -42,7 +42,7 @@ def compile_packages(
     """
     often = Counter(path for package in packages for path in package.paths)
     shared = {path for path, count in often.items() if count > 1}
-    unsure = {bytecode.compiled_path(path, tag) for path in shared}
+    unsure = {bytecode.name_compiled_file(path, tag) for path in shared}
     pieces, missing = list[Piece](), dict[PackageSources, list[str]]()
     place = tempfile.mkdtemp(prefix="kept-", dir=work)  # layers with the same package may be made in parallel
     for package in packages:
@@ -57,7 +57,7 @@ def compile_packages(
             missing[package] = paths
     made = {piece.path: piece for piece in compile_files(sorted({*more, *shared}.union(*missing.values())))}
     for package, paths in missing.items():
-        names = [bytecode.compiled_path(path, tag) for path in paths]
+        names = [bytecode.name_compiled_file(path, tag) for path in paths]
         run_in_background(partial(_store, store, package, [made[name] for name in names if name in made]))
     return [*pieces, *made.values()]
 

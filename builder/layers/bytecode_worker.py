@@ -19,7 +19,7 @@ import warnings
 TOKEN = 4  # bytes: a path's number, as the workers take it from a pipe
 
 
-def compiled(source: bytes, name: str) -> bytes:
+def compile_source(source: bytes, name: str) -> bytes:
     """Return the content of a .pyc file: hash-based and unchecked (PEP 552)."""
     code = compile(source, name, "exec", dont_inherit=True)
     head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
@@ -39,7 +39,7 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
                 # A file that was replaced by a link is not followed.
                 number = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NOFOLLOW)
                 with open(number, "rb") as file:
-                    made = compiled(file.read(), prefix + "/" + path)
+                    made = compile_source(file.read(), prefix + "/" + path)
             except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                 continue
             data.write(made)
@@ -48,7 +48,7 @@ def work(paths: list[str], tokens: int, folder: str, prefix: str, out: str) -> N
             index.write(b"%d %s\n" % (len(made), os.fsencode(target)))
 
 
-def size_of(path: str) -> int:
+def get_size(path: str) -> int:
     """Return the bytes of a file, 0 if it is missing."""
     try:
         return os.lstat(path).st_size
@@ -64,7 +64,7 @@ def main() -> int:
     os.nice(nice)
     paths = os.fsdecode(sys.stdin.buffer.read()).splitlines()
     # The largest first, each to a free worker: all end at about the same time.
-    paths.sort(key=lambda path: (-size_of(os.path.join(folder, path)), path))
+    paths.sort(key=lambda path: (-get_size(os.path.join(folder, path)), path))
     source, sink = os.pipe()
     children = []
     for number in range(workers):

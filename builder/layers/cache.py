@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from ..sif.bounded import read_json
-from ..sif.digest import sha256_of
+from ..sif.digest import hash_file
 from ..sif.tree import remove
-from .cache_folders import LAYERS, cache_part, own_cache
-from .locks import Locks, is_dead, new_mark
+from .cache_folders import LAYERS, ensure_cache, ensure_cache_part
+from .locks import Locks, is_dead, make_mark
 from .shared_cache import SharedCache
 
 REMOVER = "remove a work folder"  # name of the threads that do it in the background
@@ -37,7 +37,7 @@ KINDS = {"layers": ".sqfs", "bases": ".sif", "compiled": ".pycs"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CacheEntry:
     """One file of the cache; `used` in seconds since 1970."""
 
     kind: str
@@ -49,7 +49,7 @@ class Entry:
     used: float = 0.0
 
 
-def key_of(document: object) -> str:
+def compute_key(document: object) -> str:
     """Return the digest of a document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -66,33 +66,33 @@ def sync(path: Path) -> None:
         os.close(number)
 
 
-def _identity(seen: os.stat_result) -> str:
-    return key_of([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
+def _compute_identity(seen: os.stat_result) -> str:
+    return compute_key([seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns])
 
 
 class Store:
     """The cache of one user."""
 
     def __init__(self, folder: Path, *, shared: SharedCache | None = None) -> None:
-        """Make or check its folders; entries are copied from `shared`. Raises what `own_cache` raises."""
+        """Make or check its folders; entries are copied from `shared`. Raises what `ensure_cache` raises."""
         self.shared = shared
-        self.folder = cache_part(own_cache(folder) / LAYERS)
+        self.folder = ensure_cache_part(ensure_cache(folder) / LAYERS)
         for name in (*KINDS, "facts", "known", "work", "locks"):
-            cache_part(self.folder / name)
+            ensure_cache_part(self.folder / name)
         self.locks = Locks(self.folder / "locks")
         self._altered = set[Path]()
 
-    def path(self, kind: str, key: str) -> Path:
+    def get_path(self, kind: str, key: str) -> Path:
         """Return the path of an entry."""
         return self.folder / kind / f"{key}{KINDS[kind]}"
 
-    def find(self, kind: str, key: str) -> Entry | None:
+    def find(self, kind: str, key: str) -> CacheEntry | None:
         """Return an entry if it is there and has the recorded size, else None."""
-        path = self.path(kind, key)
+        path = self.get_path(kind, key)
         with suppress(OSError, ValueError, KeyError, TypeError):
             noted = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
             used = path.with_suffix(".json").stat().st_mtime
-            entry = Entry(
+            entry = CacheEntry(
                 kind=kind,
                 key=key,
                 path=path,
@@ -105,7 +105,7 @@ class Store:
                 return entry
         return None
 
-    def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[Entry, bool]:
+    def get(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> tuple[CacheEntry, bool]:
         """Return an entry, and True if it was made now: `make` writes the file that it is given."""
         found = self.find(kind, key)
         if found is None:
@@ -117,10 +117,10 @@ class Store:
             os.utime(found.path.with_suffix(".json"))
         return found, False
 
-    def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> Entry:
+    def _make(self, kind: str, key: str, *, title: str, make: Callable[[Path], None]) -> CacheEntry:
         from concurrent.futures import ThreadPoolExecutor  # not needed to read the cache
 
-        path = self.path(kind, key)
+        path = self.get_path(kind, key)
         with self.work_folder(wait=False) as folder:
             part = folder / path.name
             if not (self.shared and self.shared.copy(f"{LAYERS}/{kind}", part)):
@@ -130,7 +130,7 @@ class Store:
                 # .pyc files are small and checked when they are read: one lost in a power cut is made again.
                 synced = pool.submit(sync, part) if kind != "compiled" else None
                 size = part.stat().st_size
-                noted = {"sha256": sha256_of(part), "size": size, "title": title}
+                noted = {"sha256": hash_file(part), "size": size, "title": title}
                 if synced:
                     synced.result()
             note = folder / f"{key}.json"
@@ -143,21 +143,21 @@ class Store:
             self._altered.discard(path)
             if kind != "compiled":
                 sync(path.parent)
-        return Entry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
+        return CacheEntry(kind=kind, key=key, path=path, title=title, sha256=str(noted["sha256"]), size=size)
 
-    def check(self, entry: Entry) -> bool:
+    def check(self, entry: CacheEntry) -> bool:
         """Compare an entry with its sha256; remove it and return False if it differs."""
-        if sha256_of(entry.path) == entry.sha256:
+        if hash_file(entry.path) == entry.sha256:
             return True
         self.forget(entry)
         return False
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: CacheEntry) -> None:
         """Treat an altered entry as missing: remove it, or make it again while others still read it."""
         self._altered.add(entry.path)
         self.drop(entry)
 
-    def drop(self, entry: Entry) -> bool:
+    def drop(self, entry: CacheEntry) -> bool:
         """Remove an entry; return False while it is read, on any machine, and without locks."""
         name, note = f"{entry.kind}-{entry.key}", entry.path.with_suffix(".json")
         with self.locks.try_lock(name) as ours:
@@ -167,7 +167,7 @@ class Store:
             gone = entry.path.with_suffix(".gone")
             with suppress(FileNotFoundError):
                 note.replace(gone)
-            if self.locks.in_use(name):
+            if self.locks.is_used(name):
                 with suppress(OSError):
                     os.link(gone, note)
                 gone.unlink(missing_ok=True)
@@ -186,7 +186,7 @@ class Store:
             path.unlink(missing_ok=True)
             return True
 
-    def entries(self) -> list[Entry]:
+    def list_entries(self) -> list[CacheEntry]:
         """Return every entry, the least recently used first."""
         found = [
             entry
@@ -198,7 +198,7 @@ class Store:
 
     def find_broken(self) -> list[Path]:
         """Return files that belong to no entry, and damaged facts."""
-        whole = {entry.path for entry in self.entries()}
+        whole = {entry.path for entry in self.list_entries()}
         return self.find_broken_facts() + [
             path
             for kind, suffix in KINDS.items()
@@ -211,9 +211,9 @@ class Store:
         facts = [path for kind in ("facts", "known") for path in sorted((self.folder / kind).iterdir())]
         return [path for path in facts if path.name.startswith(".") or _read_fact(path) is None]
 
-    def prune(self, limit: int) -> list[Entry]:
+    def prune(self, limit: int) -> list[CacheEntry]:
         """Remove the least recently used entries until the rest fits; those in use stay. Return what was removed."""
-        entries = self.entries()
+        entries = self.list_entries()
         total, gone = sum(entry.size for entry in entries), []
         for entry in entries:
             if total <= limit:
@@ -228,7 +228,7 @@ class Store:
         path = self.folder / kind / f"{key}.json"
         part = path.with_name(f".{path.name}.{os.getpid()}-{time.monotonic_ns()}")
         try:
-            part.write_text(json.dumps({"digest": key_of(document), "fact": document}), encoding="utf-8")
+            part.write_text(json.dumps({"digest": compute_key(document), "fact": document}), encoding="utf-8")
             if kind == "facts":  # a digest lost in a power cut is computed again
                 sync(part)
             part.replace(path)
@@ -240,21 +240,21 @@ class Store:
         """Return a stored fact, None if it is missing or damaged."""
         return _read_fact(self.folder / kind / f"{key}.json")
 
-    def known_digest(self, path: Path) -> str | None:
+    def recall_digest(self, path: Path) -> str | None:
         """Return the recorded SHA-256 of a file, None if the file has changed since."""
-        known = self.recall("known", _identity(path.stat()))
+        known = self.recall("known", _compute_identity(path.stat()))
         return known if isinstance(known, str) else None
 
-    def digest(self, path: Path) -> str:
+    def find_digest(self, path: Path) -> str:
         """Return the SHA-256 of a file, computed only if it is not recorded."""
-        known = self.known_digest(path)
+        known = self.recall_digest(path)
         if known is not None:
             return known
         seen = path.stat()
-        found = sha256_of(path)
+        found = hash_file(path)
         # A file written a moment ago may change again within one tick of the clock.
         if time.time_ns() - max(seen.st_mtime_ns, seen.st_ctime_ns) > 2 * 10**9:
-            self.remember("known", _identity(seen), found)
+            self.remember("known", _compute_identity(seen), found)
         return found
 
     @contextmanager
@@ -264,7 +264,7 @@ class Store:
             yield
 
     @contextmanager
-    def use_downloads(self, *, alone: bool = False) -> Iterator[bool]:
+    def lock_downloads(self, *, alone: bool = False) -> Iterator[bool]:
         """Prevent the removal of downloads while a build reads them; with `alone` yield False if one does."""
         if alone:
             with self.locks.try_lock("downloads") as ours:
@@ -281,7 +281,7 @@ class Store:
 
         Its name is the mark of this process. Without `wait` it is removed in the background, before the program ends.
         """
-        folder = self.folder / "work" / new_mark()
+        folder = self.folder / "work" / make_mark()
         folder.mkdir(0o700)
         try:
             yield folder
@@ -307,6 +307,6 @@ class Store:
 def _read_fact(path: Path) -> Any:
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = read_json(path)
-        if found["digest"] == key_of(found["fact"]):
+        if found["digest"] == compute_key(found["fact"]):
             return found["fact"]
     return None

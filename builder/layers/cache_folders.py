@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from .private_folders import private_folder
+from .private_folders import ensure_private_folder
 
 UV = "uv"  # uv's downloads
 CONDA = "conda"  # py-rattler's downloads: packages/ and repodata/
@@ -17,7 +17,7 @@ LIMIT_GIB = 40.0
 INSTEAD = "set RECIPE_CACHE_DIR to a folder of your own"
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
+def find_cache_folder(environment: Mapping[str, str]) -> Path:
     """Return RECIPE_CACHE_DIR, else `recipe` in the user's cache folder; raises LayeringError if no home is known."""
     if own := environment.get("RECIPE_CACHE_DIR"):
         return Path(own)
@@ -28,23 +28,23 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     raise LayeringError("HOME is not set, so the cache has no folder", fix=INSTEAD)
 
 
-def own_cache(folder: Path) -> Path:
+def ensure_cache(folder: Path) -> Path:
     """Make or check the cache folder and the folders in it; return its path without links.
 
     Raises PrivateError if one is another user's or others can write it, and OSError.
     """
-    folder = cache_part(folder)
+    folder = ensure_cache_part(folder)
     for name in (*DOWNLOADS, FETCH):
-        cache_part(folder / name)
+        ensure_cache_part(folder / name)
     return folder
 
 
-def cache_part(folder: Path) -> Path:
-    """Make or check one folder of the cache; raises what `own_cache` raises."""
-    return private_folder(folder, what="cache folder", instead=INSTEAD)
+def ensure_cache_part(folder: Path) -> Path:
+    """Make or check one folder of the cache; raises what `ensure_cache` raises."""
+    return ensure_private_folder(folder, what="cache folder", instead=INSTEAD)
 
 
-def limit_bytes(environment: Mapping[str, str]) -> int:
+def read_limit_bytes(environment: Mapping[str, str]) -> int:
     """Return RECIPE_CACHE_GIB, else 40 GiB, in bytes; raises LayeringError if it is not a number."""
     text = environment.get("RECIPE_CACHE_GIB") or ""
     try:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..sif.errors import LayeringError, at_work, in_words, show
+from ..sif.errors import LayeringError, describe_written_place, show, translate_error
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return COMMANDS[chosen.command](chosen, own[cut + 1 :])
     except (LayeringError, OSError) as error:
-        show(error if isinstance(error, LayeringError) else in_words(error))
+        show(error if isinstance(error, LayeringError) else translate_error(error))
         if chosen.command in ("build", "fetch"):
             _show_place(error, output=getattr(chosen, "output", None))
     return 1
@@ -51,13 +51,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def _show_place(error: LayeringError | OSError, *, output: Path | None) -> None:
     """Print which disk or whose permissions failed: the explanation of the failure needs it."""
-    from .cache_folders import cache_folder
+    from .cache_folders import find_cache_folder
 
-    print(at_work(error, cache=cache_folder(os.environ), output=output), file=sys.stderr, flush=True)
+    print(
+        describe_written_place(error, cache=find_cache_folder(os.environ), output=output), file=sys.stderr, flush=True
+    )
 
 
 def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .cache_folders import cache_folder
+    from .cache_folders import find_cache_folder
     from .image_build import build
     from .spec import read_spec
 
@@ -70,7 +72,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
         runtime=chosen.runtime,
         binds=binds,
         given=chosen.given,
-        cache=cache_folder(os.environ),
+        cache=find_cache_folder(os.environ),
         environment=os.environ,
         umask=umask,
     )
@@ -78,7 +80,7 @@ def _build(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
 
 
 def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
-    from .cache_folders import cache_folder
+    from .cache_folders import find_cache_folder
     from .image_build import fetch
     from .spec import read_spec
 
@@ -89,42 +91,42 @@ def _fetch(chosen: argparse.Namespace, binds: Sequence[str]) -> int:
         runtime=chosen.runtime,
         binds=binds,
         given=chosen.given,
-        cache=cache_folder(os.environ),
+        cache=find_cache_folder(os.environ),
         environment=os.environ,
     )
     return 0
 
 
 def _offer(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from .cache_folders import cache_folder
+    from .cache_folders import find_cache_folder
     from .wheel_server import serve_wheels
 
     os.umask(0o022)  # uv unpacks here what the image gets
-    serve_wheels(chosen.folder, given=chosen.given, cache=cache_folder(os.environ), environment=os.environ)
+    serve_wheels(chosen.folder, given=chosen.given, cache=find_cache_folder(os.environ), environment=os.environ)
     return 0
 
 
 def _time(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from ..sif.normalise import date_of, settle, time_for
+    from ..sif.normalise import choose_time, format_date, normalize_image
 
-    found = time_for(chosen.base, environment=os.environ)
+    found = choose_time(chosen.base, environment=os.environ)
     if found is None:
         return 0
-    print(found, date_of(found), flush=True)
+    print(found, format_date(found), flush=True)
     # An engine works meanwhile; if it fails, no image is named.
     if chosen.settle and (name := sys.stdin.readline()):
-        settle(Path(name.removesuffix("\n")), time=found)
+        normalize_image(Path(name.removesuffix("\n")), time=found)
     return 0
 
 
-def _labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
-    from ..sif.normalise import labels_of
+def _write_labels(chosen: argparse.Namespace, _: Sequence[str]) -> int:
+    from ..sif.normalise import make_labels_json
 
-    chosen.output.write_bytes(labels_of(chosen.archive, time=chosen.time))
+    chosen.output.write_bytes(make_labels_json(chosen.archive, time=chosen.time))
     return 0
 
 
-COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "time": _time, "labels": _labels}
+COMMANDS = {"build": _build, "fetch": _fetch, "offer": _offer, "time": _time, "labels": _write_labels}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

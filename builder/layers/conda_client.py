@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from ..sif.digest import sha256_of
-from ..sif.errors import LayeringError, say
+from ..sif.digest import hash_file
+from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask, clean_environment
 from .conda_solver import CondaPackage, solve_request
 from .spec import FIX as FETCH
-from .uv import find_uv, uv_environment
+from .uv import find_uv, make_uv_environment
 
 WORKER = Path(__file__).with_name("conda_worker.py")
 RELEASE = "0.28"  # of py-rattler, which this was tried with
@@ -79,7 +79,7 @@ class CondaClient:
         )
         return read_packages(self._call(request, what="the conda packages cannot be installed together")["records"])
 
-    def stage(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
+    def link_packages(self, packages: Sequence[CondaPackage], folder: Path, *, prefix: str, platform: str) -> None:
         """Link packages below `folder` for their place at `prefix`; raises LayeringError."""
         for package in packages:
             _check_local_package(package)
@@ -114,7 +114,7 @@ class CondaClient:
             text = re.sub(r"\s+", " ", found["text"]).strip().rstrip(".")
             if self.offline and UNSEEN.search(text):
                 raise LayeringError("conda packages were not fetched before, and no server is asked", fix=FETCH)
-            raise _error(found["error"], text, what=what)
+            raise _make_layering_error(found["error"], text, what=what)
         return found
 
 
@@ -124,7 +124,7 @@ def _check_local_package(package: CondaPackage) -> None:
         return
     path = Path(unquote(package.url.removeprefix("file://")))
     try:
-        same = sha256_of(path) == package.sha256
+        same = hash_file(path) == package.sha256
     except OSError as error:
         message = f"the package '{path}' cannot be read: {error.strerror}"
         raise LayeringError(message, fix="check the channel, or lock again with `recipe lock`") from None
@@ -132,7 +132,7 @@ def _check_local_package(package: CondaPackage) -> None:
         raise LayeringError(f"the package '{path}' {OTHER}", fix=AGAIN)
 
 
-def _error(kind: str, text: str, *, what: str) -> LayeringError:
+def _make_layering_error(kind: str, text: str, *, what: str) -> LayeringError:
     other = re.search(r"hash mismatch when extracting (\S+)", text)
     if other:
         return LayeringError(f"the package '{other[1]}' {OTHER}", fix=AGAIN)
@@ -153,7 +153,7 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
     code, out, _ = ask([sys.executable, "-c", question])  # it exits with 1 if there is none
     if code == 0:
         if not out.strip().startswith(f"{RELEASE}."):
-            say(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
+            log_line(f"py-rattler is {out.strip()}, this was tried with {RELEASE}")
         return CondaClient(argv=(sys.executable,), environment={}, work=work, cache=cache, offline=offline)
     uv = find_uv()
     if uv is not None:
@@ -162,7 +162,7 @@ def find_client(*, work: Path, cache: Path, environment: Mapping[str, str], offl
         pins.write_text(PINNED, encoding="utf-8")
         argv = [uv, "pip", "install", "--quiet", "--no-config", "--no-deps", "--require-hashes"]
         argv += ["--only-binary", ":all:", "--python", sys.executable, "--target", str(folder), "-r", str(pins)]
-        code, _, err = ask(argv, env=uv_environment(environment))
+        code, _, err = ask(argv, env=make_uv_environment(environment))
         if code == 0:
             own = {**environment, "PYTHONPATH": str(folder)}
             return CondaClient(argv=(sys.executable,), environment=own, work=work, cache=cache, offline=offline)

@@ -13,11 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ..sif.errors import LayeringError, say
-from ..sif.pack import Piece, below, processors
+from ..sif.errors import LayeringError, log_line
+from ..sif.pack import Piece, count_processors, move_below
 from . import bytecode, wheel_files
 from .bytecode_cache import PackageSources, compile_packages
-from .cache import key_of
+from .cache import compute_key
 from .conda_client import CondaClient, read_packages
 from .conda_packages import (
     FLAT,
@@ -26,16 +26,16 @@ from .conda_packages import (
     LayerContents,
     check_conflicts,
     clean_prefix,
+    find_original_path,
     find_owners,
     find_shared_paths,
     group_packages,
-    original_path,
     read_layer_contents,
     read_record,
     remove_package,
     write_record,
 )
-from .conda_solver import CondaPackage, virtual_packages
+from .conda_solver import CondaPackage, list_virtual_packages
 from .context import BuildContext
 from .image_file import Layer
 from .uv import find_uv
@@ -66,7 +66,7 @@ class CondaEnvironment:
             self.packages = read_packages(asked["packages"])
         else:
             glibc = context.facts.glibc
-            virtual = virtual_packages(machine=context.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
+            virtual = list_virtual_packages(machine=context.spec.machine, glibc=glibc, cuda=str(asked["cuda"]))
             self.packages = client.solve(asked, virtual=virtual)
         self.python = _find_python(self.packages)
         self.minor = ".".join(self.python.version.split(".")[:2])
@@ -80,7 +80,7 @@ class CondaEnvironment:
         These packages are known only after linking: they get a layer of their own.
         """
         store, before = self.context.store, len(self.context.layers)
-        key = f"conda-together-{key_of([LAYOUT, [package.inputs for package in self.packages]])}"
+        key = f"conda-together-{compute_key([LAYOUT, [package.inputs for package in self.packages]])}"
         known = store.recall("facts", key)
         together = {str(name) for name in known} if isinstance(known, list) else set[str]()
         while True:
@@ -91,14 +91,14 @@ class CondaEnvironment:
                 if error.names <= together:
                     raise
                 together |= error.names
-                say(f"have files of the same name, and are put into one layer: {', '.join(sorted(together))}")
+                log_line(f"have files of the same name, and are put into one layer: {', '.join(sorted(together))}")
                 del self.context.layers[before:]
         store.remember("facts", key, sorted(together))
         for one in found:
             self.provided.update(one.provided)
         activate = sorted(name for one in found for name in one.activate)
         if activate:
-            say(f"activation scripts are not run: {', '.join(activate)}; set what is needed by variables")
+            log_line(f"activation scripts are not run: {', '.join(activate)}; set what is needed by variables")
         self.scripts = tuple(sorted(name for one in found for name in one.scripts))
 
     def _make_layers(self, together: Collection[str]) -> list[LayerContents]:
@@ -118,7 +118,7 @@ class CondaEnvironment:
             return self.context.make_layer(title, inputs, lambda tree: self._fill_layer(group, tree, among=among))
 
         before, names = len(self.context.layers), set[str]()
-        with ThreadPoolExecutor(max_workers=processors() + 2) as pool:
+        with ThreadPoolExecutor(max_workers=count_processors() + 2) as pool:
             for job in [pool.submit(made, title) for title in groups]:
                 try:
                     self.context.append_layers([job.result()])
@@ -143,12 +143,14 @@ class CondaEnvironment:
         place.parent.mkdir(parents=True)
         own = {package.name for package in packages}
         staged = [*dict.fromkeys(among)]
-        self.client.stage(staged, place, prefix=wheel_files.PREFIX, platform=self.platform)
+        self.client.link_packages(staged, place, prefix=wheel_files.PREFIX, platform=self.platform)
         linked = clock.monotonic()
         files = {package.name: read_record(package, place)["files"] for package in staged}
         check_conflicts(files)
-        lost = {original_path(path) for rows in files.values() for path in rows if path.startswith(LOST)}
-        shared = {name for name, rows in files.items() if lost and any(original_path(path) in lost for path in rows)}
+        lost = {find_original_path(path) for rows in files.values() for path in rows if path.startswith(LOST)}
+        shared = {
+            name for name, rows in files.items() if lost and any(find_original_path(path) in lost for path in rows)
+        }
         if shared and among is not self.packages:
             raise _SameNameError(shared)
         for package in staged:
@@ -159,9 +161,9 @@ class CondaEnvironment:
             write_record(package, place)
         clean_prefix(place, whole=self.python in packages)
         noted = clock.monotonic()
-        pieces = below(self.prefix, self._compile(packages, files, place, shared=shared))
+        pieces = move_below(self.prefix, self._compile(packages, files, place, shared=shared))
         seconds = (linked - started, noted - linked, clock.monotonic() - noted)
-        say(
+        log_line(
             "{} conda packages: linked in {:.1f} s, recorded in {:.1f} s, compiled in {:.1f} s".format(
                 len(packages), *seconds
             )
@@ -183,7 +185,7 @@ class CondaEnvironment:
         paths = {*bytecode.list_sources(place, below="lib")}
         sure = [
             PackageSources(
-                key=key_of([COMPILED, self.compiler.inputs, self.minor, wheel_files.PREFIX, package.inputs]),
+                key=compute_key([COMPILED, self.compiler.inputs, self.minor, wheel_files.PREFIX, package.inputs]),
                 title=f"{package.name} {package.version} {package.build}",
                 paths=tuple(path for path in files[package.name] if path in paths),
             )
@@ -193,7 +195,7 @@ class CondaEnvironment:
         out, unowned = self.context.work, paths.difference(*(one.paths for one in sure))
 
         def compile_files(some: Sequence[str]) -> list[Piece]:
-            return self.compiler.compile(place, some, prefix=wheel_files.PREFIX, workers=processors(), out=out)
+            return self.compiler.compile(place, some, prefix=wheel_files.PREFIX, workers=count_processors(), out=out)
 
         return compile_packages(
             sure,
@@ -217,8 +219,8 @@ class CondaEnvironment:
             message = f"there is no Python {self.minor} here, and {context.spec.machine}'s own does not run here"
             raise LayeringError(message, fix=f"install Python {self.minor}, or build on a machine of that processor")
         folder = context.work / "python"
-        needed = with_dependencies(self.python, self.packages)
-        self.client.stage(needed, folder, prefix=wheel_files.PREFIX, platform=self.platform)
+        needed = collect_dependencies(self.python, self.packages)
+        self.client.link_packages(needed, folder, prefix=wheel_files.PREFIX, platform=self.platform)
         return bytecode.find_image_compiler(
             self.minor,
             runtime=context.containers.runtime,
@@ -237,7 +239,7 @@ def _find_python(packages: Sequence[CondaPackage]) -> CondaPackage:
     return found
 
 
-def with_dependencies(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
+def collect_dependencies(package: CondaPackage, packages: Sequence[CondaPackage]) -> list[CondaPackage]:
     """Return a package with everything that it depends on, sorted by name."""
     known, todo, done = {one.name: one for one in packages}, [package], {package.name: package}
     while todo:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ..sif import tree
-from ..sif.digest import sha256_of
+from ..sif.digest import hash_file
 from ..sif.errors import AlteredError, LayeringError
-from ..sif.programs import call, needed_program
+from ..sif.programs import call, require_program
 from ..sif.tree import read
 from .base_facts import list_squashfs
-from .cache import Entry, Store
+from .cache import CacheEntry, Store
 from .conda_solver import CondaPackage
-from .wheels import normalise_name
+from .wheels import normalize_name
 
 SCRIPT = re.compile(r"/bin/\.(.+)-post-link\.sh")
 ACTIVATE = re.compile(r"/etc/conda/activate\.d/([^/]+\.sh)")
@@ -40,7 +40,7 @@ class LayerContents:
     paths: tuple[str, ...] = ()  # of all files and links, below the environment's folder
 
 
-def read_layer_contents(entry: Entry, *, prefix: str, store: Store) -> LayerContents:
+def read_layer_contents(entry: CacheEntry, *, prefix: str, store: Store) -> LayerContents:
     """Return the contents of a conda layer, cached by its sha256."""
     known = store.recall("facts", f"conda-2-{entry.sha256}")
     if not isinstance(known, dict):
@@ -52,7 +52,7 @@ def read_layer_contents(entry: Entry, *, prefix: str, store: Store) -> LayerCont
         paths = sorted(path.removeprefix(prefix) for path in {*links, *files} if path.startswith(prefix))
         names = [*(path.removeprefix(prefix) for path in sorted(folders) if path.startswith(prefix)), *paths]
         known = {
-            "provided": {normalise_name(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
+            "provided": {normalize_name(found[1]): found[2] for name in names if (found := DIST.fullmatch(name))},
             "scripts": [found[1] for name in names if (found := SCRIPT.fullmatch(name))],
             "activate": [found[1] for name in names if (found := ACTIVATE.fullmatch(name))],
             "paths": paths,
@@ -82,14 +82,14 @@ def find_shared_paths(layers: Sequence[LayerContents]) -> set[str]:
     return twice | (folders & seen) | {path for path in seen if path.startswith(files)}
 
 
-def find_owners(entry: Entry, found: LayerContents, paths: set[str], *, prefix: str, work: Path) -> set[str]:
+def find_owners(entry: CacheEntry, found: LayerContents, paths: set[str], *, prefix: str, work: Path) -> set[str]:
     """Return the packages in a layer that own one of these files; raises AlteredError and LayeringError."""
     if paths.isdisjoint(found.paths):
         return set()
     _check_entry(entry)
     place = work / f"meta-{entry.sha256}"
     records = [f"{prefix}{path}".lstrip("/") for path in found.paths if META.fullmatch(path)]
-    program = needed_program("unsquashfs", fix="install squashfs-tools")
+    program = require_program("unsquashfs", fix="install squashfs-tools")
     call([program, "-quiet", "-no-progress", "-dest", place, entry.path, *records], what=f"reading '{entry.path}'")
     names = set()
     for record in records:
@@ -99,8 +99,8 @@ def find_owners(entry: Entry, found: LayerContents, paths: set[str], *, prefix: 
     return names
 
 
-def _check_entry(entry: Entry) -> None:
-    if sha256_of(entry.path) != entry.sha256:
+def _check_entry(entry: CacheEntry) -> None:
+    if hash_file(entry.path) != entry.sha256:
         raise AlteredError(str(entry.path))
 
 
@@ -154,14 +154,14 @@ def read_record(package: CondaPackage, place: Path) -> dict[str, Any]:
     return found
 
 
-def original_path(path: str) -> str:
+def find_original_path(path: str) -> str:
     """Return the path that a file would have if no other package had it too."""
     return re.sub(rf"^{LOST}/[^/]+/", "", path)
 
 
 def check_conflicts(files: Mapping[str, Sequence[str]]) -> None:
     """Refuse packages if one has a file where another has a folder: which of them wins is random."""
-    find_owners = {original_path(path): name for name, paths in files.items() for path in paths}
+    find_owners = {find_original_path(path): name for name, paths in files.items() for path in paths}
     for path, name in sorted(find_owners.items()):
         for folder in Path(path).parents:
             other = find_owners.get(str(folder))

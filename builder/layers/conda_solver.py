@@ -43,7 +43,7 @@ class CondaPackage:
         return [self.name, self.version, self.build, self.sha256, self.address, sorted(self.depends)]
 
 
-def virtual_packages(*, machine: str, glibc: str, cuda: str) -> tuple[str, ...]:
+def list_virtual_packages(*, machine: str, glibc: str, cuda: str) -> tuple[str, ...]:
     """Return what the image has for conda's solver, NAME=VERSION=BUILD; nothing of this machine.
 
     The kernel's version is no fact of a site: the lowest is given, which every package accepts that does not ask for

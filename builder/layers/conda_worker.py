@@ -50,7 +50,7 @@ async def _solve(request: Mapping[str, Any]) -> list[dict[str, Any]]:
         for name, version, build in (item.split("=") for item in request["virtual"])
     ]
     config = SourceConfig(cache_action="force-cache-only" if request["offline"] else "cache-or-fetch")
-    gateway = Gateway(cache_dir=Path(request["cache"]), default_config=config, client=_client(alias))
+    gateway = Gateway(cache_dir=Path(request["cache"]), default_config=config, client=_make_client(alias))
     records = await solve(
         sources=channels,
         specs=[MatchSpec(spec, strict=False) for spec in request["specs"]],
@@ -116,7 +116,7 @@ async def _stage(request: Mapping[str, Any]) -> None:
         platform=Subdir(request["platform"]),
         execute_link_scripts=False,
         show_progress=False,
-        client=_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, offline=request["offline"]),
+        client=_make_client(os.environ.get("CONDA_CHANNEL_ALIAS") or ALIAS, offline=request["offline"]),
         reporter=_check_before_linking(Path(request["cache"]), request["records"], refused),
     )
 
@@ -176,7 +176,7 @@ def _to_record(row: Mapping[str, Any]) -> RepoDataRecord:
     return RepoDataRecord(record, name, row["url"], f"{channel}/")
 
 
-def _client(alias: str, *, offline: bool = False) -> Client:
+def _make_client(alias: str, *, offline: bool = False) -> Client:
     """Return the usual client; a login in the alias becomes a header, since addresses are stored in the cache.
 
     With `offline` it sends no request.

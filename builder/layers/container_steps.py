@@ -13,13 +13,13 @@ from pathlib import Path
 
 from ..sif import tree
 from ..sif.errors import LayeringError
-from ..sif.pack import escaped
+from ..sif.pack import escape_path
 from ..sif.programs import call, follow
 from ..sif.reader import Reader
 from ..sif.sif import SifError, read_sif
 from ..sif.squashfs import SquashfsError
 from . import copies
-from .wheel_server import wheel_server
+from .wheel_server import start_wheel_server
 
 # What a container step writes that does not belong in the image.
 LEFT = (
@@ -57,7 +57,7 @@ class ContainerRunner:
         argv += ["--overlay", str(overlay), *self.binds, "--bind", f"{work / 'build'}:/opt/recipe/build"]
         argv += ["--bind", f"{work / 'tmp'}:/tmp", "--bind", f"{work / 'vartmp'}:/var/tmp", str(image)]
         try:
-            with wheel_server(
+            with start_wheel_server(
                 self.folder, given=self.given, cache=self.cache, environment=self.environment, parts=parts
             ):
                 for part in parts:
@@ -91,7 +91,7 @@ def clean_upper(work: Path, upper: str) -> None:
     every container, a link leads there too.
     """
     top = work / upper
-    with tree.folder(work, upper):  # a link in its place is refused
+    with tree.open_folder_below(work, upper):  # a link in its place is refused
         pass
     for name in LEFT:
         tree.remove(Path(name), below=top)
@@ -121,15 +121,15 @@ def find_whiteouts(upper: Path, image: Path) -> list[str]:
             names.setdefault(entry.path, set())
             if _is_opaque(entry):
                 marked.add(entry.path)
-    marked |= {folder for folder in names if any(above in marked for above in _above(folder))}
+    marked |= {folder for folder in names if any(above in marked for above in _list_parents(folder))}
     words: list[str] = []
     for folder, below in list_folders(image, sorted(marked)).items():
         for name in sorted(below - names.get(folder, set())):
-            words += ["-p", f"{escaped(f'{folder}/{name}'.lstrip('/'))} c 000 0 0 0 0"]
+            words += ["-p", f"{escape_path(f'{folder}/{name}'.lstrip('/'))} c 000 0 0 0 0"]
     return words
 
 
-def _is_opaque(entry: tree.Entry) -> bool:
+def _is_opaque(entry: tree.TreeEntry) -> bool:
     """Whether the kernel has marked a folder as one that hides what is below."""
     handle = tree.open_folder(entry.name, entry.at, entry.path)
     try:
@@ -142,7 +142,7 @@ def _is_opaque(entry: tree.Entry) -> bool:
         os.close(handle)
 
 
-def _above(folder: str) -> Iterator[str]:
+def _list_parents(folder: str) -> Iterator[str]:
     while folder:
         folder = folder.rpartition("/")[0]
         yield folder
@@ -159,7 +159,7 @@ def list_folders(image: Path, folders: Sequence[str]) -> dict[str, set[str]]:
             for item in (sif.system, *sif.overlays):
                 reader = Reader(source, offset=item.offset)
                 for folder in folders:
-                    found[folder] |= reader.names(folder)
+                    found[folder] |= reader.list_names(folder)
     except (SifError, SquashfsError, OSError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LayeringError(f"the file system in '{image}' cannot be read: {reason}") from None

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ..sif.errors import LayeringError, say
+from ..sif.errors import LayeringError, log_line
 from ..sif.pack import Packer, Piece, find_packer
 from ..sif.sif import SifError
 from .base_facts import BaseFacts, list_squashfs
-from .cache import Store, key_of
+from .cache import Store, compute_key
 from .container_steps import ContainerRunner, find_whiteouts
 from .image_file import Draft, Layer, write_image
 from .spec import FIX, Spec, is_offline
@@ -85,15 +85,15 @@ class BuildContext:
             pieces = fill(tree) or ()
             self.packer.pack([tree], path, keep_modes=keep_modes, pieces=pieces)
 
-        return self._cached_layer(title, self.layer_key(title, inputs, keep_modes=keep_modes), make)
+        return self._get_layer(title, self.compute_layer_key(title, inputs, keep_modes=keep_modes), make)
 
     def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
         """Return a layer of packages that are downloaded and compiled; None if it is not needed yet."""
         return self.make_layer(title, inputs, fill)
 
-    def layer_key(self, title: str, inputs: Sequence[object], *, keep_modes: bool = False) -> str:
+    def compute_layer_key(self, title: str, inputs: Sequence[object], *, keep_modes: bool = False) -> str:
         """Return the name of a layer in the cache: the digest of everything that decides its content."""
-        return key_of([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
+        return compute_key([FORMAT, title, self.packer.inputs, self.facts.sha256 if keep_modes else "", list(inputs)])
 
     def add_container_layer(
         self, title: str, *, parts: Sequence[str], files: Sequence[str], network: bool = False
@@ -103,8 +103,8 @@ class BuildContext:
         `files` of the plan's image/ decide its content. `network`: the step downloads something.
         """
         below = [layer.entry.sha256 for layer in self.layers]
-        texts = [self.spec.text(name) for name in (*files, "install.sh", "place")]
-        key = key_of([FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts])
+        texts = [self.spec.read_text(name) for name in (*files, "install.sh", "place")]
+        key = compute_key([FORMAT, "inside", title, self.packer.inputs, self.facts.sha256, below, list(parts), texts])
 
         def make(path: Path) -> None:
             if network and self.offline:
@@ -113,21 +113,21 @@ class BuildContext:
             if self.layers:
                 image = path.parent / "so-far.sif"
                 write_image(self.base, self.layers, image, time=self.time)
-            say(f"{title}: in a container")
+            log_line(f"{title}: in a container")
             upper = self.containers.run_parts(image, parts, work=path.parent)
             self.packer.pack([upper], path, keep_modes=True, more=find_whiteouts(upper, image))
 
-        layer = self._cached_layer(title, key, make)
+        layer = self._get_layer(title, key, make)
         self.append_layers([layer])
-        self.facts = self.facts.with_layer(*list_squashfs(layer.entry.path, offset=0))
+        self.facts = self.facts.apply_layer(*list_squashfs(layer.entry.path, offset=0))
 
-    def _cached_layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
+    def _get_layer(self, title: str, key: str, make: Callable[[Path], None]) -> Layer:
         """Return an entry of the cache, made where it is missing; it is not removed before this build has ended."""
         started = clock.monotonic()
         self.keep_entry("layers", key)
         entry, fresh = self.store.get("layers", key, title=title, make=make)
         seconds = f"made in {clock.monotonic() - started:.1f} s" if fresh else "from the cache"
-        say(f"layer {title}: {entry.size / 1e6:.1f} MB, {seconds}")
+        log_line(f"layer {title}: {entry.size / 1e6:.1f} MB, {seconds}")
         return Layer(entry=entry, fresh=fresh)
 
 
@@ -144,7 +144,7 @@ def open_context(
     """
     time = int(environment.get("SOURCE_DATE_EPOCH") or EPOCH)
     with ExitStack() as stack:
-        stack.enter_context(store.use_downloads())
+        stack.enter_context(store.lock_downloads())
         context = kind(
             spec=spec,
             store=store,

@@ -14,16 +14,16 @@ from ..sif.tree import (
     LINK,
     NEW,
     OTHER,
-    Entry,
+    TreeEntry,
     TreeError,
-    both_ways,
     create,
-    exchanged,
-    folder,
     open_file,
     open_folder,
-    parts_of,
+    open_folder_below,
+    replace_descriptor,
+    split_path,
     walk,
+    walk_both_ways,
 )
 
 BLOCK = 1 << 20
@@ -34,8 +34,8 @@ def copy(
     root: Path,
     path: str,
     *,
-    skip: Callable[[Entry], bool] = lambda _: False,
-    check: Callable[[Entry], None] = lambda _: None,
+    skip: Callable[[TreeEntry], bool] = lambda _: False,
+    check: Callable[[TreeEntry], None] = lambda _: None,
 ) -> None:
     """Copy a folder or a file with modes and times to a place below `root`; raises OSError.
 
@@ -43,14 +43,14 @@ def copy(
     neither a file, a folder nor a link is refused.
     """
     if not stat.S_ISDIR(os.lstat(source).st_mode):
-        with folder(source.parent) as at:
+        with open_folder_below(source.parent) as at:
             _copy_file(open_file(source.name, at, str(source)), create(root, path))
         return
     links, modes = list[tuple[str, str]](), list[tuple[str, os.stat_result]]()
-    with folder(source) as top, open_folders(root) as at:
+    with open_folder_below(source) as top, open_folders(root) as at:
         modes.append((path, os.fstat(top)))
         at(path)
-        for entry, left in both_ways(top):
+        for entry, left in walk_both_ways(top):
             if left:
                 continue
             if skip(entry):
@@ -59,7 +59,7 @@ def copy(
             check(entry)
             above, place = f"{path}/{entry.above.path}" if entry.above else path, f"{path}/{entry.path}"
             if entry.kind == LINK:
-                links.append((place, entry.target()))
+                links.append((place, entry.read_target()))
             elif entry.kind == FOLDER:
                 at(place)
                 modes.append((place, entry.stat()))
@@ -79,19 +79,19 @@ def open_folders(root: Path) -> Iterator[Callable[[str], int]]:
 
     The descriptor is valid until the next call. Of files in one folder only the first one opens all folders above.
     """
-    with folder(root) as base:
+    with open_folder_below(root) as base:
         last: tuple[str, int] = ("", os.dup(base))
 
         def at(path: str) -> int:
             nonlocal last
             if path != last[0]:
                 here = os.dup(base)
-                last = (path, exchanged(last[1], here))
-                for name in parts_of(path):
+                last = (path, replace_descriptor(last[1], here))
+                for name in split_path(path):
                     with suppress(FileExistsError):
                         os.mkdir(name, 0o777, dir_fd=here)
                     inner = open_folder(name, here, path)
-                    here = exchanged(here, inner)
+                    here = replace_descriptor(here, inner)
                     last = (path, here)
             return last[1]
 
@@ -114,8 +114,8 @@ def merge(source: Path, root: Path) -> None:
 
 def set_modes(root: Path, mode_of: Callable[[str], int]) -> None:
     """Give each folder below another the mode for its path, and that folder the mode for ""; raises OSError."""
-    with folder(root) as top:
-        for entry, left in both_ways(top):
+    with open_folder_below(root) as top:
+        for entry, left in walk_both_ways(top):
             if left:
                 inner = open_folder(entry.name, entry.at, entry.name)
                 os.fchmod(inner, mode_of(entry.path))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..sif.errors import AlteredError, LayeringError, say, writing
+from ..sif.errors import AlteredError, LayeringError, add_error_path, log_line
 from ..sif.events import report
 from ..sif.sif import read_sif
 from ..sif.squashfs import SquashfsError, Superblock, read_superblock
@@ -18,16 +18,16 @@ from ..sif.tree import remove
 from . import wheel_files
 from .base_download import find_base_image
 from .base_facts import FIX, read_base_facts
-from .cache import Entry, Store
-from .cache_folders import CONDA, limit_bytes
+from .cache import CacheEntry, Store
+from .cache_folders import CONDA, read_limit_bytes
 from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
 from .image_file import Draft, Layer, finish_image
 from .locks import NO_LOCKS
-from .metadata import METADATA, compare_torch, digest_tree, inspect_document, write_metadata, write_own_files
-from .shared_cache import shared_cache
+from .metadata import METADATA, compare_torch, inspect_document, list_tree, write_metadata, write_own_files
+from .shared_cache import open_shared_cache
 from .spec import Spec
-from .uv import uv_settings
+from .uv import make_uv_settings
 from .wheel_layers import add_wheel_layers
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
@@ -44,18 +44,18 @@ def build_image(context: BuildContext, target: Path) -> None:
     add_package_layers(context, client)
     if (spec.folder / "root").is_dir():
         fill = partial(write_own_files, spec=spec, facts=context.facts)
-        context.add_layer("files", [digest_tree(spec.folder / "root")], fill, keep_modes=True)
-    if spec.text("run.sh"):
+        context.add_layer("files", [list_tree(spec.folder / "root")], fill, keep_modes=True)
+    if spec.read_text("run.sh"):
         parts = ("python", "run") if spec.place == "base" else ("run",)
         context.add_container_layer("run", parts=parts, files=("run.sh", "protected.txt", "protect.py"))
     # The torch is read while the image is put together: the image gets its name when both have ended.
     context.run_in_background(partial(check_torch, context, tuple(context.layers)))
     facts = context.facts
-    inputs = [facts.labels, facts.runscript, *[spec.text(name) for name in METADATA]]
+    inputs = [facts.labels, facts.runscript, *[spec.read_text(name) for name in METADATA]]
     context.add_layer("recipe", inputs, partial(write_metadata, spec=spec, facts=facts))
     titles = [(layer.entry.title, layer.entry.sha256) for layer in context.layers]
     document = inspect_document(titles, spec=spec, facts=facts)
-    with writing(target):
+    with add_error_path(target):
         finish_image(draft, context.layers, time=context.time, metadata=document)
     context.wait_for_tasks()
 
@@ -69,7 +69,7 @@ def find_conda_client(context: BuildContext) -> CondaClient | None:
     return find_client(
         work=context.work,
         cache=context.cache / CONDA,
-        environment=uv_settings(context.environment, cache=context.cache),
+        environment=make_uv_settings(context.environment, cache=context.cache),
         offline=context.offline,
     )
 
@@ -91,12 +91,12 @@ def prepare_base(context: BuildContext) -> None:
         message = f"the base image '{spec.base}' is for {context.facts.machine}, and the site has {spec.machine}"
         fix = f"name an image for {spec.machine} with --base or container.base, or leave that out"
         raise LayeringError(message, fix=fix)
-    context.packer = context.packer.with_options_of(root_of(context.base))
+    context.packer = context.packer.match_packing(read_root_superblock(context.base))
 
 
 def add_package_layers(context: BuildContext, client: CondaClient | None) -> None:
     """Append the layers of everything that comes from a server; raises LayeringError and OSError."""
-    if context.spec.text("system.txt"):
+    if context.spec.read_text("system.txt"):
         context.add_container_layer("system", parts=("system",), files=("system.txt",), network=True)
     add_wheel_layers(context, conda=_add_conda_layers(context, client) if client else None)
 
@@ -111,7 +111,7 @@ def _add_conda_layers(context: BuildContext, client: CondaClient) -> CondaEnviro
     python = f"{wheel_files.PREFIX}/bin/python{conda.minor}"
     context.facts = replace(context.facts, minor=conda.minor, python=python)
     if conda.scripts:
-        say(f"run their own scripts: {', '.join(conda.scripts)}")
+        log_line(f"run their own scripts: {', '.join(conda.scripts)}")
         context.add_container_layer("conda-scripts", parts=("links",), files=())
     return conda
 
@@ -133,7 +133,7 @@ def check_torch(context: BuildContext, layers: Sequence[Layer]) -> None:
     )
 
 
-def root_of(image: Path) -> Superblock:
+def read_root_superblock(image: Path) -> Superblock:
     """Return the superblock of an image's root file system; raises LayeringError."""
     try:
         with image.open("rb") as file:
@@ -154,7 +154,7 @@ def build(
     umask: int,
 ) -> None:
     """Make the image of a plan at `target`, with the permissions of `umask`; raises LayeringError and OSError."""
-    store = Store(cache, shared=shared_cache(environment))
+    store = Store(cache, shared=open_shared_cache(environment))
     store.sweep()
     containers = ContainerRunner(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
@@ -168,29 +168,29 @@ def build(
             else:
                 target.chmod(0o755 & ~umask)
                 report("whole", image=target.name)  # recipe reads the image meanwhile
-                say(f"{target.name} is whole, its work folder is removed")
+                log_line(f"{target.name} is whole, its work folder is removed")
                 _write_made_of(context, target, umask=umask)
                 break
-        say(f"the cached file '{altered}' was altered: it is made again")
+        log_line(f"the cached file '{altered}' was altered: it is made again")
         _forget(store, altered)
     else:
         raise LayeringError("the cache changes while it is read", fix="see `recipe cache check`")
-    for entry in store.prune(limit_bytes(environment)):
-        say(f"removed from the cache: {entry.title}")
+    for entry in store.prune(read_limit_bytes(environment)):
+        log_line(f"removed from the cache: {entry.title}")
     if store.locks.missing:
-        say(f"note: the cache {cache}: {NO_LOCKS}")
+        log_line(f"note: the cache {cache}: {NO_LOCKS}")
 
 
 def _forget(store: Store, path: str) -> None:
     """Remove an altered file from the cache."""
-    for entry in store.entries():
+    for entry in store.list_entries():
         if str(entry.path) == path:
             store.forget(entry)
 
 
 def _write_made_of(context: BuildContext, target: Path, *, umask: int) -> None:
     """Write `made-of.json` next to the image: its base, layers and packages."""
-    rows: list[Entry] = [layer.entry for layer in context.layers]
+    rows: list[CacheEntry] = [layer.entry for layer in context.layers]
     document = {
         "base": {"reference": context.spec.base, "sha256": context.facts.sha256},
         "layers": [{"title": row.title, "sha256": row.sha256, "bytes": row.size, "key": row.key} for row in rows],
@@ -218,13 +218,13 @@ class FetchContext(BuildContext):
 
     def make_wheel_layer(self, title: str, inputs: Sequence[object], fill: Fill) -> Layer | None:
         """Return the layer if a container step needs it or it is in the cache; else download and compile only."""
-        if self.all_layers or self.store.find("layers", self.layer_key(title, inputs)) is not None:
+        if self.all_layers or self.store.find("layers", self.compute_layer_key(title, inputs)) is not None:
             return super().make_wheel_layer(title, inputs, fill)
         tree = Path(tempfile.mkdtemp(prefix="fetched-", dir=self.work))
         fill(tree)
         remove(tree)
         self.skipped += 1
-        say(f"{title}: downloaded and compiled")
+        log_line(f"{title}: downloaded and compiled")
         return None
 
     def add_container_layer(
@@ -240,7 +240,7 @@ def fetch(
     spec: Spec, *, runtime: str, binds: Sequence[str], given: Path | None, cache: Path, environment: Mapping[str, str]
 ) -> None:
     """Fetch everything that a plan's image is made of into the caches; raises LayeringError."""
-    store = Store(cache, shared=shared_cache(environment))
+    store = Store(cache, shared=open_shared_cache(environment))
     store.sweep()
     containers = ContainerRunner(
         runtime=runtime, folder=spec.folder, binds=tuple(binds), given=given, cache=cache, environment=environment
@@ -255,12 +255,12 @@ def fetch(
                 add_package_layers(context, client)
                 context.wait_for_tasks()
             except _NeedsLayersError as reason:
-                say(str(reason))
+                log_line(str(reason))
                 all_layers = True
             except AlteredError as error:
-                say(f"the cached file '{error.path}' was altered: it is made again")
+                log_line(f"the cached file '{error.path}' was altered: it is made again")
                 _forget(store, error.path)
             else:
-                say("everything is here")
+                log_line("everything is here")
                 return
     raise LayeringError("the cache changes while it is read", fix="see `recipe cache check`")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..sif.digest import BLOCK
-from ..sif.errors import AlteredError, say
+from ..sif.errors import AlteredError, log_line
 from ..sif.events import Meter
 from ..sif.merge import MergedTables, check_packing, merge
 from ..sif.sif import (
@@ -32,19 +32,19 @@ from ..sif.sif import (
     add_object,
     copy_file,
     copy_range,
-    end_of,
+    find_end,
     read_sif,
     write_header,
 )
 from ..sif.squashfs import SUPERBLOCK, Squashfs, SquashfsError, read_superblock
-from .cache import Entry
+from .cache import CacheEntry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """A layer of an image; `fresh` where this build made it and has just seen all of it."""
 
-    entry: Entry
+    entry: CacheEntry
     fresh: bool = False
 
 
@@ -101,12 +101,12 @@ class Draft:
     def copy_layers(self, layers: Sequence[Layer]) -> None:
         """Copy the base and these layers; raises AlteredError, SquashfsError, SifError and OSError."""
         self._pool.submit(self._copy, tuple(layers)).result()
-        self._meter.to(self._meter.total)
+        self._meter.set_done(self._meter.total)
 
     def _check(self) -> None:
         if self._cancelled:
             raise _CancelledError
-        self._meter.to(os.fstat(self.file.fileno()).st_size)  # it is written from its beginning to its end
+        self._meter.set_done(os.fstat(self.file.fileno()).st_size)  # it is written from its beginning to its end
 
     def wait_for_file(self) -> BinaryIO:
         """Return the file as soon as no copy is running."""
@@ -126,7 +126,7 @@ class Draft:
         while same < min(len(layers), len(self._done)) and _is_same(layers[same], self._done[same]):
             same += 1
         del self._done[same:]
-        offsets = layer_offsets(layers, begin=self._begin)
+        offsets = list_layer_offsets(layers, begin=self._begin)
         for layer, begin in list(zip(layers, offsets, strict=False))[same:]:
             append_layer(layer, self.file, offset=self._offset + begin, check=self._check)
             self._done.append(layer)
@@ -137,7 +137,7 @@ def _is_same(one: Layer, other: Layer) -> bool:
     return (one.entry.sha256, one.entry.size) == (other.entry.sha256, other.entry.size)
 
 
-def layer_offsets(layers: Sequence[Layer], *, begin: int) -> list[int]:
+def list_layer_offsets(layers: Sequence[Layer], *, begin: int) -> list[int]:
     """Return the offset of each layer if they follow each other from `begin`, and the end of the last one."""
     offsets = [begin]
     for layer in layers:
@@ -211,11 +211,11 @@ def finish_image(draft: Draft, layers: Sequence[Layer], *, time: int, metadata: 
         file = draft.wait_for_file()
         if not inside:
             copy_file(source, file)
-            file.truncate(end_of(sif))
+            file.truncate(find_end(sif))
             _add_partitions(file, sif, layers, time=time)
         if metadata:
             _add_json(file, sif, INSPECT, metadata)
-        file.truncate(round_to_page(end_of(sif)))
+        file.truncate(round_to_page(find_end(sif)))
         write_header(file, sif, time=time)
         file.flush()
 
@@ -238,10 +238,10 @@ def _merge_into_base(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[
             copy_layers=lambda _: draft.copy_layers(layers),
         )
     except SquashfsError as error:
-        say(f"the layers lie over the base image's file system, and not in it: {error}")
+        log_line(f"the layers lie over the base image's file system, and not in it: {error}")
         return False
     contents = [(item, _read(source, item)) for item in sorted(behind, key=lambda item: item.offset)]
-    superblock = first.bytes_between(0, SUPERBLOCK.size)
+    superblock = first.read_bytes(0, SUPERBLOCK.size)
     _write_tables(file, merged, offset=system.offset)
     system.size, system.padded = merged.size, system.padded + merged.size - system.size
     end = system.offset + system.size
@@ -249,7 +249,7 @@ def _merge_into_base(source: BinaryIO, draft: Draft, sif: Sif, layers: Sequence[
         item.offset = round_to_page(end) if item.partition else end
         item.padded = item.offset - end + item.size
         end = _write_at(file, item.offset, content)
-    _add_json(file, sif, LAYERS, _layer_index(system, layers, merged, superblock=superblock))
+    _add_json(file, sif, LAYERS, _make_layer_index(system, layers, merged, superblock=superblock))
     return True
 
 
@@ -258,17 +258,17 @@ def _add_partitions(file: BinaryIO, sif: Sif, layers: Sequence[Layer], *, time: 
 
     def copy(offsets: Sequence[int]) -> None:
         for layer, begin in zip(layers, offsets, strict=True):
-            append_layer(layer, file, offset=round_to_page(end_of(sif)) + begin)
+            append_layer(layer, file, offset=round_to_page(find_end(sif)) + begin)
 
     try:
         if len(layers) > 1:
             merged = _merge_layers(None, layers, begin=ALIGNMENT, time=time, copy_layers=copy)
             item = add_layer(sif, size=merged.size)
             _write_tables(file, merged, offset=item.offset)
-            _add_json(file, sif, LAYERS, _layer_index(item, layers, merged))
+            _add_json(file, sif, LAYERS, _make_layer_index(item, layers, merged))
             return
     except SquashfsError as error:
-        say(f"the layers lie over each other: {error}")
+        log_line(f"the layers lie over each other: {error}")
     for layer in layers:
         append_layer(layer, file, offset=add_layer(sif, size=layer.entry.size).offset)
 
@@ -285,7 +285,7 @@ def _merge_layers(
 
     The tables are made while the bytes are copied. Raises SquashfsError.
     """
-    *offsets, begin = layer_offsets(layers, begin=begin)
+    *offsets, begin = list_layer_offsets(layers, begin=begin)
     with ExitStack() as stack:
         files = [stack.enter_context(layer.entry.path.open("rb")) for layer in layers]
         more = [(Squashfs(file), place) for file, place in zip(files, offsets, strict=True)]
@@ -311,7 +311,7 @@ def _write_at(file: BinaryIO, offset: int, content: bytes) -> int:
     return offset + len(content)
 
 
-def _layer_index(item: Object, layers: Sequence[Layer], merged: MergedLayers, *, superblock: bytes = b"") -> bytes:
+def _make_layer_index(item: Object, layers: Sequence[Layer], merged: MergedLayers, *, superblock: bytes = b"") -> bytes:
     """Return the place of each layer in a partition, and the base's superblock, which was replaced."""
     rows = [
         {"title": layer.entry.title, "sha256": layer.entry.sha256, "offset": begin, "size": layer.entry.size}

@@ -70,7 +70,7 @@ class IndexProxy:
         self.word = secrets.token_urlsafe(24)
         handler = type("Handler", (_Handler,), {"proxy": self})
         self.server = _Server((OWN, 0), handler)
-        self.text = "".join(f"{self._line(line)}\n" for line in settings.splitlines())
+        self.text = "".join(f"{self._rewrite_line(line)}\n" for line in settings.splitlines())
         for name in ("no_proxy", "NO_PROXY"):
             self.text += f'export {name}="${{{name}:+${name},}}{OWN}"\n'
         Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
@@ -80,13 +80,13 @@ class IndexProxy:
         self.server.shutdown()
         self.server.server_close()
 
-    def _line(self, line: str) -> str:
+    def _rewrite_line(self, line: str) -> str:
         name, _, value = line.removeprefix(EXPORT).partition("=")
         if not line.startswith(EXPORT) or name.lower().endswith("_proxy"):
             return line
-        return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._proxy_address, ' '.join(shlex.split(value))))}"
+        return f"{EXPORT}{name}={shlex.quote(ADDRESS.sub(self._replace_address, ' '.join(shlex.split(value))))}"
 
-    def _proxy_address(self, found: re.Match[str]) -> str:
+    def _replace_address(self, found: re.Match[str]) -> str:
         """Return the proxy's address for that of an index with a login."""
         scheme, login, host, path = found.groups()
         tokens = TOKEN.findall(path)
@@ -94,33 +94,33 @@ class IndexProxy:
             return found[0]
         for token in tokens:
             self.tokens.setdefault(token, f"t/token-{len(self.tokens)}")
-        path = self._without_tokens(path)
+        path = self._replace_tokens(path)
         user, _, password = (login or "").partition(":")
         word = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-        server = _server(f"{scheme}://{host}")
+        server = _find_server(f"{scheme}://{host}")
         index = Index(
             server=server,
             path=urlsplit(path).path.rstrip("/"),
             login=f"Basic {word}" if login else "",
-            opener=self._opener(host.partition(":")[0]),
+            opener=self._make_opener(host.partition(":")[0]),
         )
         self.indexes.append(index)
-        return f"{self._address(len(self.indexes) - 1)}{path}"
+        return f"{self._make_address(len(self.indexes) - 1)}{path}"
 
-    def _without_tokens(self, text: str) -> str:
+    def _replace_tokens(self, text: str) -> str:
         """Replace each token in a text for the build, whichever of its characters are quoted."""
         for token, word in self.tokens.items():
-            text = re.sub(rf"(?<![\w.~-]){_quoted(unquote(token))}(?![\w.~%-])", word, text)
+            text = re.sub(rf"(?<![\w.~-]){_make_quoted_pattern(unquote(token))}(?![\w.~%-])", word, text)
             secret = unquote(token).removeprefix("t/")
             if len(secret) >= SHORTEST:
-                text = re.sub(_quoted(secret), word.removeprefix("t/"), text)
+                text = re.sub(_make_quoted_pattern(secret), word.removeprefix("t/"), text)
         return text
 
-    def _with_tokens(self, address: str) -> str:
+    def _restore_tokens(self, address: str) -> str:
         words = {word: token for token, word in self.tokens.items()}
         return re.sub(r"(?<=/)t/token-\d+(?=[/?#]|$)", lambda found: words.get(found[0], found[0]), address)
 
-    def _opener(self, host: str) -> urllib.request.OpenerDirector:
+    def _make_opener(self, host: str) -> urllib.request.OpenerDirector:
         names = ("SSL_CERT_FILE", *SETTINGS["SSL_CERT_FILE"])
         tls = ssl.create_default_context(
             cafile=next((self.environment[name] for name in names if name in self.environment), None)
@@ -130,7 +130,7 @@ class IndexProxy:
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
         return urllib.request.build_opener(urllib.request.HTTPSHandler(context=tls), NoRedirect)
 
-    def _address(self, number: int) -> str:
+    def _make_address(self, number: int) -> str:
         return f"http://{OWN}:{self.server.server_port}/{self.word}/{number}"
 
     def open(
@@ -147,7 +147,7 @@ class IndexProxy:
         if not self._is_allowed(index, address):
             return None
         login = {"Authorization": index.login} if index.login else {}
-        request = urllib.request.Request(self._with_tokens(address), headers={**headers, **login}, method=method)
+        request = urllib.request.Request(self._restore_tokens(address), headers={**headers, **login}, method=method)
         try:
             return index.opener.open(request, timeout=SECONDS), address
         except urllib.error.HTTPError as error:
@@ -162,17 +162,17 @@ class IndexProxy:
 
     def rewrite_address(self, address: str) -> str:
         """Return an address for code in the build: the proxy's, if it is on the server of an index."""
-        bare = self._without_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
+        bare = self._replace_tokens(re.sub(r"//[^/@]*@", "//", address, count=1))
         for number, index in enumerate(self.indexes):
-            if _server(bare) == index.server:
+            if _find_server(bare) == index.server:
                 self.named.add(urldefrag(bare).url)
                 parts = urlsplit(bare)
-                return self._address(number) + parts._replace(scheme="", netloc="").geturl()
-        return self._without_tokens(address)
+                return self._make_address(number) + parts._replace(scheme="", netloc="").geturl()
+        return self._replace_tokens(address)
 
     def rewrite_page(self, body: bytes, *, kind: str, address: str) -> bytes:
         """Return a page of an index with links to the proxy."""
-        text = self._without_tokens(body.decode(errors="replace"))
+        text = self._replace_tokens(body.decode(errors="replace"))
         if "json" in kind:
             found = json.loads(text)
             for file in found.get("files", ()):
@@ -212,11 +212,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         with found[0] as answer:
-            self._pass(answer, found[1])
+            self._pass_on(answer, found[1])
 
     do_HEAD = do_GET  # noqa: N815
 
-    def _pass(self, answer: http.client.HTTPResponse, address: str) -> None:
+    def _pass_on(self, answer: http.client.HTTPResponse, address: str) -> None:
         kind, body = answer.headers.get("Content-Type", ""), None
         if self.command == "GET" and answer.status == 200 and re.match(r"text/html|application/(\S*\+)?json", kind):
             try:
@@ -253,13 +253,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: an address holds the secret."""
 
 
-def _quoted(text: str) -> str:
+def _make_quoted_pattern(text: str) -> str:
     """Return a pattern for a text in an address, where any character may be quoted."""
     quoted = ((char, "".join(f"%{byte:02x}" for byte in char.encode())) for char in text)
     return "".join(f"(?:{re.escape(char)}|(?i:{code}))" for char, code in quoted)
 
 
-def _server(address: str) -> str:
+def _find_server(address: str) -> str:
     """Return scheme, host and port of an address, without the default port."""
     parts = urlsplit(address)
     usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")

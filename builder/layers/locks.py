@@ -20,10 +20,10 @@ AGE = 14 * 86400.0  # seconds after which a mark of another machine is ignored
 _PROC = Path("/proc")
 
 
-def new_mark() -> str:
+def make_mark() -> str:
     """Return a name that no other mark has: RANDOM.PID.START.BOOT.MACHINE."""
     pid = os.getpid()
-    return f"{os.urandom(4).hex()}.{pid}.{_start_of(pid)}.{_boot()}.{_machine()}"
+    return f"{os.urandom(4).hex()}.{pid}.{_read_start_time(pid)}.{_find_boot()}.{_name_machine()}"
 
 
 def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:
@@ -36,15 +36,15 @@ def is_dead(path: Path, *, mark: str = "", age: float = AGE) -> bool:
     except OSError:
         return False  # removed meanwhile
     parts = (mark or path.name).split(".", 4)
-    if len(parts) == 5 and parts[4] == _machine() and parts[1].isascii() and parts[1].isdigit():
-        if parts[3] == _boot() and parts[2]:
-            return _start_of(int(parts[1])) != parts[2]
-        if made < _booted():  # and not by another machine of the same name
+    if len(parts) == 5 and parts[4] == _name_machine() and parts[1].isascii() and parts[1].isdigit():
+        if parts[3] == _find_boot() and parts[2]:
+            return _read_start_time(int(parts[1])) != parts[2]
+        if made < _read_boot_time():  # and not by another machine of the same name
             return True
     return time.time() - made > age
 
 
-def _start_of(pid: int) -> str:
+def _read_start_time(pid: int) -> str:
     """Return when a process started, in the kernel's ticks; "" if it is not running."""
     with suppress(OSError, IndexError):
         # The name of the program is in brackets and may contain anything.
@@ -54,7 +54,7 @@ def _start_of(pid: int) -> str:
 
 
 @cache
-def _boot() -> str:
+def _find_boot() -> str:
     """Identify the boot of this machine, and the name space of process numbers."""
     boot = space = ""
     with suppress(OSError):
@@ -65,14 +65,14 @@ def _boot() -> str:
 
 
 @cache
-def _booted() -> float:
+def _read_boot_time() -> float:
     with suppress(OSError, ValueError, IndexError):
         text = (_PROC / "stat").read_text(encoding="ascii")
         return float(text.partition("\nbtime ")[2].split()[0])
     return 0.0
 
 
-def _machine() -> str:
+def _name_machine() -> str:
     return os.uname().nodename.replace("/", "_")[:64]
 
 
@@ -89,14 +89,14 @@ class Locks:
     @contextmanager
     def mark(self, name: str) -> Iterator[None]:
         """Prevent the removal of something while it is used; look it up inside."""
-        mark = self.folder / f"{name}@{new_mark()}"
+        mark = self.folder / f"{name}@{make_mark()}"
         mark.touch(mode=0o600)
         try:
             yield
         finally:
             mark.unlink(missing_ok=True)
 
-    def in_use(self, name: str) -> bool:
+    def is_used(self, name: str) -> bool:
         """Whether a process uses it, on any machine."""
         return any(not _is_dead(mark) for mark in self.folder.glob(f"{name}@*"))
 
@@ -117,7 +117,7 @@ class Locks:
                 yield False
                 return
             try:
-                yield not self.in_use(name)
+                yield not self.is_used(name)
             finally:
                 (self.folder / name).unlink(missing_ok=True)
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from ..sif import tree
 from ..sif.bounded import parse_json
-from ..sif.digest import sha256_of_open
+from ..sif.digest import hash_open_file
 from ..sif.errors import LayeringError
 from ..sif.events import report
-from ..sif.programs import call, needed_program
+from ..sif.programs import call, require_program
 from ..sif.tree import read
 from . import copies
 from .base_facts import BaseFacts
@@ -52,8 +52,8 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
                 if entry.kind == tree.FOLDER:
                     at(facts.resolve_path(f"/{entry.path}"))
                 elif entry.kind == tree.LINK:
-                    _check_link(entry.target(), above=above, facts=facts)
-                    links.append((f"{facts.resolve_path(above)}/{entry.name}", entry.target()))
+                    _check_link(entry.read_target(), above=above, facts=facts)
+                    links.append((f"{facts.resolve_path(above)}/{entry.name}", entry.read_target()))
                 else:
                     _copy_file(entry, at(facts.resolve_path(above)))
         for place, target in links:
@@ -79,7 +79,7 @@ def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:
         raise LayeringError(message, fix=FIX)
 
 
-def _copy_file(entry: tree.Entry, at: int) -> None:
+def _copy_file(entry: tree.TreeEntry, at: int) -> None:
     with open(entry.open(), "rb", buffering=0) as file, open(tree.create_in(at, entry.name), "wb", buffering=0) as new:
         copies.copy_bytes(file.fileno(), new.fileno())
         os.fchmod(new.fileno(), 0o755 if os.fstat(file.fileno()).st_mode & 0o111 else 0o644)
@@ -97,14 +97,14 @@ def write_metadata(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
         folder, _, name = path.rpartition("/")
         tree.write(top, f"{facts.resolve_path(folder)}/{name}", text.encode(), mode=mode)
 
-    put(f"/.singularity.d/{ENVIRONMENT}", spec.text("env.sh"), 0o755)
-    labels = dict(facts.labels) | parse_labels(spec.text("labels.txt"))
+    put(f"/.singularity.d/{ENVIRONMENT}", spec.read_text("env.sh"), 0o755)
+    labels = dict(facts.labels) | parse_labels(spec.read_text("labels.txt"))
     put("/.singularity.d/labels.json", json.dumps(labels, indent=1, sort_keys=True) + "\n")
     if not facts.runscript:
         put("/.singularity.d/runscript", RUNSCRIPT, 0o755)
     put("/.singularity.d/test", TEST, 0o755)
     for name in ("recipe.json", "verify.py"):
-        put(f"/opt/recipe/{name}", spec.text(name))
+        put(f"/opt/recipe/{name}", spec.read_text(name))
 
 
 def inspect_document(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: BaseFacts) -> bytes:
@@ -114,9 +114,9 @@ def inspect_document(layers: Sequence[tuple[str, str]], *, spec: Spec, facts: Ba
         attributes = document["data"]["attributes"]
     except (ValueError, KeyError, TypeError):
         return b""  # the engine reads the image itself
-    attributes["labels"] = dict(facts.labels) | parse_labels(spec.text("labels.txt"))
+    attributes["labels"] = dict(facts.labels) | parse_labels(spec.read_text("labels.txt"))
     attributes["labels"][LAYERS] = " ".join(f"{title}={sha256}" for title, sha256 in layers)
-    attributes.setdefault("environment", {})[f"/.singularity.d/{ENVIRONMENT}"] = spec.text("env.sh")
+    attributes.setdefault("environment", {})[f"/.singularity.d/{ENVIRONMENT}"] = spec.read_text("env.sh")
     if not facts.runscript:
         attributes["runscript"] = RUNSCRIPT
     attributes["test"] = TEST
@@ -129,17 +129,17 @@ def parse_labels(text: str) -> dict[str, str]:
     return {name: value for name, _, value in rows if name}
 
 
-def digest_tree(folder: Path) -> list[list[str]]:
+def list_tree(folder: Path) -> list[list[str]]:
     """List a folder as far as it goes into an image; raises LayeringError for what no image can hold."""
     found = []
     for entry in tree.walk(folder):
         content = ""
         if entry.kind == tree.LINK:
-            content = f"-> {entry.target()}"
+            content = f"-> {entry.read_target()}"
         elif entry.kind != tree.FOLDER:
             try:
                 with FileIO(entry.open()) as file:
-                    content = sha256_of_open(file)
+                    content = hash_open_file(file)
             except tree.TreeError:
                 message = f"'{entry.path}' in '{folder}' is neither a file, a folder nor a link"
                 raise LayeringError(message, fix="write the plan again") from None
@@ -194,7 +194,7 @@ def _load_verify(path: Path) -> Any:
 def _read_torch(file: Path, offset: int, *, folders: Sequence[str], work: Path) -> dict[str, str]:
     """Return torch/version.py of a squashfs as names and values; empty if it has none."""
     tree = work / f"torch-{file.name}"
-    program = needed_program("unsquashfs", fix="install squashfs-tools")
+    program = require_program("unsquashfs", fix="install squashfs-tools")
     names = [f"{name.lstrip('/')}/version.py" for name in folders]
     words = [program, "-n", "-q", "-no-xattrs", "-d", str(tree), "-o", str(offset), str(file)]
     call([*words, *names], what=f"reading the torch of '{file.name}'")  # unsquashfs ignores names that are missing

@@ -24,7 +24,7 @@ class PrivateError(LayeringError):
         self.path = path
 
 
-def private_folder(path: Path, *, what: str, instead: str) -> Path:
+def ensure_private_folder(path: Path, *, what: str, instead: str) -> Path:
     """Make a folder for this user alone, or check one that exists; return its path without links.
 
     `what` it is and what to do `instead` are for the message. Raises PrivateError if another user could write in it, or
@@ -33,15 +33,15 @@ def private_folder(path: Path, *, what: str, instead: str) -> Path:
     return _check_path(path, what=what, instead=instead, shared=False)
 
 
-def temporary_parent(path: Path, *, instead: str) -> Path:
+def ensure_temporary_parent(path: Path, *, instead: str) -> Path:
     """Make or check a folder for temporary folders; one that all users share is accepted if it is sticky (/tmp).
 
-    Return its path without links; raises what `private_folder` raises.
+    Return its path without links; raises what `ensure_private_folder` raises.
     """
     return _check_path(path, what="temporary folder", instead=instead, shared=True)
 
 
-def owner_of(number: int) -> str:
+def format_owner(number: int) -> str:
     """Return a user's name and number."""
     import pwd
 
@@ -58,7 +58,7 @@ def _check_path(path: Path, *, what: str, instead: str, shared: bool) -> Path:
         with suppress(FileNotFoundError):
             seen = link.lstat()
             if stat.S_ISLNK(seen.st_mode) and seen.st_uid not in system:
-                raise _fault(what, asked, link, f"is a link of {owner_of(seen.st_uid)}", instead=instead)
+                raise _make_error(what, asked, link, f"is a link of {format_owner(seen.st_uid)}", instead=instead)
     # No other user can change the real path from here on, whatever happens to a link.
     place = Path(os.path.realpath(asked))
     for folder in (*reversed(place.parents), place):
@@ -70,14 +70,14 @@ def _check_path(path: Path, *, what: str, instead: str, shared: bool) -> Path:
             seen = folder.stat()
         sticky = bool(seen.st_mode & stat.S_ISVTX)
         if not stat.S_ISDIR(seen.st_mode):
-            raise _fault(what, asked, folder, "is no folder", instead=instead)
+            raise _make_error(what, asked, folder, "is no folder", instead=instead)
         if seen.st_uid not in (system if not last or (shared and sticky) else {ours}):
-            raise _fault(what, asked, folder, f"belongs to {owner_of(seen.st_uid)}", instead=instead)
+            raise _make_error(what, asked, folder, f"belongs to {format_owner(seen.st_uid)}", instead=instead)
         if (seen.st_mode & (OTHERS if last else stat.S_IWOTH)) and not (sticky and (shared or not last)):
             who = "all users" if seen.st_mode & stat.S_IWOTH else "its group"
             if seen.st_uid == ours:  # only its owner can change that
                 instead = f"run `chmod -R go-w {shlex.quote(str(folder))}`, or {instead}"
-            raise _fault(what, asked, folder, f"can be written by {who}", instead=instead)
+            raise _make_error(what, asked, folder, f"can be written by {who}", instead=instead)
     return place
 
 
@@ -88,7 +88,7 @@ def _make(folder: Path) -> None:
             folder.chmod(0o700)  # a umask that takes rights of the user's own
 
 
-def _fault(what: str, asked: Path, folder: Path, why: str, *, instead: str) -> PrivateError:
+def _make_error(what: str, asked: Path, folder: Path, why: str, *, instead: str) -> PrivateError:
     if folder == asked:
         return PrivateError(folder, f"the {what} '{asked}' {why}", fix=instead)
     return PrivateError(folder, f"the {what} '{asked}' is not safe: '{folder}' {why}", fix=instead)

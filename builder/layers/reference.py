@@ -10,7 +10,7 @@ HUB_SERVER = "registry-1.docker.io"  # what answers for docker.io
 HUB_NAMES = (HUB, HUB_SERVER, "index.docker.io")
 
 
-def parts_of(reference: str) -> tuple[str, str, str]:
+def parse_reference(reference: str) -> tuple[str, str, str]:
     """Host, name and tag (or digest) of `docker://NAME` or NAME; the host is that of the server."""
     name = reference.rpartition("://")[2]
     first, slash, rest = name.partition("/")
@@ -23,9 +23,9 @@ def parts_of(reference: str) -> tuple[str, str, str]:
     return host, path, digest if at else tag or "latest"
 
 
-def registry_of(reference: str) -> str:
+def find_registry(reference: str) -> str:
     """The host of an image in a registry as a user writes it; empty for a file."""
     if "://" not in reference:
         return ""
-    host = parts_of(reference)[0]
+    host = parse_reference(reference)[0]
     return HUB if host == HUB_SERVER else host

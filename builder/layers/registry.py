@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from email.message import Message
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urljoin, urlsplit
 
-from .reference import DIGEST, HUB, HUB_SERVER, parts_of
+from .reference import DIGEST, HUB, HUB_SERVER, parse_reference
 
 Login = tuple[str, str]  # name and password; the name TOKEN marks a token that a password was exchanged for
 Logins = Callable[[str], "Login | None"]  # called with a host, and only after its registry has required a login
@@ -64,13 +64,13 @@ class Answer:
     address: str
 
 
-def registry_digest(reference: str, *, logins: Logins, environment: Mapping[str, str] = os.environ) -> str:
+def fetch_manifest_digest(reference: str, *, logins: Logins, environment: Mapping[str, str] = os.environ) -> str:
     """Return the digest of the manifest that a name points to; raises RegistryError."""
     outcome: list[str | Exception] = []
 
     def ask() -> None:
         try:
-            outcome.append(_Registry(reference, logins=logins, environment=environment).digest())
+            outcome.append(_Registry(reference, logins=logins, environment=environment).fetch_digest())
         except RegistryError as error:
             outcome.append(error)
         except (OSError, ValueError, http.client.HTTPException):
@@ -92,7 +92,7 @@ class _Registry:
     """One image of one registry; `scheme` is http for a registry of this machine without TLS."""
 
     def __init__(self, reference: str, *, logins: Logins, environment: Mapping[str, str]) -> None:
-        self.host, self.name, self.tag = parts_of(reference)
+        self.host, self.name, self.tag = parse_reference(reference)
         self.logins = logins
         bundle = environment.get("SSL_CERT_FILE") or environment.get("REQUESTS_CA_BUNDLE") or None
         tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=bundle))
@@ -104,16 +104,16 @@ class _Registry:
     def _is_own(self) -> bool:
         return LOOPBACK.fullmatch(_split(f"https://{self.host}").hostname or "") is not None
 
-    def digest(self) -> str:
+    def fetch_digest(self) -> str:
         """Request the head of the manifest, and the manifest if that has no digest."""
-        answer = self._manifest("HEAD")
+        answer = self._fetch_manifest("HEAD")
         digest = answer.headers.get("Docker-Content-Digest") or ""
-        own = _origin(answer.address) == _origin(self._address())
+        own = _parse_origin(answer.address) == _parse_origin(self._make_address())
         if answer.status == 200 and own and DIGEST.fullmatch(digest):
             return digest
         if answer.status not in (200, 404, 405):
             raise RegistryError(f"the registry answered {answer.status}")
-        answer = self._manifest("GET")
+        answer = self._fetch_manifest("GET")
         if answer.status != 200:
             raise RegistryError(f"the registry answered {answer.status}")
         named = answer.headers.get("Docker-Content-Digest") or ""
@@ -122,44 +122,44 @@ class _Registry:
             raise RegistryError("the registry names another digest than that of what it sends")
         return found
 
-    def _address(self) -> str:
+    def _make_address(self) -> str:
         return f"{self.scheme}://{self.host}/v2/{self.name}/manifests/{quote(self.tag)}"
 
-    def _manifest(self, method: str) -> Answer:
+    def _fetch_manifest(self, method: str) -> Answer:
         try:
-            answer = self._ask(self._address(), method=method)
+            answer = self._ask(self._make_address(), method=method)
         except (urllib.error.URLError, ssl.SSLError) as error:
             reason = getattr(error, "reason", error)
             plain = isinstance(reason, ssl.SSLError) and not isinstance(reason, ssl.SSLCertVerificationError)
             if self.scheme == "http" or not (plain and self._is_own()):
                 raise
             self.scheme = "http"
-            answer = self._ask(self._address(), method=method)
+            answer = self._ask(self._make_address(), method=method)
         if answer.status != 401:
             return answer
-        if _origin(answer.address) != _origin(self._address()):
+        if _parse_origin(answer.address) != _parse_origin(self._make_address()):
             raise RegistryError("the registry leads to another server, and that wants a login")
-        return self._ask(self._address(), method=method, authorization=self._authorization(answer))
+        return self._ask(self._make_address(), method=method, authorization=self._make_authorization(answer))
 
-    def _authorization(self, answer: Answer) -> str:
+    def _make_authorization(self, answer: Answer) -> str:
         """Return the header that the registry requires; raises RegistryError without a login."""
         asked = [line.partition(" ") for line in answer.headers.get_all("WWW-Authenticate") or ()]
         kinds = {kind.lower(): dict(re.findall(r'(\w+)="([^"]*)"', rest)) for kind, _, rest in asked}
         login = self.logins(HUB if self.host == HUB_SERVER else self.host)
         if "bearer" in kinds:
-            return f"Bearer {self._token(kinds['bearer'], login=login)}"
+            return f"Bearer {self._fetch_token(kinds['bearer'], login=login)}"
         if "basic" in kinds and login and login[0] != TOKEN:
-            return _basic(login)
+            return _make_basic_header(login)
         raise RegistryError(f"the registry answered 401{'' if login else ', and there is no login for it'}")
 
-    def _token(self, words: Mapping[str, str], *, login: Login | None) -> str:
+    def _fetch_token(self, words: Mapping[str, str], *, login: Login | None) -> str:
         """Request a token to read this image from the server that the registry names."""
         realm = words.get("realm", "")
         parts = _split(realm)
-        same = _origin(realm) == _origin(self._address())
+        same = _parse_origin(realm) == _parse_origin(self._make_address())
         if parts.scheme != "https" and not (same and self._is_own()):
             raise RegistryError("the registry names a server of tokens without TLS")
-        trusted = same or _belongs(parts, host=self.host)
+        trusted = same or _is_own_realm(parts, host=self.host)
         # The scope is ours: a registry could ask for a token that opens more than this image.
         query = {name: value for name, value in parse_qsl(parts.query) if name != "scope"}
         query |= {"service": words["service"]} if "service" in words else {}
@@ -171,7 +171,7 @@ class _Registry:
             shown, data = None, urlencode(form).encode()
         else:
             address = f"{address}?{urlencode(query)}"
-        answer = self._ask(address, data=data, authorization=_basic(shown) if shown else "")
+        answer = self._ask(address, data=data, authorization=_make_basic_header(shown) if shown else "")
         try:
             document = json.loads(answer.body)
             token = document.get("token") or document.get("access_token")
@@ -195,7 +195,7 @@ class _Registry:
             if answer.status not in (301, 302, 303, 307, 308) or not to or data:
                 return answer
             following = urljoin(address, to)
-            if _origin(following) != _origin(address):
+            if _parse_origin(following) != _parse_origin(address):
                 if _split(following).scheme != "https":
                     raise RegistryError("the registry leads to a server without TLS")
                 authorization = ""
@@ -228,7 +228,7 @@ def _read(answer: http.client.HTTPResponse) -> bytes:
     return b"".join(parts)
 
 
-def _basic(login: Login) -> str:
+def _make_basic_header(login: Login) -> str:
     return f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"
 
 
@@ -240,12 +240,12 @@ def _split(address: str) -> SplitResult:
     return parts
 
 
-def _origin(address: str) -> tuple[str, str, int | None]:
+def _parse_origin(address: str) -> tuple[str, str, int | None]:
     parts = _split(address)
     return parts.scheme, (parts.hostname or "").rstrip("."), parts.port or PORTS.get(parts.scheme)
 
 
-def _belongs(realm: SplitResult, *, host: str) -> bool:
+def _is_own_realm(realm: SplitResult, *, host: str) -> bool:
     """Whether a token server is a registry's own: the same name, a subdomain, or a usual name in its domain."""
     own = _split(f"https://{host}")
     name, other = own.hostname or "", (realm.hostname or "").rstrip(".")

@@ -26,10 +26,10 @@ LARGEST = 1024 * 1024  # bytes of a file with logins
 SECONDS = 20.0  # a program may have to ask the user to open a keyring
 
 
-def login_of(host: str, *, environment: Mapping[str, str], own: bool = True) -> Login | None:
+def find_login(host: str, *, environment: Mapping[str, str], own: bool = True) -> Login | None:
     """Return the login for a registry, None without one; `own` is false for a host that a recipe names."""
     found = from_variables(host, environment=environment, own=own)
-    for file in config_files(environment) if found is None else ():
+    for file in list_config_files(environment) if found is None else ():
         found = _from_file(file, host=host, environment=environment)
         if found is not None:
             break
@@ -42,7 +42,7 @@ def from_variables(host: str, *, environment: Mapping[str, str], own: bool) -> L
     A base image that a recipe names gets it only if RECIPE_REGISTRY has its host.
     """
     named = environment.get(VARIABLE, "")
-    if (named and _name_of(named) != _name_of(host)) or not (named or own):
+    if (named and _parse_key(named) != _parse_key(host)) or not (named or own):
         return None
     for engine in ("APPTAINER", "SINGULARITY"):
         name, word = (environment.get(f"{engine}_DOCKER_{part}", "") for part in ("USERNAME", "PASSWORD"))
@@ -51,7 +51,7 @@ def from_variables(host: str, *, environment: Mapping[str, str], own: bool) -> L
     return None
 
 
-def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
+def list_config_files(environment: Mapping[str, str]) -> Iterator[Path]:
     """Yield the existing files that may hold logins, those of the engines first."""
     home = Path(environment.get("HOME") or "/")
     places = [environment.get("REGISTRY_AUTH_FILE") or ""]
@@ -63,12 +63,12 @@ def config_files(environment: Mapping[str, str]) -> Iterator[Path]:
             yield Path(place)
 
 
-def keys_of(host: str) -> tuple[str, ...]:
+def list_login_keys(host: str) -> tuple[str, ...]:
     """Return the names that a registry may have in such a file."""
     return (INDEX, *HUB_NAMES) if host in HUB_NAMES else (host, f"https://{host}")
 
 
-def _name_of(key: str) -> str:
+def _parse_key(key: str) -> str:
     """Return the host of a key such as `https://HOST/v1/`; a key with another path is for a part of a registry."""
     found = re.fullmatch(r"(?:https?://)?([^/]+)(?:/v[12])?/?", key)
     name = found[1].lower() if found else ""
@@ -76,20 +76,22 @@ def _name_of(key: str) -> str:
 
 
 def _from_file(file: Path, *, host: str, environment: Mapping[str, str]) -> Login | None:
-    config = _table(_document(file))
-    helpers = _table(config.get("credHelpers"))
-    helper = next((word for key, word in helpers.items() if _name_of(key) == _name_of(host)), config.get("credsStore"))
+    config = _to_table(_read_document(file))
+    helpers = _to_table(config.get("credHelpers"))
+    helper = next(
+        (word for key, word in helpers.items() if _parse_key(key) == _parse_key(host)), config.get("credsStore")
+    )
     if isinstance(helper, str) and HELPER.fullmatch(helper):
-        found = _from_helper(helper, key=keys_of(host)[0], environment=environment)
+        found = _from_helper(helper, key=list_login_keys(host)[0], environment=environment)
         if found is not None:
             return found
-    for key, entry in _table(config.get("auths")).items():
-        if _name_of(key) == _name_of(host):
-            return _from_entry(_table(entry))
+    for key, entry in _to_table(config.get("auths")).items():
+        if _parse_key(key) == _parse_key(host):
+            return _from_entry(_to_table(entry))
     return None
 
 
-def _document(file: Path) -> object:
+def _read_document(file: Path) -> object:
     try:
         with file.open("rb") as opened:
             return json.loads(opened.read(LARGEST))
@@ -115,12 +117,12 @@ def _from_helper(helper: str, *, key: str, environment: Mapping[str, str]) -> Lo
         return None
     try:
         code, out, _ = ask([program, "get"], env=environment, text=key, seconds=SECONDS)
-        answer = _table(json.loads(out)) if code == 0 else {}
+        answer = _to_table(json.loads(out)) if code == 0 else {}
     except (LayeringError, ValueError, RecursionError):
         return None
     name, word = answer.get("Username"), answer.get("Secret")
     return (name, word) if isinstance(name, str) and isinstance(word, str) and word else None
 
 
-def _table(value: object) -> dict[str, Any]:
+def _to_table(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ..sif.digest import sha256_of
-from ..sif.errors import say
-from .private_folders import OTHERS, PrivateError, owner_of
+from ..sif.digest import hash_file
+from ..sif.errors import log_line
+from .private_folders import OTHERS, PrivateError, format_owner
 
 FIX = "set RECIPE_CACHE_SHARED to a cache that only its owner can write, or to nothing"
 
@@ -28,7 +28,7 @@ class SharedCache:
             seen = above.stat()
             loose = seen.st_mode & stat.S_IWOTH and not seen.st_mode & stat.S_ISVTX
             if loose or seen.st_uid not in {*self.owners, os.getuid()}:
-                raise self._fault(above, seen)
+                raise self._make_error(above, seen)
         self._check(self.folder)
 
     def copy(self, part: str, target: Path) -> bool:
@@ -43,8 +43,8 @@ class SharedCache:
                 self._check(self.folder / path)
             recorded = json.loads(note.read_text(encoding="utf-8"))["sha256"]
             shutil.copyfile(source, target)
-            if sha256_of(target) == recorded:
-                say(f"{target.stem[:12]}: from the shared cache")
+            if hash_file(target) == recorded:
+                log_line(f"{target.stem[:12]}: from the shared cache")
                 return True
         target.unlink(missing_ok=True)
         return False
@@ -52,14 +52,16 @@ class SharedCache:
     def _check(self, path: Path) -> None:
         seen = path.lstat()
         if seen.st_uid not in self.owners or seen.st_mode & OTHERS or stat.S_ISLNK(seen.st_mode):
-            raise self._fault(path, seen)
+            raise self._make_error(path, seen)
 
-    def _fault(self, path: Path, seen: os.stat_result) -> PrivateError:
-        who = f"belongs to {owner_of(seen.st_uid)}" if seen.st_uid not in self.owners else "can be changed by others"
+    def _make_error(self, path: Path, seen: os.stat_result) -> PrivateError:
+        who = (
+            f"belongs to {format_owner(seen.st_uid)}" if seen.st_uid not in self.owners else "can be changed by others"
+        )
         return PrivateError(path, f"the shared cache '{self.folder}' is not safe: '{path}' {who}", fix=FIX)
 
 
-def shared_cache(environment: Mapping[str, str]) -> SharedCache | None:
+def open_shared_cache(environment: Mapping[str, str]) -> SharedCache | None:
     """Return RECIPE_CACHE_SHARED, None if it is not set; raises what SharedCache raises."""
     named = environment.get("RECIPE_CACHE_SHARED")
     return SharedCache(Path(named)) if named else None

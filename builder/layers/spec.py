@@ -29,7 +29,7 @@ class Spec:
     expect: dict[str, str]
     tool: str
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Read a file of `image/`, "" if it is missing."""
         path = self.folder / name
         return path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ..sif.errors import LayeringError
-from ..sif.programs import clean_environment, find_program, version_of
+from ..sif.programs import clean_environment, find_program, read_program_version
 from .cache_folders import UV
 from .spec import is_offline
 
@@ -30,10 +30,10 @@ def find_uv(environment: Mapping[str, str] | None = None) -> str | None:
     """
     environment = os.environ if environment is None else environment
     others = []
-    for program in dict.fromkeys(_candidates(environment)):
+    for program in dict.fromkeys(_list_candidates(environment)):
         if is_usable(program):
             return program
-        found = _version(program)
+        found = _read_version(program)
         others.append(f"'{program}' is {'.'.join(map(str, found)) or 'of an unknown version'}")
     if others:
         raise LayeringError(f"this requires {WANTED}: {', '.join(others)}", fix=FIX)
@@ -50,29 +50,29 @@ def require_uv() -> str:
 
 def is_usable(program: str) -> bool:
     """Whether a program is a uv of the series that builds use."""
-    return LEAST <= _version(program) < BELOW
+    return LEAST <= _read_version(program) < BELOW
 
 
-def own_uv() -> str:
+def find_own_uv() -> str:
     """Return the uv in the folder of this Python, "" if there is none."""
     path = Path(sys.executable).with_name("uv")
     return str(path) if path.is_file() else ""
 
 
-def _candidates(environment: Mapping[str, str]) -> Iterator[str]:
+def _list_candidates(environment: Mapping[str, str]) -> Iterator[str]:
     named = environment.get(VARIABLE, "")
     if named and Path(named).is_file():  # that folder may be missing on the node of a job
         yield named
-    if own := own_uv():
+    if own := find_own_uv():
         yield own
     if found := find_program("uv", path=environment.get("PATH")):
         yield found
 
 
 @cache
-def _version(program: str) -> tuple[int, ...]:
+def _read_version(program: str) -> tuple[int, ...]:
     try:
-        return version_of(program)
+        return read_program_version(program)
     except LayeringError:
         return ()
 
@@ -98,7 +98,7 @@ TRANSPORT = re.compile(
 )
 
 
-def uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bool = False) -> dict[str, str]:
+def make_uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bool = False) -> dict[str, str]:
     """Return uv's variables; `cache` is the folder of recipe's cache, and `offline` forbids every request."""
     found = {name: value for name, value in environment.items() if TRANSPORT.fullmatch(name)}
     for name, others in SETTINGS.items():
@@ -111,7 +111,7 @@ def uv_settings(environment: Mapping[str, str], *, cache: Path, offline: bool = 
     return {name: value for name, value in found.items() if value}
 
 
-def uv_environment(settings: Mapping[str, str], *, own_index: bool = False) -> dict[str, str]:
+def make_uv_environment(settings: Mapping[str, str], *, own_index: bool = False) -> dict[str, str]:
     """Return the environment of a uv process; with `own_index` the index that its request names is the only one."""
     kept = {name: value for name, value in clean_environment().items() if not name.startswith("UV_")}
     return kept | {name: value for name, value in settings.items() if not (own_index and name in INDEXES)}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..sif.errors import LayeringError
 from ..sif.programs import ask
-from ..sif.tree import FILE, folder, is_folder, link, move, read, remove, seen, walk, write
+from ..sif.tree import FILE, is_folder, link, move, open_folder_below, read, remove, stat_path, walk, write
 from .spec import FIX
 from .wheels import NO_WHEEL, UNSEEN, Group, NeedsSourcesError, Resolver
 
@@ -35,7 +35,7 @@ def install_wheels(
     tree.mkdir(parents=True)
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--python", sys.executable]
     argv += ["--prefix", str(tree), *resolver.target, *group.options, "-r", str(file)]
-    env = resolver.env(own_index=group.own_index)
+    env = resolver.make_environment(own_index=group.own_index)
     # What was resolved a moment ago is mostly cached: files with hashes need no index.
     code, err = 1, ""
     if hashes:
@@ -50,10 +50,10 @@ def install_wheels(
         if NO_WHEEL.search(err):
             raise NeedsSourcesError("a package of the lock is no wheel")
         raise LayeringError(f"the wheels of layer '{group.title}' could not be unpacked", told=True)
-    return normalise(tree, minor=minor)
+    return normalize_installation(tree, minor=minor)
 
 
-def normalise(tree: Path, *, minor: str) -> Path:
+def normalize_installation(tree: Path, *, minor: str) -> Path:
     """Remove this machine from an installation: its Python's version and path, its records. Return site-packages."""
     own = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for parent in ("lib", "include/site"):
@@ -61,7 +61,7 @@ def normalise(tree: Path, *, minor: str) -> Path:
             move(tree, f"{parent}/{own}", tree, f"{parent}/python{minor}")
     remove(Path(".lock"), below=tree)
     inside = f"lib/python{minor}/site-packages"
-    with folder(tree, inside, make=0o777):
+    with open_folder_below(tree, inside, make=0o777):
         pass
     changed = _rewrite_scripts(tree)
     for info in _list_infos(tree, inside):
@@ -71,7 +71,7 @@ def normalise(tree: Path, *, minor: str) -> Path:
 
 def _list_infos(tree: Path, inside: str) -> list[str]:
     """Return the folders that describe what is installed."""
-    with folder(tree, inside) as at:
+    with open_folder_below(tree, inside) as at:
         return sorted(name for name in os.listdir(at) if name.endswith(".dist-info"))
 
 
@@ -133,12 +133,12 @@ def _update_record(tree: Path, inside: str, info: str, *, changed: dict[str, byt
 
 def list_sources(site: Path, tree: Path) -> dict[str, list[str]]:
     """Return the .py files in `tree` of every distribution, by its normalised name."""
-    from .wheels import normalise_name
+    from .wheels import normalize_name
 
     found: dict[str, list[str]] = {}
     here = os.path.relpath(site, tree)
     for info in _list_infos(tree, here):
-        name = normalise_name(info.removesuffix(".dist-info").rsplit("-", 1)[0])
+        name = normalize_name(info.removesuffix(".dist-info").rsplit("-", 1)[0])
         rows = _read_rows(tree, f"{here}/{info}/RECORD")
         if rows is None:
             continue
@@ -152,9 +152,9 @@ def write_environment(tree: Path, *, python: str, minor: str, system_packages: b
     """Write the files that make a folder a virtual environment on the image's Python."""
     for name, target in (("python3", python), ("python", "python3"), (f"python{minor}", "python3")):
         link(tree, f"bin/{name}", target)
-    with folder(tree, f"lib/python{minor}/site-packages", make=0o777):
+    with open_folder_below(tree, f"lib/python{minor}/site-packages", make=0o777):
         pass
-    if seen(tree, "lib64") is None:
+    if stat_path(tree, "lib64") is None:
         link(tree, "lib64", "lib")
     words = "true" if system_packages else "false"
     home = Path(python).parent

@@ -11,16 +11,16 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..sif.errors import LayeringError, say
-from ..sif.pack import Piece, below, processors
+from ..sif.errors import LayeringError, log_line
+from ..sif.pack import Piece, count_processors, move_below
 from . import bytecode, wheel_files
 from .bytecode_cache import PackageSources, compile_packages
-from .cache import key_of
+from .cache import compute_key
 from .context import BuildContext
 from .copies import merge
 from .image_file import Layer
-from .uv import require_uv, uv_settings
-from .wheels import Group, NeedsSourcesError, Resolver, platform_of, resolve
+from .uv import make_uv_settings, require_uv
+from .wheels import Group, NeedsSourcesError, Resolver, name_platform, resolve
 
 if TYPE_CHECKING:  # loaded where there is a conda environment
     from .conda_layers import CondaEnvironment
@@ -44,7 +44,7 @@ PACKAGES = (
 def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -> None:
     """Append the recipe's packages of pip: wheels on this machine, the rest in a container."""
     spec, facts = context.spec, context.facts
-    wanted = [name for name in REQUIREMENTS if spec.text(name)]
+    wanted = [name for name in REQUIREMENTS if spec.read_text(name)]
     if conda and not wanted:
         return
     parts = ("torch", "packages") if conda else ("python", "torch", "packages")
@@ -59,9 +59,9 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
     resolver = Resolver(
         uv=uv,
         minor=facts.minor,
-        platform=platform_of(facts.machine, facts.glibc),
+        platform=name_platform(facts.machine, facts.glibc),
         work=context.work,
-        environment=uv_settings(context.environment, cache=context.cache),
+        environment=make_uv_settings(context.environment, cache=context.cache),
         provided=conda.provided if conda else {},
     )
     before = len(context.layers)
@@ -69,7 +69,7 @@ def add_wheel_layers(context: BuildContext, *, conda: CondaEnvironment | None) -
         with Wheels(context, resolver, conda=conda) as wheels:
             sources = wheels.install(ask=bool(wanted))
     except NeedsSourcesError as reason:
-        say(f"{reason}: the packages are installed inside the base image")
+        log_line(f"{reason}: the packages are installed inside the base image")
         del context.layers[before:]
         sources = True
     if sources:
@@ -114,14 +114,16 @@ class Wheels:
         """Append the layers of the recipe's wheels; return True if the rest has to be installed in a container."""
         started, folder = clock.monotonic(), self.context.spec.folder
         if ask and not self.resolver.offline:
-            self._pool.submit(self._start_from_cache, self.resolver.cached_resolver(self.context.work / "last-time"))
+            self._pool.submit(
+                self._start_from_cache, self.resolver.make_cached_resolver(self.context.work / "last-time")
+            )
         groups, sources = resolve(folder, self.resolver) if ask else ((), False)
-        say(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
+        log_line(f"resolved {sum(len(group.pins) for group in groups)} packages in {clock.monotonic() - started:.1f} s")
         self.context.packages += wheel_files.list_pins(groups)
         parts = self._split_parts(groups, last=not sources)
         self._set_wanted(parts)
         if self._jobs.keys() - set(parts):
-            say("dependencies changed: layers started from the cache are not used")
+            log_line("dependencies changed: layers started from the cache are not used")
         self.context.append_layers(job.result() for job in self._start_layers(parts))
         return sources
 
@@ -164,7 +166,7 @@ class Wheels:
         title = part[0].title if part else LIGHT
         if title != LIGHT:
             return self.context.make_wheel_layer(
-                title, self._inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
+                title, self._list_inputs(part), lambda tree: self._fill_part(part, tree, heavy=True)
             )
 
         def fill(tree: Path) -> list[Piece]:
@@ -176,13 +178,13 @@ class Wheels:
                 )
             return pieces
 
-        return self.context.make_wheel_layer(title, [*self._inputs(part), self.facts.python], fill)
+        return self.context.make_wheel_layer(title, [*self._list_inputs(part), self.facts.python], fill)
 
     def _fill_part(self, part: Part, tree: Path, *, heavy: bool = False) -> list[Piece]:
         """Unpack and compile the packages of one layer."""
         self._heavy = self._heavy or heavy
         place = tree / self.prefix.lstrip("/")
-        return below(self.prefix, [piece for group in part for piece in self._fill_group(group, place, part)])
+        return move_below(self.prefix, [piece for group in part for piece in self._fill_group(group, place, part)])
 
     def _find_compiler(self) -> bytecode.Compiler:
         if self.conda:
@@ -195,7 +197,7 @@ class Wheels:
             python=self.facts.python,
         )
 
-    def _inputs(self, part: Part) -> list[object]:
+    def _list_inputs(self, part: Part) -> list[object]:
         """Return what decides the content of a layer."""
         pins = [pin.inputs for group in part for pin in group.pins]
         return [self.facts.minor, self.facts.machine, self.facts.glibc, self.prefix, self.compiler.inputs, pins]
@@ -223,7 +225,7 @@ class Wheels:
     def _compile(self, place: Path, paths: Sequence[str], *, nice: int) -> list[Piece]:
         """Compile files of a folder on every core."""
         return self.compiler.compile(
-            place, paths, prefix=wheel_files.PREFIX, workers=processors(), out=self.context.work, nice=nice
+            place, paths, prefix=wheel_files.PREFIX, workers=count_processors(), out=self.context.work, nice=nice
         )
 
     def _compile_group(self, group: Group, tree: Path, site: Path, *, nice: int) -> list[Piece]:
@@ -231,7 +233,7 @@ class Wheels:
         files = wheel_files.list_sources(site, tree)
         owned = [
             PackageSources(
-                key=key_of([COMPILED, self.compiler.inputs, wheel_files.PREFIX, pin.inputs]),
+                key=compute_key([COMPILED, self.compiler.inputs, wheel_files.PREFIX, pin.inputs]),
                 title=f"{pin.name} {pin.version}",
                 paths=tuple(path for path in files.get(pin.name, []) if bytecode.is_imported(path)),
             )

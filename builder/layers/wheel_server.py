@@ -21,12 +21,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from ..sif.errors import LayeringError, say
+from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask
 from .cache_folders import UV
-from .uv import find_uv, uv_settings
+from .uv import find_uv, make_uv_settings
 from .wheel_stubs import is_distribution
-from .wheels import Group, NeedsSourcesError, Resolver, normalise_name, platform_of, resolve
+from .wheels import Group, NeedsSourcesError, Resolver, name_platform, normalize_name, resolve
 
 if TYPE_CHECKING:
     from .index_proxy import IndexProxy
@@ -88,7 +88,7 @@ class WheelServer:
             if line != "show\n" and self._download_all(line):
                 return "whole"
         except (LayeringError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            say(f"wheels were not downloaded before: {error}"[:300])
+            log_line(f"wheels were not downloaded before: {error}"[:300])
         self._open_proxy()
         return "ask"
 
@@ -98,7 +98,7 @@ class WheelServer:
         if not MINOR.fullmatch(minor) or not GLIBC.fullmatch(glibc):
             return False
         provided = {
-            normalise_name(str(name)): str(version)
+            normalize_name(str(name)): str(version)
             for name, version in asked["provided"].items()
             if is_distribution(str(name), str(version))
         }
@@ -109,9 +109,10 @@ class WheelServer:
             resolver = Resolver(
                 uv=uv,
                 minor=minor,
-                platform=platform_of(machine, glibc),
+                platform=name_platform(machine, glibc),
                 work=Path(folder),
-                environment=uv_settings(self.environment, cache=self.cache) | {"UV_CACHE_DIR": str(self.cache / UV)},
+                environment=make_uv_settings(self.environment, cache=self.cache)
+                | {"UV_CACHE_DIR": str(self.cache / UV)},
                 provided=provided,
             )
             try:
@@ -128,7 +129,7 @@ class WheelServer:
             return
         from .index_proxy import IndexProxy  # few builds need one
 
-        say("note: a package is built inside the image: it can read the indexes, and sees no login")
+        log_line("note: a package is built inside the image: it can read the indexes, and sees no login")
         self.proxy = IndexProxy(self.private.read_text(encoding="utf-8"), environment=self.environment)
         (self.given / SHOWN).write_text(self.proxy.text, encoding="utf-8")
 
@@ -146,7 +147,7 @@ def _download(group: Group, tree: Path, resolver: Resolver) -> None:
     hashes = ["--require-hashes"] if all(pin.hashes for pin in group.pins) else []
     argv = [resolver.uv, "pip", "install", "--quiet", "--no-deps", *hashes, "--target", str(tree), "--link-mode"]
     argv += ["symlink", *resolver.target, *group.options, "-r", str(file)]
-    code, _, err = ask(argv, env=resolver.env(own_index=group.own_index))
+    code, _, err = ask(argv, env=resolver.make_environment(own_index=group.own_index))
     if code:
         raise LayeringError(f"uv could not download '{group.title}': {err.strip()[-200:]}")
 
@@ -161,7 +162,7 @@ def serve_wheels(folder: Path, *, given: Path, cache: Path, environment: Mapping
 
 
 @contextmanager
-def wheel_server(
+def start_wheel_server(
     folder: Path, *, given: Path | None, cache: Path, environment: Mapping[str, str], parts: Sequence[str]
 ) -> Iterator[None]:
     """Answer a container step of this program; only the parts that install packages send requests."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from ..sif.errors import LayeringError, say
+from ..sif.errors import LayeringError, log_line
 from ..sif.programs import ask
 from .spec import FIX
-from .uv import uv_environment
+from .uv import make_uv_environment
 from .wheel_stubs import write_stubs
 
 # The manylinux platforms that uv names (uv 0.13, `uv pip compile --help`): the newest that the image's glibc serves.
@@ -76,12 +76,12 @@ class Group:
     own_index: bool = False  # the user's own indexes are not used
 
 
-def normalise_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Normalise a distribution's name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def platform_of(machine: str, glibc: str) -> str:
+def name_platform(machine: str, glibc: str) -> str:
     """Return uv's name of the image's platform; raises LayeringError if no wheels are made for it."""
     parts = glibc.split(".")
     if machine not in ("x86_64", "aarch64") or len(parts) != 2 or parts[0] != "2" or int(parts[1]) < PLATFORMS[0]:
@@ -102,7 +102,7 @@ def parse_pins(text: str) -> tuple[Pin, ...]:
         address = line.partition(" @ ")[2].split()
         pins.append(
             Pin(
-                name=normalise_name(found[1]),
+                name=normalize_name(found[1]),
                 version=version[1] if version else address[0] if address else "",
                 text=line,
                 hashes=tuple(HASH.findall(line)),
@@ -135,16 +135,16 @@ class Resolver:
             file.write_text("".join(f"{line}\n" for line in write_stubs(self.stubs, provided)), encoding="utf-8")
             self.words = ("--constraint", str(file))
 
-    def cached_resolver(self, work: Path) -> Resolver:
+    def make_cached_resolver(self, work: Path) -> Resolver:
         """Return an offline, silent copy; its answer may be out of date."""
         work.mkdir()
         other = copy(self)
         other.work, other.cached_only = work, True
         return other
 
-    def env(self, *, own_index: bool = False) -> dict[str, str]:
+    def make_environment(self, *, own_index: bool = False) -> dict[str, str]:
         """Return uv's environment; with `own_index` the file's index is the only one."""
-        return uv_environment(self.environment, own_index=own_index)
+        return make_uv_environment(self.environment, own_index=own_index)
 
     def compile(self, files: Sequence[Path], *options: str, own_index: bool = False) -> tuple[Pin, ...]:
         """Resolve requirement files to pins with hashes; raises NeedsSourcesError and LayeringError."""
@@ -154,9 +154,9 @@ class Resolver:
         argv = [self.uv, "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
         argv += [*self.target, *self.words, *options, *[str(file) for file in files]]
         argv += ["--offline"] if self.cached_only else []
-        code, out, err = ask(argv, env=self.env(own_index=own_index))
+        code, out, err = ask(argv, env=self.make_environment(own_index=own_index))
         if code == 0:
-            return self.pins(out)
+            return self.parse_pins(out)
         if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", err) for name in self.provided):
             raise OtherVersionsError("pip's packages ask for other versions than conda's")
         if not self.cached_only:
@@ -167,7 +167,7 @@ class Resolver:
             raise NeedsSourcesError("a package has no wheel for the image")
         raise LayeringError("the packages cannot be resolved", told=True)
 
-    def pins(self, text: str) -> tuple[Pin, ...]:
+    def parse_pins(self, text: str) -> tuple[Pin, ...]:
         """The pins of a file that uv has written, less what is in the image already."""
         own = self.stubs.as_uri()
         return tuple(pin for pin in parse_pins(text) if own not in pin.text)
@@ -176,7 +176,7 @@ class Resolver:
 def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
     """Groups of pins for the files in `image/`; True where the rest has to be installed inside the base image."""
     torch, packages = folder / "requirements-torch.txt", folder / "requirements.txt"
-    options = uv_options(packages) if packages.exists() else []
+    options = list_uv_options(packages) if packages.exists() else []
     if (folder / "constraints.txt").exists():
         options += ["-c", str(folder / "constraints.txt")]
     own_index = torch.exists() and _has_index(torch)
@@ -193,7 +193,7 @@ def resolve(folder: Path, resolver: Resolver) -> tuple[tuple[Group, ...], bool]:
             groups = list(_merge_groups(groups, _resolve_packages(packages, resolver, groups=groups, options=options)))
     except NeedsSourcesError as reason:
         if not resolver.cached_only:
-            say(f"{reason}: the packages are installed inside the base image")
+            log_line(f"{reason}: the packages are installed inside the base image")
         if isinstance(reason, OtherVersionsError):
             return (), True
         if torch.exists() and not groups:
@@ -206,12 +206,12 @@ def _resolve_torch(file: Path, resolver: Resolver, *, own_index: bool) -> list[G
     """Return the torch family with its dependencies; a lock lists every file."""
     text = file.read_text(encoding="utf-8")
     pins = parse_pins(text) if _has_hashes(file) else resolver.compile([file], own_index=own_index)
-    return [replace(group, own_index=own_index) for group in _group_pins(pins, tuple(uv_options(file)))]
+    return [replace(group, own_index=own_index) for group in _group_pins(pins, tuple(list_uv_options(file)))]
 
 
 def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], options: list[str]) -> tuple[Group, ...]:
     """Return the recipe's own packages; a torch that was resolved from its own index stays."""
-    words = tuple(uv_options(file))
+    words = tuple(list_uv_options(file))
     if _has_hashes(file):
         # Such a file lists all packages: no other is installed.
         return _group_pins(parse_pins(file.read_text(encoding="utf-8")), words)
@@ -224,7 +224,7 @@ def _resolve_packages(file: Path, resolver: Resolver, *, groups: list[Group], op
         before.write_text("".join(f"{pin.text}\n" for pin in done if pin.name not in family), encoding="utf-8")
         options = [*options, "--excludes", str(names), "--output-file", str(before)]
         resolver.compile([file], *options)
-        return _group_pins(resolver.pins(before.read_text(encoding="utf-8")), words)
+        return _group_pins(resolver.parse_pins(before.read_text(encoding="utf-8")), words)
     return _group_pins(resolver.compile([file], *options), words)
 
 
@@ -245,7 +245,7 @@ def _group_pins(pins: Sequence[Pin], options: tuple[str, ...]) -> tuple[Group, .
     return tuple(Group(title=title, pins=tuple(rows[title]), options=options) for title in order)
 
 
-def uv_options(file: Path) -> list[str]:
+def list_uv_options(file: Path) -> list[str]:
     """Return the options in a requirements file as uv's: it ignores some of pip's in the file itself."""
     words = []
     for line in file.read_text(encoding="utf-8").splitlines():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from builder.layers.cache_folders import CONDA
 from builder.layers.conda_solver import solve_request
-from builder.lock.session import Session, output_tail, unreachable_error
+from builder.lock.session import Session, format_output_tail, make_unreachable_error
 from builder.model.finding import ConfigError, Finding, Location, StepError, ToolError, UnsupportedError
 from builder.model.lock import SUBDIRS, LockRequest
 from builder.model.text import TOKEN, USER
@@ -59,15 +59,15 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
     try:
         result = json.loads(answer.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        message = f"py-rattler finished with {finished.exit_code} and no answer: {output_tail(finished)}"
+        message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
         raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
     if result["error"]:
-        raise _error(result["error"], Mask(session.environment)(result["text"]), at=at)
-    return without_credentials(output.read_text(encoding="utf-8"))
+        raise _make_error(result["error"], Mask(session.environment)(result["text"]), at=at)
+    return remove_credentials(output.read_text(encoding="utf-8"))
 
 
-def _error(kind: str, text: str, *, at: Location) -> Exception:
-    text = re.sub(r"\s+", " ", without_credentials(text)).strip()
+def _make_error(kind: str, text: str, *, at: Location) -> Exception:
+    text = re.sub(r"\s+", " ", remove_credentials(text)).strip()
     if kind in UNSOLVABLE:
         reason = text.removeprefix("Cannot solve the request because of: ")
         message = f"the conda packages cannot be installed together: {reason}"
@@ -82,10 +82,12 @@ def _error(kind: str, text: str, *, at: Location) -> Exception:
         return StepError(Finding(code="lock-channel", message=message, at=at, fix="check its name or address"))
     # The file of a channel that is requested first differs from run to run.
     found = CHANNEL.search(text)
-    return unreachable_error(f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2])
+    return make_unreachable_error(
+        f"the channel '{found[1]}'" if found else "a channel", text.rpartition("Caused by: ")[2]
+    )
 
 
-def without_credentials(text: str) -> str:
+def remove_credentials(text: str) -> str:
     """Remove users, passwords and tokens from every address."""
     text = re.sub(r"(\.(?:conda|tar\.bz2))\?[^\s'\"#]+", r"\1", text)
     return TOKEN.sub("/", USER.sub("//", text))

@@ -18,18 +18,18 @@ from urllib.parse import quote, unquote, urlsplit
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from builder.layers.uv import uv_environment, uv_settings
+from builder.layers.uv import make_uv_environment, make_uv_settings
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.session import Session, find_uv_program, output_tail, unreachable_error
+from builder.lock.session import Session, find_uv_program, format_output_tail, make_unreachable_error
 from builder.model.finding import Finding, Location, StepError, UnsupportedError
 from builder.model.lock import LockRequest, PipFile
 from builder.model.secrets import strip_credentials
 from builder.model.text import USER
 from builder.parse.pylock import TORCH_FAMILY, parse_pylock
-from builder.system.checksums import sha256_of
+from builder.system.checksums import hash_file
 
 
-def local_path(url: str) -> Path | None:
+def parse_local_path(url: str) -> Path | None:
     """Return the path of a file:// address or a plain path, None for another address."""
     if url.startswith("/"):
         return Path(url)
@@ -52,7 +52,7 @@ def list_platforms(arch: str, *, glibc: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=16)
-def rank_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
+def order_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
     """Return every tag that fits, with its rank: the lowest is the best."""
     major, minor = (int(part) for part in python.split(".")[:2])
     names = list(list_platforms(arch, glibc=glibc))
@@ -65,7 +65,7 @@ def rank_tags(python: str, arch: str, glibc: str) -> dict[Tag, int]:
 
 def choose_wheel(file_names: Iterable[str], *, python: str, arch: str, glibc: str) -> str | None:
     """Return the wheel that fits best, None if none fits; of equal ones the last build."""
-    known = rank_tags(python, arch, glibc)
+    known = order_tags(python, arch, glibc)
     found = []
     for name in file_names:
         try:
@@ -120,7 +120,7 @@ def lock_pip(
     constraints = [*asked.constraints, *write_stubs(stubs, provided)]
     _write_lines(folder / "constraints.txt", constraints)
     _write_lines(folder / "excludes.txt", [name for name in asked.protected if name not in provided])
-    _write_lines(folder / "requirements.in", [*_options(asked.options), *asked.pip])
+    _write_lines(folder / "requirements.in", [*_select_options(asked.options), *asked.pip])
     own = "://" in torch_index
     (folder / "pyproject.toml").write_text(_project(asked.torch, own=(), index=""), encoding="utf-8")
     if own and asked.torch:
@@ -135,22 +135,28 @@ def lock_pip(
         lines = (*asked.torch, *family)
         (folder / "pyproject.toml").write_text(_project(lines, own=lines, index=torch_index), encoding="utf-8")
     inputs = ["pyproject.toml", "requirements.in"]
-    options = ["--constraints", "constraints.txt", "--excludes", "excludes.txt", *_prerelease(asked.options)]
+    options = [
+        "--constraints",
+        "constraints.txt",
+        "--excludes",
+        "excludes.txt",
+        *_make_prerelease_option(asked.options),
+    ]
     packages = _compile(folder, inputs, options, target=target, at=at, session=session)
     kept = [package for package in packages if not _is_stub(package, stubs)]
-    return tuple(sorted((_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
+    return tuple(sorted((_choose_file(one, target=target, at=at) for one in kept), key=lambda file: file.name))
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _options(options: Iterable[str]) -> list[str]:
+def _select_options(options: Iterable[str]) -> list[str]:
     """Return the options that uv reads in a requirements file; hashes are found again."""
     return [line for line in options if not line.startswith(("--require-hashes", "--pre", "--trusted-host"))]
 
 
-def _prerelease(options: Iterable[str]) -> list[str]:
+def _make_prerelease_option(options: Iterable[str]) -> list[str]:
     hosts = [line.removeprefix("--trusted-host ") for line in options if line.startswith("--trusted-host ")]
     insecure = [word for host in hosts for word in ("--allow-insecure-host", host)]
     return [*(["--prerelease", "allow"] if "--pre" in options else []), *insecure]
@@ -183,9 +189,9 @@ def _compile(
     """Run uv and return the packages of the pylock that it writes."""
     output = folder / "pylock.toml"
     output.unlink(missing_ok=True)
-    settings = uv_settings(session.environment, cache=session.cache, offline=session.offline)
+    settings = make_uv_settings(session.environment, cache=session.cache, offline=session.offline)
     # uv uses the interpreter only to build sdists: ours is sufficient.
-    environment = uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
+    environment = make_uv_environment(settings, own_index=own_index) | {"UV_PYTHON": sys.executable}
     argv = [
         find_uv_program(session.environment),
         "pip",
@@ -200,16 +206,16 @@ def _compile(
     argv += ["--python-version", target.python, "--python-platform", target.platform, *options, *inputs]
     finished = session.run(argv, cwd=folder, env=environment, name="uv")
     if finished.exit_code or not output.is_file():
-        raise _error(output_tail(finished), at=at)
+        raise _make_error(format_output_tail(finished), at=at)
     return list(parse_pylock(output.read_text(encoding="utf-8"), file=output).get("packages", []))
 
 
-def _error(text: str, *, at: Location) -> Exception:
+def _make_error(text: str, *, at: Location) -> Exception:
     text = re.sub(r"^error: No solution found when resolving dependencies:?\s*(?:[×│╰─▶cause: ]*)", "", text)
     text = re.sub(r"\s*[×│╰─▶├]+\s*", " ", text)
     text = USER.sub("//", text).strip()
     if NETWORK.search(text):
-        return unreachable_error("an index of Python packages", text)
+        return make_unreachable_error("an index of Python packages", text)
     if "Hash mismatch" in text:
         fix = "do not use the file; ask the owner of the index"
         return StepError(
@@ -225,7 +231,7 @@ def _is_stub(package: Mapping[str, Any], stubs: Path) -> bool:
     return str((package.get("archive") or {}).get("path", "")).startswith(f"{stubs}/")
 
 
-def _file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> PipFile:
+def _choose_file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> PipFile:
     """Return the one file of a package: the wheel that fits best, else the sdist, else what the recipe itself names."""
     name, version = str(package["name"]), str(package.get("version", ""))
     torch = name in TORCH_FAMILY
@@ -247,10 +253,10 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> P
         )
         fix = "use another version, another Python, or a base image with a newer glibc"
         raise UnsupportedError(Finding(code="lock-no-file", message=message, at=at, fix=fix))
-    url = strip_credentials(_address(source))
-    path = local_path(url)
+    url = strip_credentials(_find_address(source))
+    path = parse_local_path(url)
     size = int(source.get("size", 0)) or (path.stat().st_size if path and path.is_file() else 0)
-    sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (sha256_of(path) if path else "")
+    sha256 = str((source.get("hashes") or {}).get("sha256", "")) or (hash_file(path) if path else "")
     if not sha256:
         message = f"the index has no sha256 for '{name}' {version}"
         raise StepError(Finding(code="lock-no-hash", message=message, at=at, fix="use an index that gives hashes"))
@@ -262,7 +268,7 @@ def _file(package: Mapping[str, Any], *, target: Interpreter, at: Location) -> P
     )  # fmt: skip
 
 
-def _address(source: Mapping[str, Any]) -> str:
+def _find_address(source: Mapping[str, Any]) -> str:
     """Return the address of a file; a path becomes a file:// address."""
     if source.get("url"):
         return str(source["url"])
@@ -270,4 +276,4 @@ def _address(source: Mapping[str, Any]) -> str:
 
 
 def _name_of(source: Mapping[str, Any]) -> str:
-    return unquote(_address(source).partition("#")[0].rpartition("/")[2])
+    return unquote(_find_address(source).partition("#")[0].rpartition("/")[2])

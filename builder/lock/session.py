@@ -37,13 +37,13 @@ def _ignore_line(line: str) -> None:
     del line
 
 
-def output_tail(finished: ProcessResult) -> str:
+def format_output_tail(finished: ProcessResult) -> str:
     """Return the end of a program's output as one paragraph."""
     lines = [line.strip() for line in finished.tail if line.strip()]
     return " ".join(lines[-SHOWN:])[-1500:]
 
 
-def unreachable_error(what: str, reason: str) -> StepError:
+def make_unreachable_error(what: str, reason: str) -> StepError:
     """Return the error for a server that cannot be reached, or whose certificate is not trusted here."""
     message = f"{what} could not be reached: {reason}"
     fix = "lock where it can be reached, or set https_proxy; --offline uses what was downloaded before"

@@ -16,10 +16,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder.compile.image_files import find_base_registry
-from builder.layers.conda_solver import CondaPackage, virtual_packages
-from builder.layers.reference import DIGEST, parts_of
-from builder.layers.registry import RegistryError, registry_digest
-from builder.layers.registry_login import login_of
+from builder.layers.conda_solver import CondaPackage, list_virtual_packages
+from builder.layers.reference import DIGEST, parse_reference
+from builder.layers.registry import RegistryError, fetch_manifest_digest
+from builder.layers.registry_login import find_login
 from builder.layers.wheel_stubs import is_distribution
 from builder.lock.conda import lock_conda
 from builder.lock.pip import Interpreter, lock_pip
@@ -28,7 +28,16 @@ from builder.model.finding import ConfigError, Finding, Location, ToolError, Uns
 from builder.model.lock import BaseLock, Lock, PipFile
 from builder.model.site import BaseImage
 from builder.model.target import Target
-from builder.parse.lock_files import PIXI, PYLOCK, Entry, index_text, read_conda, read_index, read_lock, site_folder
+from builder.parse.lock_files import (
+    PIXI,
+    PYLOCK,
+    LockEntry,
+    format_index,
+    name_site_folder,
+    read_conda,
+    read_index,
+    read_lock,
+)
 from builder.parse.pylock import write_pylock
 from builder.resolve.conda_names import find_python_name
 from builder.resolve.locked import make_lock_request
@@ -37,12 +46,12 @@ from builder.resolve.resolve import CONDA_BACKENDS
 from builder.sif import tree
 from builder.sif.bounded import parse_json
 from builder.system.capture import capture
-from builder.system.checksums import sha256_of
-from builder.system.files import draft_path
-from builder.system.process import which
+from builder.system.checksums import hash_file
+from builder.system.files import name_draft
+from builder.system.process import find_program
 
 
-def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
+def normalize_packages(provided: Mapping[str, str]) -> dict[str, str]:
     """Return names and versions in normal form, without invalid ones."""
     found = {}
     for name, version in provided.items():
@@ -55,7 +64,7 @@ def normalise_packages(provided: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
+def select_python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
     """Return the Python packages among conda's: those in the table of names, and those that depend on Python."""
     found = {}
     for package in packages:
@@ -63,7 +72,7 @@ def python_packages(packages: Iterable[CondaPackage]) -> dict[str, str]:
         known = find_python_name(package.name)
         if package.name not in ("python", "python_abi") and (known or needs & {"python", "python_abi"}):
             found[known or package.name] = package.version
-    return normalise_packages(found)
+    return normalize_packages(found)
 
 
 SECONDS = 120.0  # for an image that is mounted first
@@ -90,48 +99,48 @@ def lock_base(
     glibc, python = image.glibc or "", image.python or ""
     known = {key: value for key, value in image.provides.items() if value != "unknown"} if packages else {}
     if "://" in image.reference:
-        digest, why = _base_digest(image.reference, own=own, session=session)
+        digest, why = _read_base_digest(image.reference, own=own, session=session)
         return BaseLock(
-            reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=normalise_packages(known)
+            reference=name, digest=digest, why=why, python=python, glibc=glibc, provides=normalize_packages(known)
         )
     path = Path(image.reference)
     if not path.is_absolute():
         return BaseLock(reference=name, why="it is not an image with a name", python=python, glibc=glibc)
     try:
-        size, digest = path.stat().st_size, f"sha256:{sha256_of(path)}"
+        size, digest = path.stat().st_size, f"sha256:{hash_file(path)}"
     except OSError as error:
         why = f"it cannot be read on this machine: {(error.strerror or str(error)).lower()}"
-        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=normalise_packages(known))
+        return BaseLock(reference=name, why=why, python=python, glibc=glibc, provides=normalize_packages(known))
     answer = {} if glibc and python and not packages else _ask(path, runtimes=runtimes, session=session)
     return BaseLock(
         reference=name,
         digest=digest,
         size=size,
-        python=_text(answer, "python") or python,
-        glibc=_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
-        provides=normalise_packages({**known, **_packages(answer)}) if packages else {},
+        python=_read_text(answer, "python") or python,
+        glibc=_read_text(answer, "glibc").removeprefix("glibc").strip() or glibc,
+        provides=normalize_packages({**known, **_read_packages(answer)}) if packages else {},
     )
 
 
-def _base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, str]:
+def _read_base_digest(reference: str, *, own: bool, session: Session) -> tuple[str, str]:
     """Return the digest of an image's manifest, or "" and the reason why it is unknown; nothing is downloaded."""
-    scheme, tag = reference.partition("://")[0], parts_of(reference)[2]
+    scheme, tag = reference.partition("://")[0], parse_reference(reference)[2]
     if DIGEST.fullmatch(tag):
         return tag, ""
     if scheme not in ("docker", "oras"):
         return "", f"{scheme}:// images have no digest that a registry could give"
     if session.offline:
         return "", "the registry was not asked (--offline)"
-    logins = partial(login_of, environment=session.environment, own=own)
+    logins = partial(find_login, environment=session.environment, own=own)
     try:
-        return registry_digest(reference, logins=logins, environment=session.environment), ""
+        return fetch_manifest_digest(reference, logins=logins, environment=session.environment), ""
     except RegistryError as error:
         return "", str(error)
 
 
 def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[str, object]:
     """Run the question in the image; return nothing without an engine or a Python in the image."""
-    runtime = next((found for name in runtimes if (found := which(name, env=session.environment))), None)
+    runtime = next((found for name in runtimes if (found := find_program(name, env=session.environment))), None)
     if runtime is None:
         return {}
     argv = [str(runtime), "exec", "--cleanenv", "--contain", str(path), "sh", "-c", QUESTION]
@@ -145,17 +154,17 @@ def _ask(path: Path, *, runtimes: tuple[str, ...], session: Session) -> Mapping[
     return found if isinstance(found, dict) else {}
 
 
-def _text(answer: Mapping[str, object], name: str) -> str:
+def _read_text(answer: Mapping[str, object], name: str) -> str:
     value = answer.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _packages(answer: Mapping[str, object]) -> dict[str, str]:
+def _read_packages(answer: Mapping[str, object]) -> dict[str, str]:
     found = answer.get("provides")
     return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
 
 
-def knows_packages(base: BaseLock) -> bool:
+def has_known_packages(base: BaseLock) -> bool:
     """Whether an image's own packages are known, not only its torch."""
     return bool(set(base.provides) - set(FAMILY))
 
@@ -187,7 +196,7 @@ def lock_site(target: Target, *, session: Session) -> SiteLock:
         session=session,
     )
     glibc = base.glibc or USUAL_GLIBC
-    virtual = virtual_packages(machine=asked.arch, glibc=glibc, cuda=asked.cuda) if asked.place == "conda" else ()
+    virtual = list_virtual_packages(machine=asked.arch, glibc=glibc, cuda=asked.cuda) if asked.place == "conda" else ()
     text = ""
     if asked.conda:
         text = lock_conda(asked, virtual=virtual, folder=target.recipe.folder, at=at, session=session)
@@ -197,23 +206,23 @@ def lock_site(target: Target, *, session: Session) -> SiteLock:
         virtual=virtual, conda=packages,
     )  # fmt: skip
     if not (asked.torch or asked.pip):
-        return SiteLock(lock=lock, conda=text, pip="", findings=tuple(_findings(target, base=base)))
-    python = _python(lock, at=at)
+        return SiteLock(lock=lock, conda=text, pip="", findings=tuple(_list_findings(target, base=base)))
+    python = _find_python(lock, at=at)
     files = lock_pip(
         asked,
         target=Interpreter(python=python, arch=asked.arch, glibc=glibc),
         torch_index=target.environment.torch.index if target.environment.torch else "",
-        provided=python_packages(packages) if asked.place == "conda" else base.provides,
+        provided=select_python_packages(packages) if asked.place == "conda" else base.provides,
         at=at,
         session=session,
     )
     _refuse_commits(target, files=files, at=at)
     complete = Lock(**{**vars(lock), "pip": files})
     pip = write_pylock(files, python=".".join(python.split(".")[:2]))
-    return SiteLock(lock=complete, conda=text, pip=pip, findings=tuple(_findings(target, base=base)))
+    return SiteLock(lock=complete, conda=text, pip=pip, findings=tuple(_list_findings(target, base=base)))
 
 
-def _python(lock: Lock, *, at: Location) -> str:
+def _find_python(lock: Lock, *, at: Location) -> str:
     if lock.python:
         return lock.python
     message = f"the Python of '{lock.base.reference}' is not known: wheels cannot be chosen for it"
@@ -234,7 +243,7 @@ def _refuse_commits(target: Target, *, files: tuple[PipFile, ...], at: Location)
         raise UnsupportedError(Finding(code="lock-commit", message=message, at=at, fix=fix))
 
 
-def _findings(target: Target, *, base: BaseLock) -> list[Finding]:
+def _list_findings(target: Target, *, base: BaseLock) -> list[Finding]:
     found = []
     site, reference = target.site.name, base.reference
     if not base.digest:
@@ -245,14 +254,16 @@ def _findings(target: Target, *, base: BaseLock) -> list[Finding]:
         message = f"{site}: the glibc of '{reference}' is not known: files for glibc {USUAL_GLIBC} are locked"
         fix = "give the image as a file (--base image.sif) on a machine with Apptainer, so that it can be inspected"
         found.append(Finding(code="lock-glibc", message=message, fix=fix, level="warning"))
-    if target.environment.place == "base" and not knows_packages(base):
-        message = f"{site}: of the packages in '{reference}' only {_names(base)} is known: the others may be replaced"
+    if target.environment.place == "base" and not has_known_packages(base):
+        message = (
+            f"{site}: of the packages in '{reference}' only {_format_names(base)} is known: the others may be replaced"
+        )
         fix = "name the image as a file, in a site of your own, on a machine with Apptainer: it can be inspected then"
         found.append(Finding(code="lock-provided", message=message, fix=fix, level="warning"))
     return found
 
 
-def _names(base: BaseLock) -> str:
+def _format_names(base: BaseLock) -> str:
     return ", ".join(sorted(base.provides)) or "none"
 
 
@@ -263,14 +274,14 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
     locks, files = _read_others(index, without=set(new))
     for site, item in new.items():
         locks[site] = item.lock
-        files[site] = (_digest(item.conda), _digest(item.pip))
+        files[site] = (_compute_digest(item.conda), _compute_digest(item.pip))
     try:
         for site, item in new.items():
-            folder = _site_folder(index, site)
+            folder = _name_site_folder(index, site)
             for name, text in ((PIXI, item.conda), (PYLOCK, item.pip)):
                 _replace_file(top, folder / name, text)
             tree.remove_empty(top, str(folder))
-        _replace_file(top, Path(index.name), index_text(locks, files=files, tool=tool))
+        _replace_file(top, Path(index.name), format_index(locks, files=files, tool=tool))
     except OSError as error:
         at = Location(file=str(index.parent / (error.filename or index.name)))
         message = f"the lock cannot be written: {(error.strerror or str(error)).lower()}"
@@ -281,7 +292,7 @@ def write_locks(index: Path, locked: Iterable[SiteLock], *, tool: str) -> None:
 
 def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], dict[str, tuple[str, str]]]:
     """Read the locks of other sites; a faulty one is dropped with its files: it could not be used either."""
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, LockEntry] = {}
     with suppress(ConfigError):
         found = read_index(index)
         entries = found.sites if found else {}
@@ -294,16 +305,16 @@ def _read_others(index: Path, *, without: set[str]) -> tuple[dict[str, Lock], di
             if lock is not None:
                 locks[site], files[site] = lock, (entry.conda, entry.pip)
                 continue
-        tree.remove(_site_folder(index, site), below=index.parent.resolve())
+        tree.remove(_name_site_folder(index, site), below=index.parent.resolve())
     return locks, files
 
 
-def _site_folder(index: Path, site: str) -> Path:
+def _name_site_folder(index: Path, site: str) -> Path:
     """Return the folder of a site's files, relative to that of the index."""
-    return site_folder(index, site).relative_to(index.parent)
+    return name_site_folder(index, site).relative_to(index.parent)
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
@@ -312,7 +323,7 @@ def _replace_file(top: Path, path: Path, text: str) -> None:
     if not text:
         tree.remove(path, below=top)
         return
-    draft = draft_path(path)
+    draft = name_draft(path)
     try:
         tree.write(top, str(draft), text.encode())
         tree.move(top, str(draft), top, str(path))

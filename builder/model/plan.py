@@ -84,7 +84,7 @@ StepKind = Literal["build", "save", "convert", "verify", "smoke", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class PlanFile:
     """A file of the plan folder; `path` is relative to it, with forward slashes."""
 
     path: str
@@ -146,7 +146,7 @@ class Plan:
     image_kind: Literal["sif", "folder"]
     base: str
     steps: tuple[Step, ...]
-    files: tuple[File, ...]
+    files: tuple[PlanFile, ...]
     copies: tuple[Copy, ...] = ()
     packages: tuple[PackageDecision, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -120,7 +120,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InstalledPackage:
+class SbomPackage:
     """A package in the image, as its SBOM lists it; `kind` is that of its package URL: pypi, conda, deb, rpm."""
 
     name: str
@@ -147,7 +147,7 @@ class Results:
     damaged: tuple[str, ...] = ()  # files that could not be read
     image_path: str = ""  # of the image next to the plan folder, "" where there is none
     artifacts: tuple[Artifact, ...] = ()
-    installed: tuple[InstalledPackage, ...] = ()
+    installed: tuple[SbomPackage, ...] = ()
 
     @property
     def is_built(self) -> bool:

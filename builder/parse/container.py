@@ -10,7 +10,7 @@ from builder.model.recipe import Container
 from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
 from builder.model.variables import find_reserved_in_image
 from builder.parse.decoder import Decoder
-from builder.parse.own_files import IGNORE, is_kernel_path, source_fault
+from builder.parse.own_files import IGNORE, find_source_fault, is_kernel_path
 from builder.parse.yaml import Listing, Table, Text, Value, describe
 
 TAG = r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
@@ -34,9 +34,9 @@ def read_container(value: Value, *, decoder: Decoder, folder: Path) -> Container
     """Read the section; the decoder collects its faults. `folder` is what relative sources of files are in."""
     if isinstance(value, Text) and value.kind == "null":
         return Container()
-    tree = plain_tree(value, decoder=decoder)
+    tree = clean_tree(value, decoder=decoder)
     before = len(decoder.findings)
-    container = decoder.table(tree, Container, key="container")
+    container = decoder.decode_table(tree, Container, key="container")
     if isinstance(tree, Table):
         _check(tree, decoder=decoder, folder=folder)
     return container if container is not None and len(decoder.findings) == before else Container()
@@ -51,7 +51,7 @@ def stringify(value: Value) -> Value:
     return value
 
 
-def plain_tree(value: Value, *, decoder: Decoder) -> Value:
+def clean_tree(value: Value, *, decoder: Decoder) -> Value:
     """Remove keys without a value; what is text by its position is kept as text."""
     if not isinstance(value, Table):
         return value
@@ -62,9 +62,9 @@ def plain_tree(value: Value, *, decoder: Decoder) -> Value:
         if name.raw == "python" and isinstance(item, Text) and VERSION.fullmatch(item.raw):
             message = f"'python' says where packages go, not which Python ('{sanitize(item.raw)}')"
             fix = "write the version below dependencies: '- python=3.12'; here: auto, base or env"
-            decoder.fault("container-python", message, line=item.line, key="container.python", fix=fix)
+            decoder.add_fault("container-python", message, line=item.line, key="container.python", fix=fix)
             continue
-        if name.raw == "gpu" and _vendor_fault(item, decoder=decoder):
+        if name.raw == "gpu" and _check_vendor(item, decoder=decoder):
             continue
         entries.append((name, stringify(item) if name.raw in TEXTS else item))
     return Table(entries=tuple(entries), line=value.line)
@@ -79,7 +79,7 @@ VENDORS = {
 }
 
 
-def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
+def _check_vendor(value: Value, *, decoder: Decoder) -> bool:
     """Report a vendor that is not a list, or not a known name; the fix is the line to write."""
     words = value.items if isinstance(value, Listing) else (value,)
     meant = [VENDORS.get(word.raw.lower(), "") if isinstance(word, Text) else "" for word in words]
@@ -90,7 +90,7 @@ def _vendor_fault(value: Value, *, decoder: Decoder) -> bool:
     fix = f"write gpu: [{', '.join(dict.fromkeys(meant))}]"
     right = f"[{', '.join(dict.fromkeys(meant))}]"
     edit = (f"[{', '.join(plain)}]", right) if isinstance(value, Listing) else (f"gpu: {plain[0]}", f"gpu: {right}")
-    decoder.fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix, edit=edit)
+    decoder.add_fault("container-gpu", message, line=value.line, key="container.gpu", fix=fix, edit=edit)
     return True
 
 
@@ -106,10 +106,10 @@ def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
         if not VARIABLE.fullmatch(name.raw):
             message = f"'{sanitize(name.raw)}' is not a name that a variable can have"
             fix = "use letters, digits and _, no digit first"
-            decoder.fault("variable-name", message, line=name.line, key=place, fix=fix)
+            decoder.add_fault("variable-name", message, line=name.line, key=place, fix=fix)
         elif (owner := find_reserved_in_image(name.raw)) is not None:
             message = f"'{name.raw}' cannot be a variable of an image: {owner.why}"
-            decoder.fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
+            decoder.add_fault("variable-name", message, line=name.line, key=place, fix=owner.fix)
         if not isinstance(item, Text):
             continue
         _check_line(item, decoder=decoder, key=place)
@@ -120,17 +120,17 @@ def check_variables(value: Value | None, *, decoder: Decoder, key: str) -> None:
             limit = STRING_LIMIT if one else VARIABLES_LIMIT
             what = "the variable takes" if one else "the variables together take"
             message = f"{what} more than {limit >> 10} KiB, and no program can be started so"
-            decoder.fault("value-long", message, line=item.line, key=place, fix="put it into a file, and name that")
+            decoder.add_fault("value-long", message, line=item.line, key=place, fix="put it into a file, and name that")
 
 
 def _check_line(item: Text, *, decoder: Decoder, key: str) -> None:
     if CONTROL.search(item.raw):
         what = "more than one line" if "\n" in item.raw else "a control character"
         fix = "write it in one line" if "\n" in item.raw else "remove it"
-        decoder.fault("value-line", f"the value holds {what}", line=item.line, key=key, fix=fix)
+        decoder.add_fault("value-line", f"the value holds {what}", line=item.line, key=key, fix=fix)
 
 
-def _items(tree: Table, name: str) -> Iterator[tuple[str, Text]]:
+def _list_items(tree: Table, name: str) -> Iterator[tuple[str, Text]]:
     """Return every text of a list of the section, with its key path."""
     value = tree.get(name)
     if isinstance(value, Listing):
@@ -142,16 +142,16 @@ def _items(tree: Table, name: str) -> Iterator[tuple[str, Text]]:
 def _check(tree: Table, *, decoder: Decoder, folder: Path) -> None:
     check_variables(tree.get("env"), decoder=decoder, key="container.env")
     _check_base(tree.get("base"), decoder=decoder)
-    for key, item in _items(tree, "system"):
+    for key, item in _list_items(tree, "system"):
         if not SYSTEM.fullmatch(item.raw):
             message = f"'{sanitize(item.raw)}' is not the name of a distribution package"
             fix = "write one package an item, as 'libgl1' or 'libgl1=1.7.0-1'"
-            decoder.fault("container-system", message, line=item.line, key=key, fix=fix)
-    for key, item in _items(tree, "run"):
+            decoder.add_fault("container-system", message, line=item.line, key=key, fix=fix)
+    for key, item in _list_items(tree, "run"):
         if not item.raw.strip():
-            decoder.fault("container-run", "a command is empty", line=item.line, key=key, fix="remove it")
+            decoder.add_fault("container-run", "a command is empty", line=item.line, key=key, fix="remove it")
         elif CONTROL.search(re.sub(r"[\n\t]", "", item.raw)):
-            decoder.fault(
+            decoder.add_fault(
                 "container-run", "a command holds a control character", line=item.line, key=key, fix="remove it"
             )
     _check_labels(tree.get("labels"), decoder=decoder)
@@ -167,7 +167,7 @@ def _check_base(value: Value | None, *, decoder: Decoder) -> None:
     if REFERENCE.fullmatch(f"docker://{value.raw}"):
         message = f"'{sanitize(value.raw)}' may be a file or an image of a registry"
         fix = f"write docker://{value.raw}"
-    decoder.fault("container-base", message, line=value.line, key="container.base", fix=fix)
+    decoder.add_fault("container-base", message, line=value.line, key="container.base", fix=fix)
 
 
 def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
@@ -176,7 +176,7 @@ def _check_labels(value: Value | None, *, decoder: Decoder) -> None:
         if not LABEL.fullmatch(name.raw):
             fix = "use letters, digits and ._/-, a letter or digit first"
             message = f"'{sanitize(name.raw)}' is not a name that a label can have"
-            decoder.fault("label-name", message, line=name.line, key=key, fix=fix)
+            decoder.add_fault("label-name", message, line=name.line, key=key, fix=fix)
         if isinstance(item, Text):
             _check_line(item, decoder=decoder, key=key)
 
@@ -185,21 +185,21 @@ def _check_files(value: Value | None, *, decoder: Decoder, folder: Path) -> None
     targets: dict[str, str] = {}
     for name, item in value.entries if isinstance(value, Table) else ():
         key = f"container.files.{sanitize(name.raw)}"
-        fault = _source_fault(name.raw, folder=folder)
+        fault = _find_source_fault(name.raw, folder=folder)
         if fault is not None:
-            decoder.fault("file-source", fault[0], line=name.line, key=key, fix=fault[1])
+            decoder.add_fault("file-source", fault[0], line=name.line, key=key, fix=fault[1])
         if not isinstance(item, Text):
             continue
         target = item.raw.rstrip("/")
-        fault = _target_fault(item.raw)
+        fault = _find_target_fault(item.raw)
         if fault is None and target in targets:
             fault = f"'{item.raw}' is also where '{targets[target]}' goes", "give each its own place"
         if fault is not None:
-            decoder.fault("file-target", fault[0], line=item.line, key=key, fix=fault[1])
+            decoder.add_fault("file-target", fault[0], line=item.line, key=key, fix=fault[1])
         targets[target] = sanitize(name.raw)
 
 
-def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
+def _find_source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
     if not PATH.fullmatch(source):
         return f"the path '{sanitize(source)}' has characters beyond letters, digits and ._/+@,=~-", "rename it"
     if source.startswith("~"):
@@ -209,13 +209,13 @@ def _source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
     if is_kernel_path(folder / source):
         message = f"'{sanitize(source)}' is a part of this machine and its processes, and no file"
         return message, "copy what is needed of it"
-    fault = source_fault(source, folder=folder)
+    fault = find_source_fault(source, folder=folder)
     if fault:
         return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} next to the recipe"
     return None
 
 
-def _target_fault(target: str) -> tuple[str, str] | None:
+def _find_target_fault(target: str) -> tuple[str, str] | None:
     parts = target.strip("/").split("/")
     if not PATH.fullmatch(target) or "~" in target:
         return f"the path '{sanitize(target)}' has characters beyond letters, digits and ._/+@,=-", "choose another"
@@ -238,4 +238,4 @@ def _check_imports(value: Value | None, *, decoder: Decoder) -> None:
             message = f"'{sanitize(item.raw)}' is not a module that Python can import"
             fix = "write the name that follows 'import', e.g. 'torch' or 'sklearn.svm'"
             key = f"container.smoke.imports[{index}]"
-            decoder.fault("smoke-import", message, line=item.line, key=key, fix=fix)
+            decoder.add_fault("smoke-import", message, line=item.line, key=key, fix=fix)

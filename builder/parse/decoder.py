@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 @cache
-def _shape(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field[Any]]]:
+def _read_fields(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, dataclasses.Field[Any]]]:
     """Types and fields of a dataclass; reading the annotations took a third of the time of a site file."""
     fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
     return typing.get_type_hints(kind), fields
 
 
-def key_below(kind: Any, name: str) -> tuple[Any, bool]:
+def find_key_type(kind: Any, name: str) -> tuple[Any, bool]:
     """Return the type of a key in a table of type `kind` (None for an unknown key), and if it is optional."""
     if typing.get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in typing.get_args(kind) if part is not type(None))
@@ -36,11 +36,11 @@ def key_below(kind: Any, name: str) -> tuple[Any, bool]:
         return typing.get_args(kind)[1], True
     if not dataclasses.is_dataclass(kind):
         return None, False
-    hints, fields = _shape(typing.cast("typing.Hashable", kind))
-    return (hints[name], not _required(fields[name])) if name in fields else (None, False)
+    hints, fields = _read_fields(typing.cast("typing.Hashable", kind))
+    return (hints[name], not _is_required(fields[name])) if name in fields else (None, False)
 
 
-def _required(field: dataclasses.Field[Any]) -> bool:
+def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
@@ -51,7 +51,7 @@ class Decoder:
         self.file = file
         self.findings: list[Finding] = []
 
-    def fault(
+    def add_fault(
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
         """Add a fault."""
@@ -63,35 +63,35 @@ class Decoder:
         """Return the value as `kind`, or None with a fault in `findings`."""
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in (Union, types.UnionType):
-            return self._optional(value, arguments, key=key)
+            return self._decode_optional(value, arguments, key=key)
         if origin is Literal:
-            return self._choice(value, arguments, key=key)
+            return self._decode_choice(value, arguments, key=key)
         if origin is tuple:
-            return self._tuple(value, arguments[0], key=key)
+            return self._decode_tuple(value, arguments[0], key=key)
         if origin is not None and issubclass(origin, Mapping):
-            return self._mapping(value, arguments[1], key=key)
+            return self._decode_mapping(value, arguments[1], key=key)
         if dataclasses.is_dataclass(kind):
-            return self.table(value, typing.cast(type[Any], kind), key=key)
-        return self._scalar(value, kind, key=key)
+            return self.decode_table(value, typing.cast(type[Any], kind), key=key)
+        return self._decode_scalar(value, kind, key=key)
 
-    def table(self, value: Value, kind: type[T], *, key: str) -> T | None:
+    def decode_table(self, value: Value, kind: type[T], *, key: str) -> T | None:
         """Decode a table into the dataclass `kind`; unknown, missing and faulty keys become faults."""
         if not isinstance(value, Table):
-            self.fault(
+            self.add_fault(
                 "wrong-type",
                 f"expected a table of keys, found {describe(value)}",
                 line=value.line,
                 key=key,
-                fix=self._keys(kind),
+                fix=self._format_known_keys(kind),
             )
             return None
-        hints, fields = _shape(typing.cast("typing.Hashable", kind))
+        hints, fields = _read_fields(typing.cast("typing.Hashable", kind))
         before = len(self.findings)
         found: dict[str, Any] = {}
         for name, item in value.entries:
             if name.raw not in fields:
                 fix = suggest_name(name.raw, known=fields)
-                self.fault(
+                self.add_fault(
                     "unknown-key",
                     f"unknown key '{sanitize(name.raw)}'",
                     line=name.line,
@@ -102,9 +102,9 @@ class Decoder:
                 continue
             found[name.raw] = self.decode(item, hints[name.raw], key=f"{key}.{name.raw}".lstrip("."))
         for name_, field in fields.items():
-            if _required(field) and name_ not in found:
+            if _is_required(field) and name_ not in found:
                 where = f" in '{key}'" if key else ""
-                self.fault(
+                self.add_fault(
                     "missing-key",
                     f"the key '{name_}' is missing{where}",
                     line=value.line,
@@ -113,17 +113,17 @@ class Decoder:
                 )
         return kind(**found) if len(self.findings) == before else None
 
-    def _keys(self, kind: Any) -> str:
+    def _format_known_keys(self, kind: Any) -> str:
         return "known keys: " + ", ".join(sorted(field.name for field in dataclasses.fields(kind)))
 
-    def _optional(self, value: Value, arguments: tuple[Any, ...], *, key: str) -> Any:
+    def _decode_optional(self, value: Value, arguments: tuple[Any, ...], *, key: str) -> Any:
         """`X | None`: the word `unknown` (or nothing) is None: an unknown fact is written, never left out."""
         if isinstance(value, Text) and (value.kind == "null" or value.raw == "unknown"):
             return None
         kinds = [kind for kind in arguments if kind is not type(None)]
         return self.decode(value, kinds[0], key=key)
 
-    def _choice(self, value: Value, choices: tuple[Any, ...], *, key: str) -> Any:
+    def _decode_choice(self, value: Value, choices: tuple[Any, ...], *, key: str) -> Any:
         if isinstance(value, Text) and value.raw in choices:
             return value.raw
         words = [str(choice) for choice in choices]
@@ -134,7 +134,7 @@ class Decoder:
         )
         if key in INSTEAD:
             fix = f"{INSTEAD[key]}; {fix}"
-        self.fault(
+        self.add_fault(
             "wrong-choice",
             f"expected one of {', '.join(words)}, found {describe(value)}",
             line=value.line,
@@ -144,11 +144,11 @@ class Decoder:
         )
         return None
 
-    def _tuple(self, value: Value, kind: Any, *, key: str) -> tuple[Any, ...]:
+    def _decode_tuple(self, value: Value, kind: Any, *, key: str) -> tuple[Any, ...]:
         if not isinstance(value, Listing):
             if isinstance(value, Text) and value.kind == "null":
                 return ()
-            self.fault(
+            self.add_fault(
                 "wrong-type",
                 f"expected a list, found {describe(value)}",
                 line=value.line,
@@ -158,11 +158,11 @@ class Decoder:
             return ()
         return tuple(self.decode(item, kind, key=f"{key}[{index}]") for index, item in enumerate(value.items))
 
-    def _mapping(self, value: Value, kind: Any, *, key: str) -> dict[str, Any]:
+    def _decode_mapping(self, value: Value, kind: Any, *, key: str) -> dict[str, Any]:
         if not isinstance(value, Table):
             if isinstance(value, Text) and value.kind == "null":
                 return {}
-            self.fault(
+            self.add_fault(
                 "wrong-type",
                 f"expected a table of keys, found {describe(value)}",
                 line=value.line,
@@ -172,11 +172,11 @@ class Decoder:
             return {}
         return {name.raw: self.decode(item, kind, key=f"{key}.{sanitize(name.raw)}") for name, item in value.entries}
 
-    def _scalar(self, value: Value, kind: Any, *, key: str) -> Any:
+    def _decode_scalar(self, value: Value, kind: Any, *, key: str) -> Any:
         if kind is str:
-            return self._string(value, key=key)
+            return self._decode_string(value, key=key)
         if kind is bool:
-            return self._boolean(value, key=key)
+            return self._decode_boolean(value, key=key)
         assert kind in (int, float), f"no decoding for {kind}"
         noun = "a whole number" if kind is int else "a number"
         if isinstance(value, Text) and value.kind == "number":
@@ -186,12 +186,12 @@ class Decoder:
                     return found
             except ValueError:
                 pass
-        self.fault(
+        self.add_fault(
             "wrong-type", f"expected {noun}, found {describe(value)}", line=value.line, key=key, fix=f"write {noun}"
         )
         return None
 
-    def _string(self, value: Value, *, key: str) -> str | None:
+    def _decode_string(self, value: Value, *, key: str) -> str | None:
         if isinstance(value, Text) and value.kind in ("text", "date"):
             return value.raw
         edit = None
@@ -201,13 +201,13 @@ class Decoder:
         else:
             fix = "write a text"
         message = f"expected text, found {describe(value)}"
-        self.fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
+        self.add_fault("wrong-type", message, line=value.line, key=key, fix=fix, edit=edit)
         return None
 
-    def _boolean(self, value: Value, *, key: str) -> bool | None:
+    def _decode_boolean(self, value: Value, *, key: str) -> bool | None:
         if isinstance(value, Text) and value.kind == "bool":
             return value.raw.lower() in ("true", "yes", "on")
-        self.fault(
+        self.add_fault(
             "wrong-type",
             f"expected true or false, found {describe(value)}",
             line=value.line,

@@ -15,7 +15,7 @@ from builder.parse.container import check_variables, read_container, stringify
 from builder.parse.decoder import Decoder
 from builder.parse.matchspec import check_channel, check_python, join_conda, parse_conda_spec
 from builder.parse.other_formats import refuse_other_tables
-from builder.parse.own_files import file_warnings
+from builder.parse.own_files import check_copied_files
 from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
 from builder.parse.secret_findings import check_addresses, check_secrets
@@ -27,7 +27,7 @@ NAME_LIMIT = 100
 NO_PACKAGE = "write packages below 'dependencies:', e.g. '- python=3.12'"
 
 
-def digest_of(texts: list[str]) -> str:
+def hash_texts(texts: list[str]) -> str:
     """Hash the texts, joined by NUL, which none of them contains."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
@@ -47,7 +47,7 @@ def sort_findings(findings: Iterable[Finding], *, file: str) -> tuple[Finding, .
     return tuple(sorted(findings, key=order))
 
 
-class Environment:
+class EnvironmentReader:
     """A conda environment file; all faults are collected in `decoder`, and raised together."""
 
     def __init__(self, path: Path, *, file: str) -> None:
@@ -56,52 +56,52 @@ class Environment:
         self.decoder = Decoder(file=file)
         self.reader = RequirementsReader(file=file, folder=path.parent)
 
-    def recipe(self) -> Recipe:
+    def read_recipe(self) -> Recipe:
         """Read the file; raises ConfigError with all its faults."""
         text = read_text(self.path, what="recipe", name=self.file)
-        tree = self._tree(text)
+        tree = self._parse_tree(text)
         self._check_keys(tree)
         check_secrets(tree, decoder=self.decoder)
         name = self._name(tree.get("name"))
-        channels = self._channels(tree.get("channels"))
-        conda, pip = self._dependencies(tree)
-        variables = self._variables(tree.get("variables"))
+        channels = self._read_channels(tree.get("channels"))
+        conda, pip = self._read_dependencies(tree)
+        variables = self._read_variables(tree.get("variables"))
         section, prefix = tree.get("container"), tree.get("prefix")
         container = read_container(section, decoder=self.decoder, folder=self.path.parent) if section else Container()
         if not conda and not pip and container == Container() and not self.decoder.findings:
-            at = Location(file=self.file, line=tree.line_of("dependencies"), key="dependencies")
+            at = Location(file=self.file, line=tree.get_line("dependencies"), key="dependencies")
             self._add_fault(make_config_error("recipe-empty", "the recipe asks for no package", at=at, fix=NO_PACKAGE))
         if self.decoder.findings:
             raise ConfigError(*sort_findings(self.decoder.findings, file=self.file))
         return Recipe(
             name=name,
             file=self.file,
-            digest=digest_of([text, *self.reader.texts]),
+            digest=hash_texts([text, *self.reader.texts]),
             folder=str(self.path.parent),
             kind="conda",
             channels=channels,
             conda=conda,
             pip=pip,
-            pip_options=self.reader.options(),
+            pip_options=self.reader.make_options(),
             variables=variables,
             prefix=prefix.raw if isinstance(prefix, Text) else "",
             container=container,
-            lines=dict(_lines(tree, "")),
+            lines=dict(_list_lines(tree, "")),
             warnings=(
-                *check_addresses(pip, self.reader.options(), file=self.file),
-                *file_warnings(container.files, folder=self.path.parent, file=self.file),
+                *check_addresses(pip, self.reader.make_options(), file=self.file),
+                *check_copied_files(container.files, folder=self.path.parent, file=self.file),
             ),
         )
 
     def _add_fault(self, error: ConfigError) -> None:
         self.decoder.findings.extend(error.findings)
 
-    def _fault(
+    def _record_fault(
         self, code: str, message: str, *, line: int, key: str, fix: str, edit: tuple[str, str] | None = None
     ) -> None:
-        self.decoder.fault(code, message, line=line, key=key, fix=fix, edit=edit)
+        self.decoder.add_fault(code, message, line=line, key=key, fix=fix, edit=edit)
 
-    def _tree(self, text: str) -> Table:
+    def _parse_tree(self, text: str) -> Table:
         tree = parse_yaml(text, file=self.file, faults=self.decoder.findings)
         if tree is None or (isinstance(tree, Text) and tree.kind == "null"):
             message = "the recipe is empty"
@@ -129,28 +129,30 @@ class Environment:
                 self._add_fault(make_config_error("unknown-key", message, at=at, fix=fix, edit=exact))
                 continue
             key = sanitize(name.raw)
-            self._fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
+            self._record_fault("unknown-key", f"unknown key '{key}'", line=name.line, key=key, fix=fix, edit=edit)
 
     def _name(self, value: Value | None) -> str:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return name_from(self.path.stem)
         if not isinstance(value, Text):
             message = f"expected a name, found {describe(value)}"
-            self._fault("wrong-type", message, line=value.line, key="name", fix="write one word")
+            self._record_fault("wrong-type", message, line=value.line, key="name", fix="write one word")
         elif not NAME.fullmatch(value.raw) or len(value.raw) > NAME_LIMIT:
             message = f"'{sanitize(value.raw)}' cannot be the name of an image"
             fix = "use letters, digits and _.+- only, at most 100"
-            self._fault("recipe-name", message, line=value.line, key="name", fix=fix)
+            self._record_fault("recipe-name", message, line=value.line, key="name", fix=fix)
         else:
             return value.raw
         return ""
 
-    def _channels(self, value: Value | None) -> tuple[str, ...]:
+    def _read_channels(self, value: Value | None) -> tuple[str, ...]:
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return ()
         if isinstance(value, Table):
             message = f"expected a list of channels, found {describe(value)}"
-            self._fault("wrong-type", message, line=value.line, key="channels", fix="write '- conda-forge' lines")
+            self._record_fault(
+                "wrong-type", message, line=value.line, key="channels", fix="write '- conda-forge' lines"
+            )
             return ()
         found: list[str] = []
         single = isinstance(value, Text)
@@ -158,7 +160,7 @@ class Environment:
             key = "channels" if single else f"channels[{index}]"
             if not isinstance(item, Text) or item.kind in ("null", "bool"):
                 message = f"expected the name of a channel, found {describe(item)}"
-                self._fault("wrong-type", message, line=item.line, key=key, fix="write e.g. '- conda-forge'")
+                self._record_fault("wrong-type", message, line=item.line, key=key, fix="write e.g. '- conda-forge'")
                 continue
             try:
                 check_channel(item.raw, at=Location(file=self.file, line=item.line, key=key))
@@ -167,14 +169,14 @@ class Environment:
             found.append(item.raw)
         return tuple(dict.fromkeys(found))
 
-    def _dependencies(self, tree: Table) -> tuple[tuple[CondaSpec, ...], tuple[PipRequirement, ...]]:
+    def _read_dependencies(self, tree: Table) -> tuple[tuple[CondaSpec, ...], tuple[PipRequirement, ...]]:
         value = tree.get("dependencies")
         if value is None or (isinstance(value, Text) and value.kind == "null"):
             return (), ()
         if not isinstance(value, Listing):
             message = f"expected a list of packages, found {describe(value)}"
             fix = "write one package a line, each after '- '"
-            self._fault("wrong-type", message, line=value.line, key="dependencies", fix=fix)
+            self._record_fault("wrong-type", message, line=value.line, key="dependencies", fix=fix)
             return (), ()
         specs: list[CondaSpec] = []
         ats: list[Location] = []
@@ -184,28 +186,28 @@ class Environment:
             at = Location(file=self.file, line=item.line, key=key)
             try:
                 if isinstance(item, Text):
-                    specs.append(self._conda(item, at=at))
+                    specs.append(self._read_conda(item, at=at))
                     ats.append(at)
                 elif isinstance(item, Table):
                     last = index == len(value.items) - 1
-                    pip_line = self._pip(item, at=at, first=pip_line, last=last)
+                    pip_line = self._read_pip(item, at=at, first=pip_line, last=last)
                     flat = isinstance(below := item.get("pip"), Text) and below.kind == "null"
                 else:
                     fix = "write every package directly below 'dependencies:'"
                     raise make_config_error("wrong-type", "there is a list inside the list of packages", at=at, fix=fix)
             except ConfigError as error:
                 deeper = flat and isinstance(item, Text) and " - " in item.raw
-                self._add_fault(_indent_below_pip(error) if deeper else error)
+                self._add_fault(_add_indent_fix(error) if deeper else error)
         conda, twice = join_conda(specs, ats=ats)
         if twice is not None:
             self._add_fault(twice)
         pip, findings = join_requirements(self.reader.requirements, file=self.file, key="dependencies.pip")
         self.decoder.findings += [*self.reader.findings, *findings]
-        asked = self.reader.options().require_hashes
+        asked = self.reader.make_options().require_hashes
         self.decoder.findings += check_hashes(pip, asked=asked, file=self.file)
         return conda, pip
 
-    def _conda(self, item: Text, *, at: Location) -> CondaSpec:
+    def _read_conda(self, item: Text, *, at: Location) -> CondaSpec:
         if item.kind == "null":
             raise make_config_error(
                 "conda-empty", "a dependency is empty", at=at, fix="remove the '-'", edit=make_edit(at, "-")
@@ -218,7 +220,7 @@ class Environment:
         check_python(spec, at=at)
         return spec
 
-    def _pip(self, item: Table, *, at: Location, first: int, last: bool) -> int:
+    def _read_pip(self, item: Table, *, at: Location, first: int, last: bool) -> int:
         """Read `- pip: [...]`, return its line; `last` means that no later item could belong to it."""
         for name, value in item.entries:
             if name.raw != "pip":
@@ -245,28 +247,28 @@ class Environment:
                 edit = make_edit(Location(file=at.file, line=name.line), "pip", below="items")
                 fix = "indent the items for pip by two more spaces"
                 self._add_fault(make_config_error("pip-flat", message, at=at, fix=fix, edit=edit))
-            self._pip_list(value)
+            self._read_pip_list(value)
         return first
 
-    def _pip_list(self, value: Value) -> None:
+    def _read_pip_list(self, value: Value) -> None:
         if isinstance(value, Text) and value.kind == "null":
             return
         if not isinstance(value, Listing):
             message = f"expected a list of packages for pip, found {describe(value)}"
             fix = "write one package a line below 'pip:', each after '- '"
-            self._fault("wrong-type", message, line=value.line, key="dependencies.pip", fix=fix)
+            self._record_fault("wrong-type", message, line=value.line, key="dependencies.pip", fix=fix)
             return
         for index, item in enumerate(value.items):
             key = f"dependencies.pip[{index}]"
             if not isinstance(item, Text) or item.kind != "text":
                 message = f"expected a package for pip, found {describe(item)}"
                 fix = "write NAME==VERSION, e.g. '- numpy==1.26.4'"
-                self._fault("wrong-type", message, line=item.line, key=key, fix=fix)
+                self._record_fault("wrong-type", message, line=item.line, key=key, fix=fix)
                 continue
             at = Location(file=self.file, line=item.line, key=key)
             self.reader.add_text(item.raw, at=at, base=self.path.parent)
 
-    def _variables(self, value: Value | None) -> Mapping[str, str]:
+    def _read_variables(self, value: Value | None) -> Mapping[str, str]:
         if value is None:
             return {}
         value = stringify(value)
@@ -275,13 +277,13 @@ class Environment:
         return found
 
 
-def _indent_below_pip(error: ConfigError) -> ConfigError:
+def _add_indent_fix(error: ConfigError) -> ConfigError:
     """Give the faults of items after an empty `- pip:` the fix that keeps them packages of pip."""
     fix = "indent this line and the one before it below '- pip:', in one column"
     return ConfigError(*(replace(finding, fix=fix, edit=None) for finding in error.findings))
 
 
-def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
+def _list_lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
     """Return the line of every key path; the items of pip's list are `dependencies.pip[N]`, wherever the list is."""
     if isinstance(value, Table):
         for name, item in value.entries:
@@ -289,8 +291,8 @@ def _lines(value: Value, path: str) -> Iterator[tuple[str, int]]:
                 "dependencies.pip" if re.fullmatch(r"dependencies\[\d+\]", path) else f"{path}.{name.raw}".lstrip(".")
             )
             yield below, name.line
-            yield from _lines(item, below)
+            yield from _list_lines(item, below)
     elif isinstance(value, Listing):
         for index, item in enumerate(value.items):
             yield f"{path}[{index}]", item.line
-            yield from _lines(item, f"{path}[{index}]")
+            yield from _list_lines(item, f"{path}[{index}]")

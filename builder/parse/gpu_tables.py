@@ -32,7 +32,7 @@ def load(name: str, kind: type[T]) -> T:
         )
         raise ConfigError(fault)
     decoder = Decoder(file=file)
-    table = decoder.table(tree, kind, key="")
+    table = decoder.decode_table(tree, kind, key="")
     if table is None or decoder.findings:
         raise ConfigError(*decoder.findings)
     return table
@@ -117,7 +117,7 @@ class DriverTable:
 
 
 @cache
-def driver_table() -> DriverTable:
+def load_driver_table() -> DriverTable:
     """Everything of `drivers.yaml`, drivers ascending; raises ConfigError when the file is faulty."""
     return load("drivers.yaml", DriverTable)
 
@@ -184,7 +184,7 @@ class ImageTable:
 
 
 @cache
-def image_table() -> ImageTable:
+def load_image_table() -> ImageTable:
     """Everything of `images.yaml`, tags ascending; raises ConfigError when the file is faulty."""
     return load("images.yaml", ImageTable)
 
@@ -268,7 +268,7 @@ class PackageTable:
 
 
 @cache
-def package_table() -> PackageTable:
+def load_package_table() -> PackageTable:
     """Everything of `packages.yaml`; raises ConfigError when the file is faulty."""
     return load("packages.yaml", PackageTable)
 
@@ -342,6 +342,6 @@ class TorchTable:
 
 
 @cache
-def torch_table() -> TorchTable:
+def load_torch_table() -> TorchTable:
     """Everything of `torch.yaml`, releases ascending; raises ConfigError when the file is faulty."""
     return load("torch.yaml", TorchTable)

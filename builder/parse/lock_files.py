@@ -36,7 +36,7 @@ NODES = 200_000  # values: of a thousand packages there are thirty thousand
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LockEntry:
     """One site in the index; `conda` and `pip` are the sha256 of its files, empty where it has none."""
 
     recipe: str
@@ -49,40 +49,40 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Index:
+class LockIndex:
     """The index: every site that the environment is locked for."""
 
     lock: str  # the version of this format
     tool: str
-    sites: Mapping[str, Entry] = field(default_factory=dict)
+    sites: Mapping[str, LockEntry] = field(default_factory=dict)
 
 
-def index_path(env: Path) -> Path:
+def name_index(env: Path) -> Path:
     """Return the index of an environment file, next to it."""
     return env.with_name(f"{env.stem}.lock.yml")
 
 
-def site_folder(index: Path, site: str) -> Path:
+def name_site_folder(index: Path, site: str) -> Path:
     """Return the folder of a site's files."""
     return index.with_name(index.name.removesuffix(".yml")) / site
 
 
-def read_index(path: Path) -> Index | None:
+def read_index(path: Path) -> LockIndex | None:
     """Read the index, None if there is none; raises ConfigError with every fault of it."""
     if not exists(path):
         return None
     tree = parse_yaml(read_text(path, what="lock"), file=str(path))
     decoder = Decoder(file=str(path))
-    index: Index | None = None if tree is None else decoder.table(tree, Index, key="")
+    index: LockIndex | None = None if tree is None else decoder.decode_table(tree, LockIndex, key="")
     if index is None or decoder.findings:
-        raise ConfigError(*(decoder.findings or [_fault(path, "the lock is empty")]))
+        raise ConfigError(*(decoder.findings or [_make_fault(path, "the lock is empty")]))
     if index.lock != SCHEMA:
         raise ConfigError(
-            _fault(path, f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}", key="lock")
+            _make_fault(path, f"the lock has format '{sanitize(index.lock)}', this version reads {SCHEMA}", key="lock")
         )
     for name in index.sites:
         if not SITE.fullmatch(name):
-            raise ConfigError(_fault(path, "a site of the lock has no plain name", key="sites"))
+            raise ConfigError(_make_fault(path, "a site of the lock has no plain name", key="sites"))
     return index
 
 
@@ -93,10 +93,12 @@ def read_lock(path: Path, site: str) -> Lock | None:
     if index is None or entry is None:
         return None
     if not DIGEST.fullmatch(entry.base.digest):
-        raise ConfigError(_fault(path, "the digest of the base image is malformed", key=f"sites.{site}.base.digest"))
-    folder = site_folder(path, site)
-    conda = _own_file(folder / PIXI, entry.conda, index=path)
-    pip = _own_file(folder / PYLOCK, entry.pip, index=path, limit=PIP_SIZE)
+        raise ConfigError(
+            _make_fault(path, "the digest of the base image is malformed", key=f"sites.{site}.base.digest")
+        )
+    folder = name_site_folder(path, site)
+    conda = _read_own_file(folder / PIXI, entry.conda, index=path)
+    pip = _read_own_file(folder / PYLOCK, entry.pip, index=path, limit=PIP_SIZE)
     lock = Lock(
         site=site,
         recipe=entry.recipe,
@@ -108,27 +110,27 @@ def read_lock(path: Path, site: str) -> Lock | None:
         pip=read_pylock(pip, file=folder / PYLOCK) if pip else (),
     )
     if lock.digest != entry.digest:
-        raise ConfigError(_changed_finding(path, key=f"sites.{site}"))
+        raise ConfigError(_make_changed_finding(path, key=f"sites.{site}"))
     return lock
 
 
-def _own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str:
+def _read_own_file(path: Path, digest: str, *, index: Path, limit: int = SIZE) -> str:
     """Read a file whose digest is in the index."""
     if not digest:
         return ""
     text = read_text(path, what="lock", at=Location(file=str(index)), limit=limit)
     if hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise ConfigError(_changed_finding(path))
+        raise ConfigError(_make_changed_finding(path))
     return text
 
 
-def _changed_finding(path: Path, *, key: str = "") -> Finding:
+def _make_changed_finding(path: Path, *, key: str = "") -> Finding:
     message = "the lock was altered by hand, or its files are of two runs: it is not what `recipe lock` wrote"
     fix = "take back the change, or run `recipe lock SITE ENV` again"
     return Finding(code="lock-altered", message=message, at=Location(file=str(path), key=key), fix=fix)
 
 
-def _fault(path: Path, message: str, *, key: str = "") -> Finding:
+def _make_fault(path: Path, message: str, *, key: str = "") -> Finding:
     fix = "run `recipe lock SITE ENV` again"
     return Finding(code="lock-faulty", message=message, at=Location(file=str(path), key=key), fix=fix)
 
@@ -138,25 +140,25 @@ def is_index(head: bytes) -> bool:
     return head.startswith(b"# Written by `recipe lock`") or re.search(rb"^lock:\s", head, re.MULTILINE) is not None
 
 
-def index_text(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]], tool: str) -> str:
+def format_index(locks: Mapping[str, Lock], *, files: Mapping[str, tuple[str, str]], tool: str) -> str:
     """Write the index; `files` has the sha256 of each site's two files, in the order conda, pip."""
     sites = {}
     for name, lock in sorted(locks.items()):
         conda, pip = files[name]
-        entry = {"recipe": lock.recipe, "digest": lock.digest, "asked": _plain(asdict(lock.asked))}
-        entry |= {"base": _plain(asdict(lock.base)), "virtual": list(lock.virtual), "conda": conda, "pip": pip}
-        sites[name] = _plain(entry)
+        entry = {"recipe": lock.recipe, "digest": lock.digest, "asked": _to_plain(asdict(lock.asked))}
+        entry |= {"base": _to_plain(asdict(lock.base)), "virtual": list(lock.virtual), "conda": conda, "pip": pip}
+        sites[name] = _to_plain(entry)
     head = "# Written by `recipe lock`: the exact files of every site lie in the folder of the same name.\n"
     return head + to_yaml({"lock": SCHEMA, "tool": tool, "sites": sites})
 
 
-def _plain(entry: Mapping[str, object]) -> dict[str, object]:
+def _to_plain(entry: Mapping[str, object]) -> dict[str, object]:
     """Return plain data without empty values; tuples as lists, mappings sorted."""
     kept = {name: value for name, value in entry.items() if value not in ("", (), [], {}, 0, None)}
-    return {name: _sorted(value) for name, value in kept.items()}
+    return {name: _sort_value(value) for name, value in kept.items()}
 
 
-def _sorted(value: object) -> object:
+def _sort_value(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
     return dict(sorted(value.items())) if isinstance(value, dict) else value
@@ -167,12 +169,12 @@ def read_conda(text: str, *, file: Path) -> tuple[CondaPackage, ...]:
     tree = parse_yaml(text, file=str(file), nodes=NODES)
     packages = tree.get("packages") if isinstance(tree, Table) else None
     if not isinstance(packages, Listing):
-        raise ConfigError(_fault(file, "the lock has no list of packages", key="packages"))
-    found = [_conda_package(item, file=file, key=f"packages[{at}]") for at, item in enumerate(packages.items)]
+        raise ConfigError(_make_fault(file, "the lock has no list of packages", key="packages"))
+    found = [_read_conda_package(item, file=file, key=f"packages[{at}]") for at, item in enumerate(packages.items)]
     return tuple(sorted(found, key=lambda package: package.name))
 
 
-def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
+def _read_conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     entry = item if isinstance(item, Table) else Table(entries=(), line=item.line)
 
     def word(name: str) -> str:
@@ -187,7 +189,7 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
     words += [word("subdir") or url.rpartition("/")[0].rpartition("/")[2], url.rpartition("/")[2]]
     plain = URL.fullmatch(url) and all(PART.fullmatch(part) for part in words)
     if not plain or not HEX.fullmatch(word("sha256")):
-        raise ConfigError(_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
+        raise ConfigError(_make_fault(file, "a package of the lock has no plain address, or no sha256", key=key))
     local = url.lower().startswith("file:")
     if (
         is_misleading(url)
@@ -195,9 +197,11 @@ def _conda_package(item: Value, *, file: Path, key: str) -> CondaPackage:
         or not PART.fullmatch(unquote(words[4]))
         or (local and url[:8] != "file:///")
     ):
-        raise ConfigError(_fault(file, "an address of the lock holds what is another path or line when read", key=key))
+        raise ConfigError(
+            _make_fault(file, "an address of the lock holds what is another path or line when read", key=key)
+        )
     if "?" in url or find_address_secret(url):
-        raise ConfigError(_fault(file, "an address of the lock has credentials in it", key=key))
+        raise ConfigError(_make_fault(file, "an address of the lock has credentials in it", key=key))
     depends = entry.get("depends")
     return CondaPackage(
         name=words[0],

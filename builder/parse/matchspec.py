@@ -43,7 +43,7 @@ def parse_conda_spec(text: str, *, at: Location) -> CondaSpec:
     if "[" not in text:
         text = re.sub(r"([<>=!~]=?) ", r"\1", re.sub(r" ?([,|]) ?", r"\1", text))
     if "://" in text and re.search(r"\.(?:conda|tar\.bz2)(?:#[0-9a-f]+)?$", text):
-        return _package_url(text, at=at)
+        return _parse_package_url(text, at=at)
     if re.search(r"\.(?:conda|tar\.bz2)$", text):
         message = f"'{sanitize(text)}' is a package file of this machine"
         raise make_config_error("conda-file", message, at=at, fix="name the package, or give its https:// address")
@@ -57,12 +57,12 @@ def parse_conda_spec(text: str, *, at: Location) -> CondaSpec:
         return CondaSpec(
             text=text,
             name=name,
-            version=_version(version, whole=text, at=at, exact=bool(build)),
+            version=_parse_version(version, whole=text, at=at, exact=bool(build)),
             build=build,
             channel=channel,
             line=at.line,
         )
-    fields = {"version": version, "build": build, "channel": channel, **_fields(bracket, whole=text, at=at)}
+    fields = {"version": version, "build": build, "channel": channel, **_parse_fields(bracket, whole=text, at=at)}
     return _from_fields(name, {key: value for key, value in fields.items() if value}, whole=text, at=at)
 
 
@@ -98,7 +98,7 @@ def _refuse_foreign(text: str, *, at: Location) -> None:
         raise make_config_error("conda-character", message, at=at, fix=EXAMPLE)
 
 
-def _package_url(text: str, *, at: Location) -> CondaSpec:
+def _parse_package_url(text: str, *, at: Location) -> CondaSpec:
     check_url(text, at=at, schemes=("https", "http"))
     file = text.partition("#")[0].rpartition("/")[2]
     match = ARCHIVE.fullmatch(file)
@@ -106,7 +106,7 @@ def _package_url(text: str, *, at: Location) -> CondaSpec:
         message = f"the package address ends in '{sanitize(file)}'"
         raise make_config_error("conda-url", message, at=at, fix="it has to end in NAME-VERSION-BUILD.conda")
     name, version, build = match.groups()
-    _version(version, whole=text, at=at, exact=True)
+    _parse_version(version, whole=text, at=at, exact=True)
     return CondaSpec(text=text, name=name.lower(), version=f"=={version}", build=build, url=text, line=at.line)
 
 
@@ -169,7 +169,7 @@ def _split_build(rest: str, *, whole: str, at: Location) -> tuple[str, str]:
     return version, build
 
 
-def _version(version: str, *, whole: str, at: Location, exact: bool = False) -> str:
+def _parse_version(version: str, *, whole: str, at: Location, exact: bool = False) -> str:
     """Check a constraint and give every part of it an operator."""
     if not version:
         return ""
@@ -224,7 +224,7 @@ def check_python(spec: CondaSpec, *, at: Location) -> None:
         raise make_config_error("conda-version", message, at=at, fix=fix, edit=edit)
 
 
-def _fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
+def _parse_fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
     found: dict[str, str] = {}
     position = 0
     while position < len(bracket):
@@ -255,13 +255,13 @@ def _fields(bracket: str, *, whole: str, at: Location) -> dict[str, str]:
 def _from_fields(name: str, fields: dict[str, str], *, whole: str, at: Location) -> CondaSpec:
     """Write a bracket spec in the plain form: `channel::name version build`."""
     if "url" in fields:
-        spec = _package_url(fields["url"], at=at)
+        spec = _parse_package_url(fields["url"], at=at)
         if spec.name != name:
             message = f"'{sanitize(whole)}' names '{name}', its address '{spec.name}'"
             raise make_config_error("conda-url", message, at=at, fix="give both one name")
         return spec
     version, build = fields.get("version", ""), fields.get("build", "")
-    version = _version(re.sub(r"\s+", "", version), whole=whole, at=at)
+    version = _parse_version(re.sub(r"\s+", "", version), whole=whole, at=at)
     if build and not BUILD.fullmatch(build):
         message = f"'{sanitize(build)}' in '{sanitize(whole)}' is not a build string"
         raise make_config_error("conda-build", message, at=at, fix="letters, digits and _.+* only")

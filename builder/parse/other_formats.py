@@ -57,7 +57,7 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
         found = NAMES["conda-lock.yml"]
     regular = exists(path) and path.is_file()
     if found is None and regular:
-        found = _by_content(path)
+        found = _guess_by_content(path)
     if found is None:
         found = SUFFIXES.get(path.suffix.lower())
     if found is not None:
@@ -69,7 +69,7 @@ def refuse_other_formats(path: Path, *, file: str) -> None:
         raise make_config_error("recipe-format", message, at=Location(file=file), fix=fix)
 
 
-def _by_content(path: Path) -> tuple[str, str] | None:
+def _guess_by_content(path: Path) -> tuple[str, str] | None:
     try:
         with path.open("rb") as stream:
             head = stream.read(4096)

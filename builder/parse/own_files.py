@@ -43,7 +43,7 @@ class IgnoreRules:
         lines = [line.rstrip() for line in text.splitlines()]
         self.own = tuple(line for line in lines if 0 < len(line) <= LONGEST and not line.startswith("#"))
 
-    def reason(self, path: Path, *, top: Path) -> str:
+    def find_reason(self, path: Path, *, top: Path) -> str:
         """Return why a file or folder below `top` is excluded: `secret`, `asked`, or "" if it is not."""
         name = path.relative_to(top).as_posix() if path != top else path.name
         is_folder = path.is_dir() and not path.is_symlink()
@@ -98,18 +98,18 @@ def is_kernel_path(path: Path) -> bool:
     return any(path.resolve().is_relative_to(top) for top in MACHINE)
 
 
-def source_fault(source: str, *, folder: Path) -> str:
+def find_source_fault(source: str, *, folder: Path) -> str:
     """Return what is wrong with copying a file or folder that a recipe names, "" for nothing."""
     left, home = IgnoreRules(folder), folder.resolve()
     for path in (home / source, (home / source).resolve()):
         own = [part for part in (path, *path.parents) if part.name and part != home and part not in home.parents]
         top = home if path.is_relative_to(home) else Path("/")
-        if any(left.reason(part, top=top) == "secret" for part in own):
+        if any(left.find_reason(part, top=top) == "secret" for part in own):
             return "is where keys or passwords are kept"
     return ""
 
 
-def file_warnings(files: Mapping[str, str], *, folder: Path, file: str) -> Iterator[Finding]:
+def check_copied_files(files: Mapping[str, str], *, folder: Path, file: str) -> Iterator[Finding]:
     """Warn of files outside the recipe's folder, and of files that are excluded from copied folders."""
     left, home = IgnoreRules(folder), folder.resolve()
     for source in files:
@@ -137,7 +137,7 @@ def _list_left_out(top: Path, *, left: IgnoreRules) -> Iterator[str]:
             continue  # reported when it is copied
         seen += len(inside)
         for path in inside:
-            why = left.reason(path, top=top)
+            why = left.find_reason(path, top=top)
             if why == "secret":
                 yield path.relative_to(top).as_posix()
             elif not why and path.is_dir() and not path.is_symlink():

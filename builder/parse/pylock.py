@@ -36,9 +36,9 @@ def parse_pylock(text: str, *, file: Path) -> Mapping[str, Any]:
     try:
         tree = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError
-        raise ConfigError(_fault(file, f"the lock is not TOML: {sanitize(str(error), limit=200)}")) from None
+        raise ConfigError(_make_fault(file, f"the lock is not TOML: {sanitize(str(error), limit=200)}")) from None
     if str(tree.get("lock-version", "")).partition(".")[0] != "1" or not isinstance(tree.get("packages", []), list):
-        raise ConfigError(_fault(file, "the lock is no pylock file of version 1"))
+        raise ConfigError(_make_fault(file, "the lock is no pylock file of version 1"))
     return dict(tree)
 
 
@@ -46,28 +46,28 @@ def read_pylock(text: str, *, file: Path) -> tuple[PipFile, ...]:
     """Return the files of a pylock that `recipe lock` wrote, sorted by name; raises ConfigError with a fault."""
     longest = max((keys.count(".") for keys in KEYS.findall(STRING.sub('""', text))), default=0)
     if longest >= PARTS or '"""' in text or "'''" in text:
-        raise ConfigError(_fault(file, "the lock is not written as `recipe lock` writes it"))
-    found = [_file(to_dict(package), file=file) for package in parse_pylock(text, file=file).get("packages", [])]
+        raise ConfigError(_make_fault(file, "the lock is not written as `recipe lock` writes it"))
+    found = [_parse_file(to_dict(package), file=file) for package in parse_pylock(text, file=file).get("packages", [])]
     return tuple(sorted(found, key=lambda item: item.name))
 
 
-def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
-    name, version = text_of(package, "name"), text_of(package, "version")
+def _parse_file(package: Mapping[str, Any], *, file: Path) -> PipFile:
+    name, version = get_text(package, "name"), get_text(package, "version")
     wheels, vcs = to_list(package.get("wheels")), to_dict(package.get("vcs"))
     source = to_dict(wheels[0]) if wheels else to_dict(package.get("sdist") or package.get("archive") or vcs)
-    url, sha256 = text_of(source, "url"), text_of(to_dict(source.get("hashes")), "sha256")
+    url, sha256 = get_text(source, "url"), get_text(to_dict(source.get("hashes")), "sha256")
     if not NAME.fullmatch(name) or not url or len(wheels) > 1 or (version and not VERSION.fullmatch(version)):
-        raise ConfigError(_fault(file, f"the lock does not name one file for '{sanitize(name)}'"))
+        raise ConfigError(_make_fault(file, f"the lock does not name one file for '{sanitize(name)}'"))
     if vcs:
-        inside = text_of(vcs, "subdirectory")
-        url = f"git+{url.removeprefix('git+')}@{text_of(vcs, 'commit-id')}"
+        inside = get_text(vcs, "subdirectory")
+        url = f"git+{url.removeprefix('git+')}@{get_text(vcs, 'commit-id')}"
         url += f"#subdirectory={inside}" if inside else ""
     if not URL.fullmatch(url) or is_misleading(url):
-        raise ConfigError(_fault(file, f"the address of '{name}' in the lock is not plain"))
+        raise ConfigError(_make_fault(file, f"the address of '{name}' in the lock is not plain"))
     if find_address_secret(url):
-        raise ConfigError(_fault(file, f"the address of '{name}' in the lock has credentials in it"))
+        raise ConfigError(_make_fault(file, f"the address of '{name}' in the lock has credentials in it"))
     if not vcs and not HEX.fullmatch(sha256):
-        raise ConfigError(_fault(file, f"the lock has no sha256 for '{name}'"))
+        raise ConfigError(_make_fault(file, f"the lock has no sha256 for '{name}'"))
     return PipFile(
         name=name,
         version=version,
@@ -80,7 +80,7 @@ def _file(package: Mapping[str, Any], *, file: Path) -> PipFile:
     )
 
 
-def text_of(entry: Mapping[str, Any], name: str) -> str:
+def get_text(entry: Mapping[str, Any], name: str) -> str:
     """Return a text of a table, "" for anything else."""
     found = entry.get(name)
     return found if isinstance(found, str) else ""
@@ -88,18 +88,18 @@ def text_of(entry: Mapping[str, Any], name: str) -> str:
 
 def write_pylock(files: Iterable[PipFile], *, python: str) -> str:
     """Return the pylock of these files: sorted, the same bytes for the same files."""
-    lines = ['lock-version = "1.0"', 'created-by = "recipe"', f"requires-python = {_text(f'=={python}.*')}"]
+    lines = ['lock-version = "1.0"', 'created-by = "recipe"', f"requires-python = {_quote_text(f'=={python}.*')}"]
     for file in sorted(files, key=lambda item: item.name):
-        lines += ["", "[[packages]]", f"name = {_text(file.name)}"]
-        lines += [f"version = {_text(file.version)}"] if file.version else []
+        lines += ["", "[[packages]]", f"name = {_quote_text(file.name)}"]
+        lines += [f"version = {_quote_text(file.version)}"] if file.version else []
         if file.kind == "vcs":
             whole, _, inside = file.url.removeprefix("git+").partition("#subdirectory=")
             url, _, commit = whole.rpartition("@")
-            part = f", subdirectory = {_text(inside)}" if inside else ""
-            lines.append(f'vcs = {{ type = "git", url = {_text(url)}, commit-id = {_text(commit)}{part} }}')
+            part = f", subdirectory = {_quote_text(inside)}" if inside else ""
+            lines.append(f'vcs = {{ type = "git", url = {_quote_text(url)}, commit-id = {_quote_text(commit)}{part} }}')
             continue
         size = f"size = {file.size}, " if file.size else ""
-        entry = f"{{ url = {_text(file.url)}, {size}hashes = {{ sha256 = {_text(file.sha256)} }} }}"
+        entry = f"{{ url = {_quote_text(file.url)}, {size}hashes = {{ sha256 = {_quote_text(file.sha256)} }} }}"
         if file.direct:
             lines.append(f"archive = {entry}")
         else:
@@ -107,11 +107,11 @@ def write_pylock(files: Iterable[PipFile], *, python: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _fault(file: Path, message: str) -> Finding:
+def _make_fault(file: Path, message: str) -> Finding:
     return Finding(
         code="lock-faulty", message=message, at=Location(file=str(file)), fix="run `recipe lock SITE ENV` again"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Location
 from builder.model.recipe import Recipe
 from builder.model.text import make_config_error
-from builder.parse.environment_yml import Environment, digest_of, name_from, sort_findings
+from builder.parse.environment_yml import EnvironmentReader, hash_texts, name_from, sort_findings
 from builder.parse.other_formats import PIP_SUFFIXES, refuse_other_formats
 from builder.parse.requirement import check_hashes, join_requirements
 from builder.parse.requirements_txt import RequirementsReader
@@ -23,16 +23,16 @@ def load_recipe(path: Path, *, shown: str | None = None) -> Recipe:
     file = shown or str(path)
     refuse_other_formats(path, file=file)
     if path.suffix.lower() in PIP_SUFFIXES:
-        return _requirements_recipe(path, file=file)
-    return Environment(path, file=file).recipe()
+        return _read_requirements(path, file=file)
+    return EnvironmentReader(path, file=file).read_recipe()
 
 
-def _requirements_recipe(path: Path, *, file: str) -> Recipe:
+def _read_requirements(path: Path, *, file: str) -> Recipe:
     text = read_text(path, what="recipe", name=file)
     reader = RequirementsReader(file=file, folder=path.parent)
     reader.add_text(text, at=Location(file=file, line=1), base=path.parent, inside=(path.resolve(),))
     requirements, faults = join_requirements(reader.requirements, file=file, key="")
-    options = reader.options()
+    options = reader.make_options()
     findings = [*reader.findings, *faults]
     findings += check_hashes(requirements, asked=options.require_hashes, file=file)
     if not requirements and not findings:
@@ -44,7 +44,7 @@ def _requirements_recipe(path: Path, *, file: str) -> Recipe:
     return Recipe(
         name=name_from(path.resolve().parent.name if stem == "requirements" else stem),
         file=file,
-        digest=digest_of([text, *reader.texts]),
+        digest=hash_texts([text, *reader.texts]),
         folder=str(path.parent),
         kind="pip",
         pip=requirements,

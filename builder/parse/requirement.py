@@ -34,7 +34,7 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     try:
         parsed = Requirement(body)
     except (InvalidRequirement, UndefinedEnvironmentName, RecursionError):
-        raise _not_a_requirement(body, at=at) from None
+        raise _make_error(body, at=at) from None
     match = re.match(r"[^;\[@<>=!~( ]+\s*(?:\[[^\]]*\])?", body)
     specifier = re.sub(r"[\s()]", "", body[match.end() if match else 0 :].partition(";")[0]) if not parsed.url else ""
     specifier = specifier.strip(",")
@@ -49,7 +49,7 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     text += f" @ {parsed.url}" if parsed.url else specifier
     text += f" ; {marker}" if marker else ""
     return PipRequirement(
-        text=_with_hashes(text, hashes),
+        text=_add_hashes(text, hashes),
         name=canonicalize_name(parsed.name),
         specifier=specifier,
         extras=extras,
@@ -60,7 +60,7 @@ def parse_requirement(body: str, *, hashes: tuple[str, ...] = (), at: Location) 
     )
 
 
-def _not_a_requirement(body: str, *, at: Location) -> ConfigError:
+def _make_error(body: str, *, at: Location) -> ConfigError:
     """Say what a line that PEP 508 refuses looks like."""
     quoted = f"'{sanitize(body)}'"
     single = re.fullmatch(r"([A-Za-z0-9._-]+)\s*=\s*([A-Za-z0-9.*+]+)(=\S+)?", body)
@@ -132,8 +132,8 @@ def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = 
         check_path(path, at=at)
     text = ("-e " if editable else "") + (f"{path}[{','.join(extras)}]" if extras else path)
     return PipRequirement(
-        text=_with_hashes(text, hashes),
-        name=_name_of(path),
+        text=_add_hashes(text, hashes),
+        name=_find_name(path),
         extras=extras,
         url=path,
         editable=editable,
@@ -142,7 +142,7 @@ def parse_location(body: str, *, hashes: tuple[str, ...] = (), editable: bool = 
     )
 
 
-def _name_of(address: str) -> str:
+def _find_name(address: str) -> str:
     egg = re.search(r"[#&]egg=([A-Za-z0-9][A-Za-z0-9._-]*)", address)
     if egg:
         return canonicalize_name(egg[1])
@@ -201,20 +201,20 @@ def join_requirements(
         elif requirement is not before:
             richer = requirement if any(new) and not any(old) else before
             joined = tuple(sorted({*before.extras, *requirement.extras}))
-            kept[(requirement.name, requirement.marker, address)] = _with_extras(richer, joined)
+            kept[(requirement.name, requirement.marker, address)] = _add_extras(richer, joined)
     return tuple(kept.values()), tuple(faults)
 
 
-def _with_extras(requirement: PipRequirement, extras: tuple[str, ...]) -> PipRequirement:
+def _add_extras(requirement: PipRequirement, extras: tuple[str, ...]) -> PipRequirement:
     if extras == requirement.extras or not requirement.name:
         return requirement
     text = f"{requirement.name}[{','.join(extras)}]"
     text += f" @ {requirement.url}" if requirement.url else requirement.specifier
     text += f" ; {requirement.marker}" if requirement.marker else ""
-    return replace(requirement, extras=extras, text=_with_hashes(text, requirement.hashes))
+    return replace(requirement, extras=extras, text=_add_hashes(text, requirement.hashes))
 
 
-def _with_hashes(text: str, hashes: tuple[str, ...]) -> str:
+def _add_hashes(text: str, hashes: tuple[str, ...]) -> str:
     return " ".join((text, *(f"--hash={value}" for value in hashes)))
 
 
@@ -232,7 +232,7 @@ def check_hashes(requirements: tuple[PipRequirement, ...], *, asked: bool, file:
             ).findings
 
 
-def hide_line(finding: Finding, *, at: Location) -> Finding:
+def redact_line(finding: Finding, *, at: Location) -> Finding:
     """Return a fault without the text of a file: one outside the recipe's folder may be any file of the user."""
     message = (
         f"a line of '{sanitize(at.file)}' cannot be used; it is not shown, since the file is not in the recipe's folder"

@@ -14,7 +14,7 @@ from pathlib import Path
 from builder.model.finding import ConfigError, Finding, Location, find_typo, make_edit, suggest_name
 from builder.model.recipe import PipOptions, PipRequirement
 from builder.model.text import CONTROL, check_url, exists, make_config_error, refuse_secrets, sanitize
-from builder.parse.requirement import NAME, check_exists, check_path, hide_line, parse_location, parse_requirement
+from builder.parse.requirement import NAME, check_exists, check_path, parse_location, parse_requirement, redact_line
 from builder.parse.yaml import read_text
 
 FLAGS = ("no-index", "pre", "prefer-binary", "require-hashes")
@@ -53,7 +53,7 @@ class Option:
     value: str = ""
 
 
-def logical_lines(text: str, *, first: int = 1) -> Iterator[tuple[int, str]]:
+def join_logical_lines(text: str, *, first: int = 1) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of every line with content: continued lines joined, comments removed, as pip does."""
     held: list[str] = []
     start = first
@@ -86,9 +86,9 @@ def parse_line(text: str, *, at: Location) -> PipRequirement | tuple[Option, ...
         message = f"'{sanitize(text)}' holds a backslash"
         raise make_config_error("pip-character", message, at=at, fix="write paths with '/'; '\\' may only end a line")
     if text.startswith("-"):
-        return _options(text, at=at)
+        return _parse_options(text, at=at)
     body, _, rest = _cut_options(text)
-    return parse_requirement(body, hashes=_hashes(rest, at=at), at=at)
+    return parse_requirement(body, hashes=_parse_hashes(rest, at=at), at=at)
 
 
 def _cut_options(text: str) -> tuple[str, str, str]:
@@ -96,7 +96,7 @@ def _cut_options(text: str) -> tuple[str, str, str]:
     return (text[: match.start()].rstrip(), " ", text[match.end() :]) if match else (text, "", "")
 
 
-def _words(text: str, *, at: Location) -> list[str]:
+def _split_words(text: str, *, at: Location) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:
@@ -105,8 +105,8 @@ def _words(text: str, *, at: Location) -> list[str]:
         ) from None
 
 
-def _options(text: str, *, at: Location) -> tuple[Option, ...]:
-    words = _words(text, at=at)
+def _parse_options(text: str, *, at: Location) -> tuple[Option, ...]:
+    words = _split_words(text, at=at)
     found: list[Option] = []
     while words:
         word = words.pop(0)
@@ -127,7 +127,7 @@ def _options(text: str, *, at: Location) -> tuple[Option, ...]:
             found.append(Option(name=name))
             continue
         if name not in VALUED:
-            raise _unknown_option(name, word=word, at=at)
+            raise _make_option_error(name, word=word, at=at)
         if not equals:
             value = words.pop(0) if words else ""
         if not value or value.startswith("--"):
@@ -139,7 +139,7 @@ def _options(text: str, *, at: Location) -> tuple[Option, ...]:
     return tuple(found)
 
 
-def _unknown_option(name: str, *, word: str, at: Location) -> ConfigError:
+def _make_option_error(name: str, *, word: str, at: Location) -> ConfigError:
     plain = name.lstrip("-")
     written = sanitize(word.partition("=")[0])
     if not word.startswith("-"):
@@ -186,10 +186,10 @@ def _check_value(name: str, value: str, *, at: Location) -> None:
             )
 
 
-def _hashes(text: str, *, at: Location) -> tuple[str, ...]:
+def _parse_hashes(text: str, *, at: Location) -> tuple[str, ...]:
     """Read the options after a requirement: `--hash=sha256:...` and nothing else."""
     found: list[str] = []
-    words = _words(text, at=at)
+    words = _split_words(text, at=at)
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
@@ -233,7 +233,7 @@ class RequirementsReader:
     def add_text(self, text: str, *, at: Location, base: Path, constraint: bool = False, inside: Inside = ()) -> None:
         """Read the lines of a text; `base` is the folder that `-r` and `-c` in it are relative to."""
         own = at.file == self.file or not inside or inside[-1].is_relative_to(self.folder.resolve())
-        for line, part in logical_lines(text, first=at.line or 1):
+        for line, part in join_logical_lines(text, first=at.line or 1):
             self.count += 1
             if self.count > COUNT_LIMIT:
                 message = f"more than {COUNT_LIMIT} lines of requirements"
@@ -250,7 +250,7 @@ class RequirementsReader:
                 for option in found:
                     self._apply(option, at=place, base=base, constraint=constraint, inside=inside)
             except ConfigError as error:
-                self.findings += error.findings if own else [hide_line(one, at=place) for one in error.findings]
+                self.findings += error.findings if own else [redact_line(one, at=place) for one in error.findings]
 
     def _keep(self, requirement: PipRequirement, *, at: Location, constraint: bool) -> None:
         if requirement.name == "python":
@@ -293,7 +293,7 @@ class RequirementsReader:
         self.texts.append(text)
         self.add_text(text, at=place, base=path.parent, constraint=constraint, inside=(*inside, resolved))
 
-    def options(self) -> PipOptions:
+    def make_options(self) -> PipOptions:
         """Return the options of all lines; of several index URLs the last one is used, as in pip."""
 
         def values(name: str) -> tuple[str, ...]:

@@ -27,10 +27,12 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
     for name, value in tree.entries:
         if name.raw in PACKAGES:
             continue
-        for key, label, item in _texts(value, name.raw):
+        for key, label, item in _list_texts(value, name.raw):
             kind = "command" if key.startswith("container.run[") else "value"
             if has_token(label):
-                decoder.fault("secret", "a name looks like a token", line=item.line, key=_above(key), fix=FIX)
+                decoder.add_fault(
+                    "secret", "a name looks like a token", line=item.line, key=_get_parent_key(key), fix=FIX
+                )
             if kind == "command":
                 found, fix = find_command_secret(item.raw), BUILD_FIX
             elif key == "container.base":
@@ -39,23 +41,23 @@ def check_secrets(tree: Table, *, decoder: Decoder) -> None:
                 found, fix = find_value_secret(label, item.raw), FIX
             if found:
                 message = f"the {kind} holds {found}, and it would be in the image"
-                decoder.fault("secret", message, line=item.line, key=sanitize(key), fix=fix)
+                decoder.add_fault("secret", message, line=item.line, key=sanitize(key), fix=fix)
 
 
-def _above(key: str) -> str:
+def _get_parent_key(key: str) -> str:
     return key.rpartition(".")[0]
 
 
-def _texts(value: Value, key: str, label: str = "") -> Iterator[tuple[str, str, Text]]:
+def _list_texts(value: Value, key: str, label: str = "") -> Iterator[tuple[str, str, Text]]:
     """Every text below a key: its path, the name right above it, itself."""
     if isinstance(value, Text):
         yield key, label, value
     elif isinstance(value, Table):
         for name, item in value.entries:
-            yield from _texts(item, f"{key}.{name.raw}", name.raw)
+            yield from _list_texts(item, f"{key}.{name.raw}", name.raw)
     elif isinstance(value, Listing):
         for index, item in enumerate(value.items):
-            yield from _texts(item, f"{key}[{index}]")
+            yield from _list_texts(item, f"{key}[{index}]")
 
 
 def check_addresses(pip: Iterable[PipRequirement], options: PipOptions, *, file: str) -> Iterator[Finding]:

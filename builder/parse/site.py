@@ -13,8 +13,8 @@ from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, Location, suggest_name
 from builder.model.site import Site
 from builder.model.text import sanitize
-from builder.parse.decoder import Decoder, key_below
-from builder.parse.site_rules import site_faults
+from builder.parse.decoder import Decoder, find_key_type
+from builder.parse.site_rules import check_site
 from builder.parse.yaml import Listing, Table, Text, Value, parse_yaml, read_text
 
 BUNDLED = find_data_folder("sites")
@@ -25,7 +25,7 @@ FOLLOW_DRIVER = ("driver_checked", "rocm", "rocm_safe", "cuda_native")
 Layers = tuple[tuple[str, Table], ...]  # each file with its own table, the extending one first
 
 
-def site_files(folder: Path | None = None) -> dict[str, Path]:
+def find_site_files(folder: Path | None = None) -> dict[str, Path]:
     """Return every site file that can be found; a user's own replaces a bundled one of the same name."""
     found = {path.stem: path for path in sorted(BUNDLED.glob("*.yaml"))}
     if folder is not None and _is_readable(folder):
@@ -43,7 +43,7 @@ def _is_readable(folder: Path) -> bool:
     return True
 
 
-def bundled_hostnames() -> dict[str, tuple[str, ...]]:
+def read_bundled_hostnames() -> dict[str, tuple[str, ...]]:
     """Return the shell patterns of the host names of each bundled site, without reading the rest of its file."""
     found = {path.stem: _HOSTS.search(path.read_text(encoding="utf-8")) for path in sorted(BUNDLED.glob("*.yaml"))}
     return {name: tuple(re.findall(r"[\w*?-]+", match[1])) if match else () for name, match in found.items()}
@@ -51,7 +51,7 @@ def bundled_hostnames() -> dict[str, tuple[str, ...]]:
 
 def load_site(name: str, *, folder: Path | None = None) -> Site:
     """Load a site by its name or by the path of its file; raises ConfigError with every fault of the file."""
-    known = site_files(folder)
+    known = find_site_files(folder)
     looks_like_path = "/" in name or name.endswith((".yaml", ".yml"))
     if not looks_like_path and name not in known:
         fix = suggest_name(name, known=known, noun="known sites")
@@ -59,28 +59,28 @@ def load_site(name: str, *, folder: Path | None = None) -> Site:
     path = Path(name) if looks_like_path else known[name]
     # What ships with us is read once; a folder of the user's may hold another file that it extends.
     if path.parent == BUNDLED and (folder is None or not _is_readable(folder)):
-        return _bundled(path)
+        return _load_bundled(path)
     return _load(path, known=known)
 
 
 @cache
-def _bundled(path: Path) -> Site:
-    return _load(path, known=site_files())
+def _load_bundled(path: Path) -> Site:
+    return _load(path, known=find_site_files())
 
 
 def _load(path: Path, *, known: dict[str, Path]) -> Site:
     faults: list[Finding] = []
-    layers, whole = _layers(path, known=known, faults=faults)
+    layers, whole = _read_layers(path, known=known, faults=faults)
     if not layers:
         raise ConfigError(*faults)
     tree = layers[-1][1]
     for _, own in reversed(layers[:-1]):
         tree = _merge(_drop_old_driver(tree, own), own, kind=Site)
     decoder = Decoder(file=str(path))
-    site: Site | None = decoder.table(tree, Site, key="")
+    site: Site | None = decoder.decode_table(tree, Site, key="")
     found = decoder.findings
     if site is not None and not found:
-        found = list(site_faults(site, tree=tree, stem=path.stem))
+        found = list(check_site(site, tree=tree, stem=path.stem))
     # What is missing may stand in the file that could not be read.
     faults += [_locate(fault, layers) for fault in found if whole or fault.code != "missing-key"]
     if site is None or faults:
@@ -88,7 +88,7 @@ def _load(path: Path, *, known: dict[str, Path]) -> Site:
     return site
 
 
-def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tuple[Layers, bool]:
+def _read_layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tuple[Layers, bool]:
     """Read a site file and those it extends, which it overrides; return False if one could not be read."""
     layers: list[tuple[str, Table]] = []
     seen: list[Path] = []
@@ -110,7 +110,7 @@ def _layers(path: Path, *, known: dict[str, Path], faults: list[Finding]) -> tup
 def _load_base(tree: Table, path: Path, *, known: dict[str, Path], seen: Sequence[Path]) -> Path:
     """Read the file that a site file extends; raises ConfigError."""
     parent = tree.get("extends")
-    at = Location(file=str(path), line=tree.line_of("extends"), key="extends")
+    at = Location(file=str(path), line=tree.get_line("extends"), key="extends")
     if not isinstance(parent, Text) or parent.raw not in known:
         word = f"'{sanitize(parent.raw)}' " if isinstance(parent, Text) and parent.raw else ""
         message = f"there is no site {word}to extend"
@@ -156,7 +156,7 @@ def _merge(base: Table, own: Table, *, kind: Any) -> Table:
     entries = {name.raw: (name, value) for name, value in base.entries}
     for name, value in own.entries:
         before = entries.get(name.raw)
-        below, optional = key_below(kind, name.raw)
+        below, optional = find_key_type(kind, name.raw)
         if before is not None and optional and isinstance(value, Text) and value.kind == "null":
             del entries[name.raw]
             continue
@@ -172,7 +172,7 @@ def _locate(fault: Finding, layers: Layers) -> Finding:
     key = at.key
     while True:
         for file, tree in layers:
-            line = _line(tree, key)
+            line = _find_line(tree, key)
             if line is not None:
                 exact = at.line if key == at.key and at.line is not None else line
                 place = Location(file=file, line=exact, key=sanitize(at.key, limit=120))
@@ -184,19 +184,19 @@ def _order(fault: Finding) -> tuple[str, int]:
     return (fault.at.file, fault.at.line or 0) if fault.at else ("", 0)
 
 
-def _line(value: Value, key: str) -> int | None:
+def _find_line(value: Value, key: str) -> int | None:
     if not key:
         return value.line
     if isinstance(value, Listing):
         match = re.match(r"\[(\d+)\]\.?", key)
         if match is None or int(match[1]) >= len(value.items):
             return None
-        return _line(value.items[int(match[1])], key[match.end() :])
+        return _find_line(value.items[int(match[1])], key[match.end() :])
     if isinstance(value, Table):
         for name, item in value.entries:
             rest = key.removeprefix(name.raw)
             if rest == "" and key:
                 return name.line
             if rest != key and rest[0] in ".[":
-                return _line(item, rest.removeprefix("."))
+                return _find_line(item, rest.removeprefix("."))
     return None

@@ -26,7 +26,7 @@ class Options:
     refused: frozenset[str]
     shortened: bool = False  # whether the program takes the beginning of a name for the name (getopt_long)
 
-    def refuses(self, name: str) -> bool:
+    def is_refused(self, name: str) -> bool:
         """Whether an option runs a command, or writes or reads what the scripts do not expect."""
         if not self.shortened or name == "export":
             return name in self.refused
@@ -69,7 +69,7 @@ HYDRA = Options(
 )
 
 
-def option_faults(site: Site) -> Iterator[Finding]:
+def check_options(site: Site) -> Iterator[Finding]:
     """Yield every word that is not an option, and every option that runs something other than the scripts do."""
     launcher = HYDRA if site.launch.launcher == "mpiexec" else SLURM
     for key, options, given in (
@@ -78,22 +78,22 @@ def option_faults(site: Site) -> Iterator[Finding]:
         ("runtime.options", RUNTIME, site.runtime.options),
         ("scheduler.submit", SLURM, site.scheduler.submit),
     ):
-        yield from _word_faults(given, options=options, key=key)
+        yield from _check_words(given, options=options, key=key)
     if site.runtime.gpu_flag:
-        yield from _word_faults([site.runtime.gpu_flag], options=RUNTIME, key="runtime.gpu_flag")
+        yield from _check_words([site.runtime.gpu_flag], options=RUNTIME, key="runtime.gpu_flag")
     asked = site.scheduler.gpu_option.partition("=")[0]
-    if asked and SLURM.refuses(asked):
-        yield _refusal(asked, "scheduler.gpu_option")
+    if asked and SLURM.is_refused(asked):
+        yield _make_refusal(asked, "scheduler.gpu_option")
     for purpose, job in site.scheduler.jobs.items():
         for name, value in job.options.items():
             key = f"scheduler.jobs.{purpose}.options.{name}"
-            if SLURM.refuses(name):
-                yield _refusal(name, key)
+            if SLURM.is_refused(name):
+                yield _make_refusal(name, key)
             elif name == "export":
-                yield from _export_faults(value, key=key)
+                yield from _check_export(value, key=key)
 
 
-def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterator[Finding]:
+def _check_words(given: Sequence[str], *, options: Options, key: str) -> Iterator[Finding]:
     for index, word in enumerate(given):
         at = key if key.endswith("gpu_flag") else f"{key}[{index}]"
         if not PLAIN.fullmatch(word) or (len(word) == 2 and word[0] == "-" and word[1] in options.letters):
@@ -103,18 +103,18 @@ def _word_faults(given: Sequence[str], *, options: Options, key: str) -> Iterato
             message = f"'{sanitize(word)}' is no option by itself"
             fix = "write long options, a value after '=': --name or --name=value"
             yield Finding(code="site-option", message=message, at=Location(key=at), fix=fix)
-        elif options.refuses(found[1]):
-            yield _refusal(word, at)
+        elif options.is_refused(found[1]):
+            yield _make_refusal(word, at)
         elif options is SLURM and found[1] == "export":
-            yield from _export_faults(word.partition("=")[2], key=at)
+            yield from _check_export(word.partition("=")[2], key=at)
 
 
-def _refusal(word: str, key: str) -> Finding:
+def _make_refusal(word: str, key: str) -> Finding:
     message = f"the option '{sanitize(word)}' is refused: it runs, reads or writes something that the scripts do not"
     return Finding(code="site-option", message=message, at=Location(key=key), fix="leave it out")
 
 
-def _export_faults(value: str, *, key: str) -> Iterator[Finding]:
+def _check_export(value: str, *, key: str) -> Iterator[Finding]:
     """The value of Slurm's --export: NONE, ALL, NIL or names, which may bring values along."""
     for item in value.split(","):
         name = item.partition("=")[0]
@@ -122,7 +122,7 @@ def _export_faults(value: str, *, key: str) -> Iterator[Finding]:
             yield from _name_faults(name, key=key)
 
 
-def setting_faults(site: Site) -> Iterator[Finding]:
+def check_settings(site: Site) -> Iterator[Finding]:
     """Yield every variable of a site that would run a command on its machines, or change what the scripts run."""
     launch = site.launch
     for table, settings in (
@@ -135,7 +135,7 @@ def setting_faults(site: Site) -> Iterator[Finding]:
             key = f"launch.{table}.{name}"
             yield from _name_faults(name, key=key)
             if name in ("SLURM_EXPORT_ENV", "SBATCH_EXPORT"):
-                yield from _export_faults(value, key=key)
+                yield from _check_export(value, key=key)
     for name, value in site.network.proxy.items():
         if find_address_secret(value if "://" in value else f"http://{value}"):
             message = f"the address of 'network.proxy.{sanitize(name)}' has credentials in it, and every plan shows it"

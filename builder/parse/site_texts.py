@@ -75,22 +75,22 @@ RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
 OTHERS: Rule = (PLAIN, "letters, digits and _.,:+=@%/-{} only")
 
 
-def text_faults(tree: Table) -> Iterator[Finding]:
+def check_texts(tree: Table) -> Iterator[Finding]:
     """No text of a site may become a command: each is checked against the pattern of its key path."""
-    for path, key, text in _texts(tree, (), ""):
-        rule = _rule(path)
+    for path, key, text in _list_texts(tree, (), ""):
+        rule = _find_rule(path)
         if rule is None:
             plain = text.raw.replace("\n", "") if path[-1] in SEVERAL_LINES else text.raw
             if CONTROL.search(plain):
-                yield _unsafe(f"'{key}' holds a control character", key, "remove it; write one line")
+                yield _make_fault(f"'{key}' holds a control character", key, "remove it; write one line")
         elif not rule[0].fullmatch(text.raw):
             what = "as a key" if path[-1] == KEY_ITSELF else f"in '{key}'"
-            yield _unsafe(f"'{sanitize(text.raw)}' is not allowed {what}", key, rule[1])
+            yield _make_fault(f"'{sanitize(text.raw)}' is not allowed {what}", key, rule[1])
 
 
-def _rule(path: tuple[str, ...]) -> Rule | None:
+def _find_rule(path: tuple[str, ...]) -> Rule | None:
     """Return the pattern for a key path and the message for a mismatch; None: prose."""
-    prose, rules = _rules_below(path[0])
+    prose, rules = _list_rules_below(path[0])
     if any(_matches_path(path, place) for place in prose):
         return None
     own = next((rule for place, rule in rules if _matches_path(path, place)), None)
@@ -100,7 +100,7 @@ def _rule(path: tuple[str, ...]) -> Rule | None:
 
 
 @cache
-def _rules_below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
+def _list_rules_below(section: str) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[tuple[str, ...], Rule], ...]]:
     """Return the key paths of prose, and those with a pattern, in one section: a site has hundreds of texts."""
     prose = tuple(place for place in PROSE if place[0] == section)
     return prose, tuple((place, rule) for place, rule in RULES if place[0] == section)
@@ -113,19 +113,19 @@ def _matches_path(path: tuple[str, ...], place: tuple[str, ...]) -> bool:
     )
 
 
-def _texts(value: Value, path: tuple[str, ...], key: str) -> Iterator[tuple[tuple[str, ...], str, Text]]:
+def _list_texts(value: Value, path: tuple[str, ...], key: str) -> Iterator[tuple[tuple[str, ...], str, Text]]:
     """Every scalar with its path, without and with the places in lists, and every key as a scalar too."""
     if isinstance(value, Text):
         yield path, key, value
     elif isinstance(value, Listing):
         for index, item in enumerate(value.items):
-            yield from _texts(item, path, f"{key}[{index}]")
+            yield from _list_texts(item, path, f"{key}[{index}]")
     else:
         for name, item in value.entries:
             below = f"{key}.{name.raw}".lstrip(".")
             yield (*path, name.raw, KEY_ITSELF), below, name
-            yield from _texts(item, (*path, name.raw), below)
+            yield from _list_texts(item, (*path, name.raw), below)
 
 
-def _unsafe(message: str, key: str, fix: str) -> Finding:
+def _make_fault(message: str, key: str, fix: str) -> Finding:
     return Finding(code="site-unsafe", message=message, at=Location(key=key), fix=fix)

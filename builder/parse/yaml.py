@@ -69,7 +69,7 @@ class Table:
         """Return the value of a key, None when absent."""
         return next((value for name, value in self.entries if name.raw == key), None)
 
-    def line_of(self, key: str) -> int:
+    def get_line(self, key: str) -> int:
         """Return the line of a key, the table's own when absent."""
         return next((name.line for name, _ in self.entries if name.raw == key), self.line)
 
@@ -108,7 +108,7 @@ def read_text(
 
     try:
         if path.is_dir():
-            raise fault("file-folder", f"the {what} '{name}' is a folder", _inside(path))
+            raise fault("file-folder", f"the {what} '{name}' is a folder", _suggest_inside(path))
         if path.exists() and not path.is_file():
             raise fault("file-special", f"the {what} '{name}' is not a regular file", "save it to a file first")
         data = read_file(path, limit=limit)
@@ -117,7 +117,7 @@ def read_text(
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
-        raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
+        raise fault("file-missing", f"the {what} '{name}' does not exist", suggest_path(path)) from None
     except BoundsError:
         size = f"{limit // 1024**2} MiB"
         raise fault(
@@ -126,10 +126,10 @@ def read_text(
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise fault("file-unreadable", f"the {what} '{name}' cannot be read: {reason}", "check its rights") from None
-    return _decoded(data, what=what, name=name)
+    return _decode(data, what=what, name=name)
 
 
-def near_path(path: Path, *, other: str = "check the path") -> str:
+def suggest_path(path: Path, *, other: str = "check the path") -> str:
     """Return the fix for a path that does not exist: the nearest name in its folder, or `other` if none is near."""
     try:
         there = [item.name for item in path.parent.iterdir() if not item.name.startswith(".")]
@@ -141,13 +141,13 @@ def near_path(path: Path, *, other: str = "check the path") -> str:
     return f"did you mean '{sanitize(str(path.parent / near))}'?" if near else other
 
 
-def _inside(folder: Path) -> str:
+def _suggest_inside(folder: Path) -> str:
     """Return the fix for a folder: the environment file in it."""
     found = next((name for name in USUAL if (folder / name).is_file()), "")
     return f"give the file in it: {sanitize(str(folder / found))}" if found else "give the file inside it"
 
 
-def _decoded(data: bytes, *, what: str, name: str) -> str:
+def _decode(data: bytes, *, what: str, name: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -184,7 +184,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nod
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise ConfigError(_syntax_finding(error, text=text, file=file)) from None
+        raise ConfigError(_make_syntax_finding(error, text=text, file=file)) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1 if isinstance(error.position, int) else None
         message = "the file holds a character that YAML does not allow"
@@ -192,7 +192,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nod
             Finding(code="yaml-character", message=message, at=Location(file=file, line=line), fix="remove it")
         ) from None
     except RecursionError:
-        raise ConfigError(_too_deep(file)) from None
+        raise ConfigError(_make_depth_finding(file)) from None
     if node is None:
         return None
     converter = _Converter(file, limit=nodes)
@@ -204,7 +204,7 @@ def parse_yaml(text: str, *, file: str, faults: list[Finding] | None = None, nod
     return value
 
 
-def _syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Finding:
+def _make_syntax_finding(error: yaml.MarkedYAMLError, *, text: str, file: str) -> Finding:
     mark = error.problem_mark or error.context_mark
     number = mark.line + 1 if mark else None
     lines = text.splitlines()
@@ -242,26 +242,32 @@ def _refuse_bombs(text: str, *, file: str, nodes: int) -> None:
     It also compares each directive with all before it, and needs half a kilobyte for every node.
     """
     if text.count("\n%") > DIRECTIVE_LIMIT:
-        raise ConfigError(_bomb(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them"))
+        raise ConfigError(
+            _make_bomb_finding(f"the file holds more than {DIRECTIVE_LIMIT} YAML directives", file, "remove them")
+        )
     depth = count = 0
     for event in yaml.parse(text, Loader=Loader):
         count += isinstance(event, yaml.NodeEvent)
         if count > nodes:
             line = event.start_mark.line + 1 if event.start_mark else None
-            raise ConfigError(_bomb(f"the file holds more than {nodes} values", file, "write less into it", line=line))
+            raise ConfigError(
+                _make_bomb_finding(f"the file holds more than {nodes} values", file, "write less into it", line=line)
+            )
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             depth += 1
             if depth > DEPTH_LIMIT:
-                raise ConfigError(_too_deep(file, line=event.start_mark.line + 1 if event.start_mark else None))
+                raise ConfigError(
+                    _make_depth_finding(file, line=event.start_mark.line + 1 if event.start_mark else None)
+                )
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             depth -= 1
 
 
-def _bomb(message: str, file: str, fix: str, *, line: int | None = None) -> Finding:
+def _make_bomb_finding(message: str, file: str, fix: str, *, line: int | None = None) -> Finding:
     return Finding(code="yaml-bomb", message=message, at=Location(file=file, line=line), fix=fix)
 
 
-def _too_deep(file: str, *, line: int | None = None) -> Finding:
+def _make_depth_finding(file: str, *, line: int | None = None) -> Finding:
     message = f"the file is nested more than {DEPTH_LIMIT} levels deep"
     return Finding(code="yaml-deep", message=message, at=Location(file=file, line=line), fix="write it flat")
 
@@ -275,24 +281,24 @@ class _Converter:
         self.duplicates: list[Finding] = []
 
     def convert(self, node: yaml.Node) -> Value:
-        return self._value(node, depth=0)
+        return self._convert(node, depth=0)
 
-    def _value(self, node: yaml.Node, *, depth: int) -> Value:
+    def _convert(self, node: yaml.Node, *, depth: int) -> Value:
         line = node.start_mark.line + 1
         self.count += 1
         if self.count > self.limit:
             message = f"the file unfolds to more than {self.limit} values (aliases of aliases?)"
-            raise ConfigError(_bomb(message, self.file, "write it without aliases", line=line))
+            raise ConfigError(_make_bomb_finding(message, self.file, "write it without aliases", line=line))
         if depth > DEPTH_LIMIT:
-            raise ConfigError(_too_deep(self.file))
+            raise ConfigError(_make_depth_finding(self.file))
         if isinstance(node, yaml.ScalarNode):
             return Text(raw=node.value, line=line, kind=TAGS.get(node.tag, "text") if not node.style else "text")
         if isinstance(node, yaml.SequenceNode):
-            return Listing(items=tuple(self._value(item, depth=depth + 1) for item in node.value), line=line)
+            return Listing(items=tuple(self._convert(item, depth=depth + 1) for item in node.value), line=line)
         assert isinstance(node, yaml.MappingNode)
-        return self._table(node, line=line, depth=depth)
+        return self._convert_table(node, line=line, depth=depth)
 
-    def _table(self, node: yaml.MappingNode, *, line: int, depth: int) -> Table:
+    def _convert_table(self, node: yaml.MappingNode, *, line: int, depth: int) -> Table:
         entries: dict[str, tuple[Text, Value]] = {}
         for key_node, value_node in node.value:
             key_line = key_node.start_mark.line + 1
@@ -304,7 +310,7 @@ class _Converter:
                 )
                 continue
             key = Text(raw=key_node.value, line=key_line)
-            value = self._value(value_node, depth=depth + 1)
+            value = self._convert(value_node, depth=depth + 1)
             if key.raw in entries:
                 first = entries[key.raw][0].line
                 message = f"the key '{sanitize(key.raw)}' occurs twice, first in line {first}"

@@ -13,28 +13,38 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from builder.compile.arrays import MAX_TASKS, ArrayTask, make_array_plan
-from builder.execute.build_options import Options, Signals
+from builder.execute.build_options import ExecutionOptions, Signals
 from builder.execute.execution import LocalPrefix
 from builder.execute.executor import StepBatch, run_local_steps, select_steps
 from builder.execute.parallel import MultiProgress
 from builder.execute.progress import Progress
-from builder.execute.reproduction import rebuild_steps
-from builder.inspect.origin import origin_of
+from builder.execute.reproduction import list_rebuild_steps
+from builder.inspect.origin import find_origin
 from builder.model.finding import BuilderError
 from builder.model.plan import Plan
 from builder.model.report import Report
 from builder.model.site import Site
 from builder.pipeline.local import run_together
 from builder.pipeline.prepare import PreparedBuild, prepare_build
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, SlurmOptions, Tell, failure
+from builder.pipeline.request import (
+    UI,
+    Build,
+    BuildRequest,
+    Builds,
+    Outcome,
+    Outcomes,
+    SlurmOptions,
+    Tell,
+    make_failure,
+)
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import read_overrides
 from builder.slurm.monitor import Monitor
 from builder.slurm.state import Kind, Ledger, forget_command, forget_ledger, keep_command, read_ledger
 from builder.slurm.status import ListedPlan, write_plan_list
-from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, of_tasks, split_steps, submit
-from builder.slurm.submitted_jobs import finish, interrupt_text, open_jobs, prepare_again
-from builder.system.process import which
+from builder.slurm.submit import Steps, SubmitOptions, Task, check_jobs, select_tasks, split_steps, submit
+from builder.slurm.submitted_jobs import describe_interrupt, finish, list_open_jobs, prepare_again
+from builder.system.process import find_program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +59,7 @@ class Submission:
     kind: Kind
     folder: Path
     output: Path
-    options: Options
+    options: ExecutionOptions
     variables: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
     built: bool = False  # the image is there: only the second build is wanted, to compare
@@ -84,26 +94,26 @@ class Arrays:
 def run_jobs(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare all builds, submit those of each site, and follow them to their outcomes unless there is --no-wait."""
     outcomes: dict[str, Outcome] = {}
-    display, place = ui.display(list(builds)), request.output or Path()
-    with display.shown():
-        with Signals().caught(), ExitStack() as held:
+    display, place = ui.choose_display(list(builds)), request.output or Path()
+    with display.show():
+        with Signals().catch(), ExitStack() as held:
             ready = _prepare(builds, request=request, ui=ui, held=held, outcomes=outcomes)
             if ready and not request.single:
                 write_arrays(builds, place=place, most=request.parallel)
-            for names in by_site(builds).values():
+            for names in group_by_site(builds).values():
                 own = {name: ready[name] for name in names if name in ready}
-                arrays = None if request.single else _arrays(names, place=place, most=request.parallel)
+                arrays = None if request.single else _make_arrays(names, place=place, most=request.parallel)
                 failed = submit_plans(own, jobs=request.slurm, display=display, arrays=arrays)
-                outcomes |= {name: failure(name, error) for name, error in failed.items()}
+                outcomes |= {name: make_failure(name, error) for name, error in failed.items()}
         submitted = {name: build for name, build in builds.items() if name in ready and name not in outcomes}
         for name, build in submitted.items():
-            for line in job_lines(read_ledger(build.folder)):
-                ui.line(name, line)
+            for line in format_jobs(read_ledger(build.folder)):
+                ui.print_line(name, line)
         if request.slurm.no_wait:
             for name, build in submitted.items():
                 outcomes[name] = Outcome(name=name, word="submitted", text=f"recipe status {build.folder}")
                 if request.single:  # several have a table
-                    ui.line(name, f"submitted; run `recipe status {build.folder}` for progress and the result")
+                    ui.print_line(name, f"submitted; run `recipe status {build.folder}` for progress and the result")
             return Outcomes(outcomes=outcomes)
         folders = {name: build.folder for name, build in submitted.items()}
         ended = follow(
@@ -118,23 +128,23 @@ def _prepare(
     builds: Builds, *, request: BuildRequest, ui: UI, held: ExitStack, outcomes: dict[str, Outcome]
 ) -> dict[str, Submission]:
     """Write the plan folders, which are `held` from then on; what does not go on has its outcome."""
-    numbers = {name: number for names in by_site(builds).values() for number, name in enumerate(names)}
+    numbers = {name: number for names in group_by_site(builds).values() for number, name in enumerate(names)}
     found = {}
     for name, build in builds.items():
         try:
-            ready = prepare_build(build, request=request, tell=partial(ui.line, name), held=held)
+            ready = prepare_build(build, request=request, tell=partial(ui.print_line, name), held=held)
         except BuilderError as error:
-            outcomes[name] = failure(name, error)
+            outcomes[name] = make_failure(name, error)
             continue
         if ready.done and not request.options.reproduce:
             image = str(build.image)
             outcomes[name] = Outcome(name=name, word="nothing to do", text=image, image=image)
         else:
-            found[name] = _submission(ready, request=request, number=numbers[name])
+            found[name] = _make_submission(ready, request=request, number=numbers[name])
     return found
 
 
-def _submission(ready: PreparedBuild, *, request: BuildRequest, number: int = 0) -> Submission:
+def _make_submission(ready: PreparedBuild, *, request: BuildRequest, number: int = 0) -> Submission:
     build = ready.build
     return Submission(
         plan=build.plan, site=build.site, kind="build", folder=build.folder, output=build.image,
@@ -155,40 +165,42 @@ def submit_plans(
     first, signals = next(iter(plans.values())), Signals()
     slurm = Slurm(first.options.environment)
     try:
-        with signals.caught(), _command(first) as (command, given):
+        with signals.catch(), _keep_command(first) as (command, given):
             split = {name: plan.split() for name, plan in plans.items()}
-            steps = _steps(plans, split, arrays=arrays)
-            batch = _batch(first, steps, jobs=jobs, variables={**first.variables, **given}, command=command)
+            steps = _list_steps(plans, split, arrays=arrays)
+            batch = _make_submit_options(
+                first, steps, jobs=jobs, variables={**first.variables, **given}, command=command
+            )
             folder = arrays.folder.resolve() if arrays else first.folder.resolve()
 
             # Before anything is built here: a job that is refused is known at once.
-            check_jobs(steps, batch=_of(plans.values(), batch, arrays), folder=folder, slurm=slurm)
+            check_jobs(steps, batch=_select_tasks(plans.values(), batch, arrays), folder=folder, slurm=slurm)
             tasks = []
             for name, plan in plans.items():
                 try:
-                    done = _run_lead(plan, split[name], signals=signals, progress=display.side(name))
-                    tasks.append(_task(plan, split[name], lead=done))
+                    done = _run_lead(plan, split[name], signals=signals, progress=display.get_progress(name))
+                    tasks.append(_make_task(plan, split[name], lead=done))
                 except BuilderError as error:
                     failed[name] = error
             if tasks:
-                batch = _of(tasks, batch, arrays)
+                batch = _select_tasks(tasks, batch, arrays)
                 if first.options.reproduce:
                     fresh = prepare_again(first.plan, folder, environment=first.options.environment)
                     batch = replace(batch, again=fresh)
                 steps = () if first.built else steps
-                submit(steps, tasks, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.held)
+                submit(steps, tasks, batch=batch, folder=folder, slurm=slurm, undisturbed=signals.shield)
     except BuilderError as error:
         failed |= {name: error for name in plans if name not in failed}
     return failed
 
 
-def _of(plans: Iterable[Submission | Task], batch: SubmitOptions, arrays: Arrays | None) -> SubmitOptions:
+def _select_tasks(plans: Iterable[Submission | Task], batch: SubmitOptions, arrays: Arrays | None) -> SubmitOptions:
     """For the tasks of these plans, where they are tasks of arrays."""
-    return of_tasks(batch, [plan.number for plan in plans], most=arrays.most) if arrays else batch
+    return select_tasks(batch, [plan.number for plan in plans], most=arrays.most) if arrays else batch
 
 
 @contextmanager
-def _command(plan: Submission) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _keep_command(plan: Submission) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Keep the words of a command, which are removed again where no job came to read them; its file and variables."""
     if not plan.command:
         yield "", {}
@@ -202,13 +214,13 @@ def _command(plan: Submission) -> Iterator[tuple[str, Mapping[str, str]]]:
         raise
 
 
-def _steps(
+def _list_steps(
     plans: Mapping[str, Submission], split: Mapping[str, tuple[Steps, Steps]], *, arrays: Arrays | None
 ) -> Steps:
     """What is submitted: the jobs of the only plan, or those arrays in which one of the plans has a task."""
     if arrays is None:
         first = next(iter(plans.values()))
-        return rebuild_steps(first.plan) if first.built else split[next(iter(plans))][1]
+        return list_rebuild_steps(first.plan) if first.built else split[next(iter(plans))][1]
     wanted = {step.name for _, steps in split.values() for step in steps}
     return tuple(step for step in arrays.plan.steps if step.name in wanted)
 
@@ -226,16 +238,16 @@ def _run_lead(plan: Submission, split: tuple[Steps, Steps], *, signals: Signals,
     return run_local_steps(work, signals=signals, total=len(here) + len(later))
 
 
-def _task(plan: Submission, split: tuple[Steps, Steps], *, lead: LocalPrefix) -> Task:
+def _make_task(plan: Submission, split: tuple[Steps, Steps], *, lead: LocalPrefix) -> Task:
     here, later = split
     folder = plan.folder.resolve()
     return Task(
         number=plan.number, plan=plan.plan, folder=folder, output=plan.image, steps=later, lead=lead,
-        origin=origin_of(plan.plan, (*here, *later), folder=folder),
+        origin=find_origin(plan.plan, (*here, *later), folder=folder),
     )  # fmt: skip
 
 
-def _batch(
+def _make_submit_options(
     plan: Submission,
     steps: Steps,
     *,
@@ -260,9 +272,9 @@ def try_jobs(ready: PreparedBuild, *, request: BuildRequest) -> None:
 
     Raises what `check_jobs` does. sbatch reads the scripts, which are in a temporary folder for so long.
     """
-    what, steps = _submission(ready, request=request), ready.jobs
-    batch = _batch(what, steps, jobs=request.slurm)
-    if which("sbatch", env=what.options.environment) is None:
+    what, steps = _make_submission(ready, request=request), ready.jobs
+    batch = _make_submit_options(what, steps, jobs=request.slurm)
+    if find_program("sbatch", env=what.options.environment) is None:
         return
     scripts = {step.batch for step in steps}
     with TemporaryDirectory(prefix="recipe-") as name:
@@ -274,7 +286,7 @@ def try_jobs(ready: PreparedBuild, *, request: BuildRequest) -> None:
         check_jobs(steps, batch=batch, folder=Path(name), slurm=Slurm(what.options.environment))
 
 
-def job_lines(ledger: Ledger | None) -> list[str]:
+def format_jobs(ledger: Ledger | None) -> list[str]:
     """One line a job, for people."""
     return [
         f"job {job.job}: {job.step}" + (f", after {', '.join(job.after)}" if job.after else "")
@@ -286,7 +298,7 @@ def submit_plan(what: Submission, *, jobs: SlurmOptions, display: MultiProgress,
     """Submit one plan and `tell` its jobs; raises what stopped it."""
     for error in submit_plans({"": what}, jobs=jobs, display=display).values():
         raise error
-    for line in job_lines(read_ledger(what.folder)):
+    for line in format_jobs(read_ledger(what.folder)):
         tell(line)
 
 
@@ -299,7 +311,7 @@ def submit_and_follow(what: Submission, *, jobs: SlurmOptions, display: MultiPro
     return finish(
         what.folder,
         environment=what.options.environment,
-        progress=display.side(""),
+        progress=display.get_progress(""),
         cancel_on_interrupt=jobs.cancel_on_interrupt,
     )
 
@@ -334,10 +346,10 @@ def follow(
     ended = run_together(tasks, images=images, display=display, parallel=len(tasks))
     if ended.stop is None:
         return ended
-    left = [job for folder in folders.values() for job in open_jobs(folder)]
+    left = [job for folder in folders.values() for job in list_open_jobs(folder)]
     if cancel:
         slurm.cancel(left)
-    ended.stop.message = interrupt_text(left, place=place, cancelled=cancel)
+    ended.stop.message = describe_interrupt(left, place=place, cancelled=cancel)
     word = "cancelled" if cancel else "open"
     outcomes = {name: replace(one, word=word) if one.word == "stopped" else one for name, one in ended.outcomes.items()}
     return Outcomes(outcomes=outcomes, stop=ended.stop)
@@ -345,13 +357,15 @@ def follow(
 
 def write_arrays(builds: Builds, *, place: Path, most: int | None) -> list[Path]:
     """Write the arrays of plans, and the list of them; returns what submits each site's by hand."""
-    arrays = [found.plan for own in by_site(builds).values() if (found := _arrays(own, place=place, most=most))]
+    arrays = [
+        found.plan for own in group_by_site(builds).values() if (found := _make_arrays(own, place=place, most=most))
+    ]
     listed = [ListedPlan(name=name, site=build.site.name, folder=build.folder.name) for name, build in builds.items()]
     write_plan_list(place, plans=listed, arrays=arrays)
     return [place / file.path for plan in arrays for file in plan.files if file.executable]
 
 
-def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
+def _make_arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     """The arrays of one site's plans, None where it has no jobs for them."""
     tasks = [ArrayTask(folder=build.folder.name, plan=build.plan) for build in builds.values()]
     if not any(step.batch for task in tasks for step in task.plan.steps):
@@ -361,7 +375,7 @@ def _arrays(builds: Builds, *, place: Path, most: int | None) -> Arrays | None:
     return Arrays(plan=plan, folder=place, most=most)
 
 
-def by_site(builds: Mapping[str, Build]) -> dict[str, Builds]:
+def group_by_site(builds: Mapping[str, Build]) -> dict[str, Builds]:
     """The builds of each site."""
     names = dict.fromkeys(build.site.name for build in builds.values())
     return {site: {name: build for name, build in builds.items() if build.site.name == site} for site in names}

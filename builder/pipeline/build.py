@@ -5,7 +5,7 @@ from __future__ import annotations
 from builder.model.finding import BuilderError
 from builder.pipeline.plans import plan_builds
 from builder.pipeline.prepare import check_build, check_request, make_folder
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, failure
+from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, make_failure
 
 
 def build(request: BuildRequest, *, ui: UI) -> Outcomes:
@@ -15,10 +15,10 @@ def build(request: BuildRequest, *, ui: UI) -> Outcomes:
     """
     planned = plan_builds(request)  # load, resolve, compile
     builds = {name: found for name, found in planned.items() if isinstance(found, Build)}
-    refused = {name: failure(name, error) for name, error in planned.items() if isinstance(error, BuilderError)}
+    refused = {name: make_failure(name, error) for name, error in planned.items() if isinstance(error, BuilderError)}
     check_request(request, builds)
     for name, found in builds.items():
-        ui.planned(name, found)
+        ui.report_plan(name, found)
     if request.dry_run:
         return Outcomes(outcomes=refused | _try(builds, request, ui))
     if request.output is not None and not request.single:
@@ -49,9 +49,9 @@ def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
 
                 try_jobs(ready, request=request)
         except BuilderError as error:
-            refused[name] = failure(name, error)
+            refused[name] = make_failure(name, error)
             continue
         if ready.done:
-            ui.line(name, f"nothing to do: {found.image} was built from this and {ready.done}")
-        ui.described(found)
+            ui.print_line(name, f"nothing to do: {found.image} was built from this and {ready.done}")
+        ui.describe_build(found)
     return refused

@@ -7,39 +7,49 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from builder.execute.build_options import Interrupted
+from builder.execute.build_options import SignalInterrupt
 from builder.execute.executor import execute, reproduce
 from builder.execute.parallel import (
     CancellableProgress,
     CancelToken,
     MultiProgress,
     ParallelRunner,
-    default_parallelism,
+    choose_parallelism,
 )
 from builder.execute.progress import Progress
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError
 from builder.model.report import Report
 from builder.pipeline.prepare import prepare_build
-from builder.pipeline.request import UI, Build, BuildRequest, Builds, Outcome, Outcomes, Tell, failure, outcome_of
+from builder.pipeline.request import (
+    UI,
+    Build,
+    BuildRequest,
+    Builds,
+    Outcome,
+    Outcomes,
+    Tell,
+    make_failure,
+    make_outcome,
+)
 
 
 def run_here(builds: Builds, *, request: BuildRequest, ui: UI) -> Outcomes:
     """Prepare and run each build; a failure does not stop the others. A fault of recipe itself is raised."""
-    display = ui.display(list(builds))
+    display = ui.choose_display(list(builds))
 
     def run(name: str, build: Build, progress: Progress) -> Report | None:
         with ExitStack() as held:
-            report = _report(build, request=request, progress=progress, tell=partial(ui.line, name), held=held)
+            report = _report(build, request=request, progress=progress, tell=partial(ui.print_line, name), held=held)
         if report is not None:
             ui.report(name, report)
         return report
 
     tasks = {name: partial(run, name, build) for name, build in builds.items()}
     images = {name: build.image for name, build in builds.items()}
-    with display.shown():
+    with display.show():
         return run_together(
-            tasks, images=images, display=display, parallel=request.parallel or default_parallelism(len(tasks))
+            tasks, images=images, display=display, parallel=request.parallel or choose_parallelism(len(tasks))
         )
 
 
@@ -58,20 +68,20 @@ def run_together(
 
     def run(name: str, task: Callable[[Progress], Report | None]) -> Outcome:
         try:
-            report = task(CancellableProgress(display.side(name), halt=halt))
+            report = task(CancellableProgress(display.get_progress(name), halt=halt))
         except BuilderError as error:
-            return failure(name, error)
+            return make_failure(name, error)
         if report is None:
             return Outcome(name=name, word="nothing to do", text=str(images[name]), image=str(images[name]))
-        return outcome_of(name, report, image=images[name])
+        return make_outcome(name, report, image=images[name])
 
     results = ParallelRunner[Outcome](jobs=parallel, halt=halt).run([partial(run, *item) for item in tasks.items()])
     outcomes: dict[str, Outcome] = {}
-    stop = Interrupted(halt.number) if halt.number else None
+    stop = SignalInterrupt(halt.number) if halt.number else None
     for name, result in zip(tasks, results, strict=True):
         if isinstance(result, Outcome):
             outcomes[name] = result
-        elif isinstance(result, Interrupted):
+        elif isinstance(result, SignalInterrupt):
             stop = stop or result
             outcomes[name] = Outcome(name=name, word="stopped", text=result.message, code=result.exit_code)
         else:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from builder.inspect.attestations import attestation_paths
+from builder.inspect.attestations import name_attestations
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.text import exists, sanitize
-from builder.parse.lock_files import index_path, site_folder
-from builder.parse.site import site_files
+from builder.parse.lock_files import name_index, name_site_folder
+from builder.parse.site import find_site_files
 from builder.pipeline.request import Build, BuildRequest
 
 Input = tuple[str, Path]  # what it is, and where
@@ -21,10 +21,10 @@ def check_own_inputs(build: Build, *, request: BuildRequest, image: bool = True)
 
     Without `image` only the plan folder is written.
     """
-    check_not_inputs(inputs_of(build, request=request), image=build.image if image else None, folder=build.folder)
+    check_not_inputs(list_inputs(build, request=request), image=build.image if image else None, folder=build.folder)
 
 
-def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
+def list_inputs(build: Build, *, request: BuildRequest) -> Iterator[Input]:
     """Every file and folder of the user's that a build reads."""
     recipe, home = build.recipe, build.home
     file = home / Path(recipe.file).name
@@ -32,15 +32,15 @@ def inputs_of(build: Build, *, request: BuildRequest) -> Iterator[Input]:
     included = {line.file for line in (*recipe.pip, *recipe.pip_options.constraints) if line.file}
     for name in sorted(included):
         yield "the requirements file", Path(name)
-    index = index_path(file)
+    index = name_index(file)
     yield "the lock", index
-    yield "the lock", site_folder(index, build.site.name)
+    yield "the lock", name_site_folder(index, build.site.name)
     for copy in build.plan.copies:
         if not copy.bundled:
             yield "the file or folder of the recipe", home / copy.source
     if build.plan.base.startswith("/"):
         yield "the base image", Path(build.plan.base)
-    known = site_files(request.sites_folder)
+    known = find_site_files(request.sites_folder)
     for word in request.sites:
         yield "the site file", known.get(word, Path(word))
 
@@ -50,12 +50,12 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
 
     The attestations next to the image are outputs, too.
     """
-    files = () if image is None or not image.name else (image, *attestation_paths(image))
+    files = () if image is None or not image.name else (image, *name_attestations(image))
     outputs = [path for path in (*files, folder) if path is not None]
     for what, path in inputs:
         if not exists(path):
             continue
-        output = next((output for output in outputs if _holds(output, path)), None)
+        output = next((output for output in outputs if _contains(output, path)), None)
         if output is not None:
             shown, own = sanitize(str(output), limit=400), sanitize(str(path), limit=400)
             message = f"the output '{shown}' would overwrite {what} '{own}', which is never replaced"
@@ -63,7 +63,7 @@ def check_not_inputs(inputs: Iterable[Input], *, image: Path | None, folder: Pat
             raise ConfigError(Finding(code="output-input", message=message, at=Location(file=str(path)), fix=fix))
 
 
-def _holds(output: Path, path: Path) -> bool:
+def _contains(output: Path, path: Path) -> bool:
     """Whether a path is the output, by any name, or is in it."""
     place, real = output.resolve(), path.resolve()
     if real == place or place in real.parents:

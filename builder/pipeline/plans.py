@@ -13,7 +13,7 @@ from builder.model.site import Site
 from builder.model.target import Context, Target
 from builder.model.text import sanitize
 from builder.parse.container import IMAGE_FILE
-from builder.parse.lock_files import index_path, read_lock
+from builder.parse.lock_files import name_index, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.request import Build, BuildRequest, Shape
@@ -82,7 +82,7 @@ def make_plan(site: Site, recipe: Recipe, *, context: Context, shape: Shape = (N
     """
     from builder.compile.compile import compile_plan  # `recipe check` writes none
 
-    target = measured(make_target(site, recipe, context=with_lock(context, recipe, site.name)))
+    target = add_base_size(make_target(site, recipe, context=add_lock(context, recipe, site.name)))
     return compile_plan(target, nodes=shape[0], devices=shape[1], page=page)
 
 
@@ -108,13 +108,13 @@ def _resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
         raise UnsupportedError(*dict.fromkeys((*error.findings, *more))) from None
 
 
-def with_lock(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
+def add_lock(context: Context, recipe: Recipe, site: str, *, use: bool = True) -> Context:
     """The context with the lock of the recipe; `use` False: as if there were none."""
-    index = index_path(Path(recipe.folder) / Path(recipe.file).name)
+    index = name_index(Path(recipe.folder) / Path(recipe.file).name)
     return replace(context, lock=read_lock(index, site) if use else None, lock_file=str(index))
 
 
-def measured(target: Target) -> Target:
+def add_base_size(target: Target) -> Target:
     """The target with the unpacked size of its base image, where that is a file of this machine."""
     base = Path(target.base.reference)
     if not (base.is_absolute() and base.is_file()):

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.docker_daemon import check_docker
 from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
-from builder.execute.preflight import check_output_folder, on_login_node
+from builder.execute.preflight import check_output_folder, is_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
-from builder.execute.up_to_date import current_report, not_this
+from builder.execute.up_to_date import explain_not_current, find_current_result
 from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
@@ -101,7 +101,9 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
     output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
     if not (options.force or options.start):
-        done = current_report(plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke)
+        done = find_current_result(
+            plan, folder=folder, output=image, recipe_folder=build.home, no_smoke=options.no_smoke
+        )
         if done is not None and (not options.sign or is_signed(image)):
             return PreparedBuild(build=build, folder=folder, output=output, done=done)
     if options.sign:
@@ -113,7 +115,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         check_unlocked(folder)
     check_jobs_ended(folder, environment=options.environment)
     # Before the plan folder changes: it belongs to the image that is there.
-    why = partial(not_this, plan, folder=folder, output=image, recipe_folder=build.home)
+    why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
     steps = select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
     check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
     check_copies(plan, recipe_folder=build.home)
@@ -169,7 +171,7 @@ def _check_place(build: Build, *, request: BuildRequest) -> None:
         check_here(build.site, here=request.here, what=what, jobs=False)
 
 
-def check_offline(plan: Plan, options: Options) -> None:
+def check_offline(plan: Plan, options: ExecutionOptions) -> None:
     """Refuse what needs servers where none may be asked."""
     if options.environment.get("RECIPE_OFFLINE"):  # few builds load what knows of it
         from builder.execute import fetch
@@ -205,7 +207,7 @@ def check_here(site: Site, *, here: bool, what: str, jobs: bool = True) -> None:
 
     `jobs` says whether it could be a job instead.
     """
-    if here or site.build.login_heavy != "no" or not on_login_node(site, environment=os.environ):
+    if here or site.build.login_heavy != "no" or not is_login_node(site, environment=os.environ):
         return
     message = f"this is a login node of '{site.name}', where {what} is too heavy"
     instead = "give --submit to make it a job" if jobs else "run it on another machine and submit with --from"

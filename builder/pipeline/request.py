@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from builder.execute.build_options import Interrupted, Options
+from builder.execute.build_options import ExecutionOptions, SignalInterrupt
 from builder.execute.parallel import MultiProgress
 from builder.model.finding import BuilderError, Finding, Location
 from builder.model.plan import Plan
@@ -46,7 +46,7 @@ class BuildRequest:
     files: tuple[Path, ...]
     sites_folder: Path
     context: Context
-    options: Options
+    options: ExecutionOptions
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     shape: Shape = (None, None)
     output: Path | None = None
@@ -118,45 +118,45 @@ class Outcomes:
     """The outcome of every build, by name, and the signal that stopped them, if one did."""
 
     outcomes: Mapping[str, Outcome]
-    stop: Interrupted | None = None
+    stop: SignalInterrupt | None = None
 
 
 class UI(Protocol):
     """What shows builds to the user; the command line is one."""
 
-    def planned(self, name: str, build: Build) -> None:
+    def report_plan(self, name: str, build: Build) -> None:
         """A build is planned: its findings."""
 
-    def described(self, build: Build) -> None:
+    def describe_build(self, build: Build) -> None:
         """What a dry run would do."""
 
-    def line(self, name: str, text: str) -> None:
+    def print_line(self, name: str, text: str) -> None:
         """Something is worth a line."""
 
     def report(self, name: str, report: Report) -> None:
         """A build ended with a report, which may be of a failure."""
 
-    def display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
+    def choose_display(self, names: Sequence[str], *, live: bool = True) -> MultiProgress:
         """The display of builds that run here; plain lines unless `live`."""
 
 
 Tell = Callable[[str], None]
 
 
-def failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Outcome:
+def make_failure(name: str, error: BuilderError, *, seconds: float = 0.0) -> Outcome:
     """The outcome of a build that failed or could not begin."""
     worst = next((finding for finding in error.findings if finding.level == "error"), error.findings[0])
     word = WORDS.get(error.exit_code, "failed")
     return Outcome(name=name, word=word, text=worst.message, code=error.exit_code, error=error, seconds=seconds)
 
 
-def outcome_of(name: str, report: Report, *, image: Path) -> Outcome:
+def make_outcome(name: str, report: Report, *, image: Path) -> Outcome:
     """The outcome that a report states."""
     from builder.execute.executor import raise_on_failure
 
     try:
         raise_on_failure(report)
     except BuilderError as error:
-        return failure(name, error, seconds=report.seconds)
+        return make_failure(name, error, seconds=report.seconds)
     size = f", {report.image_bytes / 1e6:.0f} MB" if report.image_bytes else ""
     return Outcome(name=name, word=report.status, text=f"{image}{size}", image=str(image), seconds=report.seconds)

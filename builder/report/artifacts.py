@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 
-from builder.inspect.attestations import attestation_paths
-from builder.model.results import Artifact, InstalledPackage, Results, Stage
+from builder.inspect.attestations import name_attestations
+from builder.model.results import Artifact, Results, SbomPackage, Stage
 from builder.model.text import is_plain_path, to_dict, to_list, to_text
 from builder.sif import tree
 from builder.sif.bounded import read_json
@@ -31,7 +31,7 @@ FIRST_KINDS = ("pypi", "conda")  # what the recipe names is among these
 def add_artifacts(results: Results, folder: Path) -> Results:
     """Add what is in a plan folder and next to it: the image, the files to link to, logs' ends, installed packages."""
     image = find_image(folder, results.image)
-    sbom, provenance = attestation_paths(image) if image is not None else (None, None)
+    sbom, provenance = name_attestations(image) if image is not None else (None, None)
     named = [
         ("SBOM", sbom),
         ("provenance", provenance),
@@ -67,7 +67,7 @@ def find_image(folder: Path, recorded: str) -> Path | None:
     return None
 
 
-def read_installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
+def read_installed_packages(sbom: Path) -> Iterator[SbomPackage]:
     """List the packages of a CycloneDX file, Python's and conda's first; nothing where it cannot be read."""
     try:
         content = to_dict(read_json(sbom, limit=SBOM_BYTES))
@@ -78,7 +78,7 @@ def read_installed_packages(sbom: Path) -> Iterator[InstalledPackage]:
         name, version = to_text(item.get("name"), limit=120), to_text(item.get("version"), limit=80)
         kind = to_text(item.get("purl")).removeprefix("pkg:").partition("/")[0][:20]
         if name and item.get("type") == "library":
-            found.add(InstalledPackage(name=name, version=version, kind=kind))
+            found.add(SbomPackage(name=name, version=version, kind=kind))
     yield from sorted(found, key=lambda one: (one.kind not in FIRST_KINDS, one.kind, one.name.lower(), one.version))
 
 
@@ -88,7 +88,7 @@ def read_log_tail(folder: Path, log: str, *, mask: Callable[[str], str]) -> tupl
         return ()
     above, _, name = log.rpartition("/")
     try:
-        with tree.folder(folder, above) as at, os.fdopen(tree.open_file(name, at, log), "rb") as file:
+        with tree.open_folder_below(folder, above) as at, os.fdopen(tree.open_file(name, at, log), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             content = file.read(TAIL_BYTES)
@@ -112,7 +112,7 @@ def _below(folder: Path, name: str) -> Path | None:
     """The path of an ordinary file below the folder, None for a link or for what is not there."""
     if is_plain_path(name):
         with suppress(OSError):
-            found = tree.seen(folder, name)
+            found = tree.stat_path(folder, name)
             return folder / name if found is not None and S_ISREG(found.st_mode) else None
     return None
 

@@ -27,7 +27,7 @@ ROW, TOP, BOTTOM, LEFT, RIGHT = 42, 4, 42, 2, 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
+class StackedBar:
     """One bar: its label and its parts in order."""
 
     label: str
@@ -41,7 +41,7 @@ class Bar:
 
 
 def draw_bars(
-    bars: Sequence[Bar],
+    bars: Sequence[StackedBar],
     *,
     x: Axis,
     colors: Mapping[str, int],
@@ -64,7 +64,9 @@ def draw_bars(
     return make_element("svg", *parts, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=f"{name}. {description}")
 
 
-def _bar(bar: Bar, *, top: float, x: Axis, colors: Mapping[str, int], written: Callable[[float], str]) -> list[str]:
+def _bar(
+    bar: StackedBar, *, top: float, x: Axis, colors: Mapping[str, int], written: Callable[[float], str]
+) -> list[str]:
     shown = bar.label if len(bar.label) <= 40 else bar.label[:37] + "..."
     parts = [
         make_label(shown, x=LEFT, y=top + 14, class_="row"),
@@ -154,7 +156,7 @@ def plot_accuracy(reports: Sequence[Results]) -> Plot | None:
     rows, bars = [], []
     for title, one in chosen[:BAR_LIMIT]:
         value, floor = one.training.accuracy or 0.0, find_floor(one)
-        bars.append(Bar(label=title, parts=(("accuracy", value),), floor=floor))
+        bars.append(StackedBar(label=title, parts=(("accuracy", value),), floor=floor))
         rows.append((title, format_number(value, digits=4), "-" if floor is None else format_number(floor)))
     x = axes.make_linear_axis([0.0, 1.0], title="share of test images classified correctly")
     note = "On test images after the training; the dashed mark is the least that passes."
@@ -296,21 +298,25 @@ def plot_step_times(reports: Sequence[Results]) -> Plot | None:
     for letter, results in zip(assign_letters(reports), reports, strict=True):
         steps = tuple((stage.name, stage.seconds) for stage in results.stages if stage.kind == "step" and stage.seconds)
         if steps:
-            bars.append(Bar(label=f"{letter} build and smoke test".strip(), parts=steps))
+            bars.append(StackedBar(label=f"{letter} build and smoke test".strip(), parts=steps))
         for stage in results.stages:
             if stage.kind == "job":
                 waited = (("in the queue", stage.queued),) if stage.queued else ()
-                bars.append(Bar(label=f"{letter} {stage.name}".strip(), parts=(*waited, ("running", stage.seconds))))
+                bars.append(
+                    StackedBar(label=f"{letter} {stage.name}".strip(), parts=(*waited, ("running", stage.seconds)))
+                )
     return _draw_times("Time by step", "Steps of the build, and jobs.", bars)
 
 
 def plot_workload_times(reports: Sequence[Results]) -> Plot | None:
     """Draw the parts of each workload's time."""
-    bars = [Bar(label=title, parts=found) for title, one in _iterate_workloads(reports) if (found := split_time(one))]
+    bars = [
+        StackedBar(label=title, parts=found) for title, one in _iterate_workloads(reports) if (found := split_time(one))
+    ]
     return _draw_times("Time by workload", "Parts of each workload's time.", bars)
 
 
-def _draw_times(name: str, note: str, bars: Sequence[Bar]) -> Plot | None:
+def _draw_times(name: str, note: str, bars: Sequence[StackedBar]) -> Plot | None:
     known = [bar for bar in bars if bar.total > 0]
     if not known:
         return None

@@ -26,9 +26,9 @@ _FIX = "give a report.json, a plan folder, a results folder, or an image with it
 def read_results(path: Path) -> Results:
     """Read everything that was measured at a path; raises ConfigError with what is damaged or missing."""
     if not exists(path) and not _was_not_built(path):
-        from builder.parse.yaml import near_path
+        from builder.parse.yaml import suggest_path
 
-        fix = near_path(path, other=f"check the path; {_FIX}")
+        fix = suggest_path(path, other=f"check the path; {_FIX}")
         raise _fault("report-missing", f"'{path}' does not exist", at=path, fix=fix)
     found = ResultDocuments(name=path.resolve().name or str(path), source=str(path))
     folder = _read_path(found, path)

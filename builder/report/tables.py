@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from builder.model.results import InstalledPackage, Results
+from builder.model.results import Results, SbomPackage
 from builder.report.metrics import summarize_workload
 from builder.report.units import format_bytes, format_duration, format_time
 
@@ -130,7 +130,7 @@ def tabulate_packages(reports: Sequence[Results]) -> ResultTable:
     return ResultTable(name="Packages", head=head, rows=tuple(rows))
 
 
-def tabulate_installed(packages: Sequence[InstalledPackage], *, most: int = INSTALLED_LIMIT) -> ResultTable:
+def tabulate_installed(packages: Sequence[SbomPackage], *, most: int = INSTALLED_LIMIT) -> ResultTable:
     """Tabulate the packages in the image."""
     rows = [(one.name, one.version, one.kind) for one in packages[:most]]
     note = f"the first {most} of {len(packages)}; the SBOM has all of them" if len(packages) > most else ""

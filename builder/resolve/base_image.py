@@ -10,7 +10,7 @@ from builder.model.finding import Finding, Location, make_edit
 from builder.model.recipe import CondaSpec, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import Context
-from builder.parse.gpu_tables import image_table, package_table
+from builder.parse.gpu_tables import load_image_table, load_package_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, to_specifier
 from builder.resolve.requested import COMPANIONS, RequestedTorch, find_requested_family, find_torch_dependent
 from builder.resolve.torch import find_release, read_python_pin, serves_cuda
@@ -55,11 +55,11 @@ def _tags(family: Family, *, name: str, source: tuple[str, ...]) -> list[BaseIma
                 family=family,
                 unsure=row.unsure,
             )
-            for row in reversed(image_table().ngc_pytorch)
+            for row in reversed(load_image_table().ngc_pytorch)
             if "torch" not in row.unsure and "cuda" not in row.unsure
         ]
     found = []
-    for ipex in reversed(image_table().intel_ipex):
+    for ipex in reversed(load_image_table().intel_ipex):
         provides = {
             "torch": ipex.torch,
             "torchvision": ipex.torchvision,
@@ -198,7 +198,7 @@ def _companion_obstacles(asked: dict[str, RequestedTorch], *, image: BaseImage) 
 
 def _binary_obstacles(recipe: Recipe, *, image: BaseImage) -> Iterator[Finding]:
     """Report wheels compiled for a released torch: they do not load with the image's own build of torch."""
-    compiled = {pin.package for pin in package_table().torch_pins}
+    compiled = {pin.package for pin in load_package_table().torch_pins}
     for line in recipe.pip:
         if line.name in compiled and line.name not in image.provides:
             at = Location(file=line.file or recipe.file, line=line.line)

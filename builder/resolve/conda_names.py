@@ -40,7 +40,7 @@ class NameTable:
 def load_name_table() -> NameTable:
     tree = parse_yaml(read_text(NAME_TABLE_FILE, what="table of conda names"), file=str(NAME_TABLE_FILE))
     decoder = Decoder(file=str(NAME_TABLE_FILE))
-    table = decoder.table(tree, NameTable, key="") if tree is not None else None
+    table = decoder.decode_table(tree, NameTable, key="") if tree is not None else None
     assert table is not None, decoder.findings
     return table
 

@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from builder.model.finding import ConfigError, Finding
 from builder.model.site import Gpu, Site
-from builder.parse.gpu_tables import driver_table
+from builder.parse.gpu_tables import load_driver_table
 from builder.parse.site_rules import is_driver
 
 
@@ -43,9 +43,9 @@ def _follow(gpu: Gpu, driver: str) -> Gpu:
 def _amd(gpu: Gpu, driver: str) -> Gpu:
     """Set the ROCm user spaces: the kernel driver limits them in both directions."""
     wanted = find_kernel_driver(driver)
-    row = next((row for row in driver_table().rocm_windows if row.kmd == wanted), None)
+    row = next((row for row in load_driver_table().rocm_windows if row.kmd == wanted), None)
     if row is None:
-        known = ", ".join(row.kmd for row in driver_table().rocm_windows)
+        known = ", ".join(row.kmd for row in load_driver_table().rocm_windows)
         message = f"no table says which ROCm the driver '{driver}' serves"
         raise ConfigError(Finding(code="driver", message=message, fix=f"known kernel drivers: {known}"))
     return replace(gpu, driver=driver, rocm=row.user_space, rocm_safe=None)
@@ -57,7 +57,7 @@ def find_kernel_driver(driver: str) -> str:
     The amdgpu module has its own numbers: 6.3.6 came with ROCm 6.0. Only a long third part, as in 6.3.60300, repeats
     the number of ROCm.
     """
-    table = driver_table()
+    table = load_driver_table()
     module = driver.partition("-")[0]
     seen = next((row.kmd for row in table.site_drivers if row.amdgpu.partition("-")[0] == module), "")
     came_with = next((row.rocm for row in table.amdgpu_versions if row.amdgpu == module), "")
@@ -74,7 +74,7 @@ def list_doubts(gpu: Gpu) -> tuple[str, ...]:
         followed = _follow(gpu, gpu.driver)
     except ConfigError:
         return ()
-    table = driver_table()
+    table = load_driver_table()
     if gpu.vendor == "amd" and gpu.rocm == followed.rocm:
         module = gpu.driver.partition("-")[0]
         seen = next((row.unsure for row in table.site_drivers if row.amdgpu.partition("-")[0] == module), ())
@@ -93,6 +93,6 @@ def list_doubts(gpu: Gpu) -> tuple[str, ...]:
 
 def _nvidia(gpu: Gpu, driver: str) -> Gpu:
     """Set the newest native toolkit: a driver is native to every toolkit released with it or before it."""
-    native = [row.cuda for row in driver_table().cuda_toolkits if Version(row.driver) <= Version(driver)]
+    native = [row.cuda for row in load_driver_table().cuda_toolkits if Version(row.driver) <= Version(driver)]
     newest = max(native, key=Version, default=None)
     return replace(gpu, driver=driver, cuda_native=".".join(newest.split(".")[:2]) if newest else None)

@@ -18,7 +18,7 @@ from builder.model.plan import PackageDecision
 from builder.model.recipe import PipOptions, PipRequirement, Recipe
 from builder.model.site import BaseImage, Site
 from builder.model.target import DEFAULT_INDEX, Environment, InstallTarget, Torch
-from builder.parse.gpu_tables import Counterpart, VendorPackage, package_table
+from builder.parse.gpu_tables import Counterpart, VendorPackage, load_package_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches, to_specifier
 from builder.resolve.requested import (
     FAMILY,
@@ -53,7 +53,7 @@ def find_replacement(line: PipRequirement, *, site: Site, base: BaseImage, pytho
     """
     if line.url or line.hashes or "+" in line.specifier:
         return None
-    for row in package_table().counterparts:
+    for row in load_package_table().counterparts:
         if row.vendor != site.vendor or not matches(line.name, row.name):
             continue
         extras = [extra for extra in line.extras if row.extra and matches(extra, row.extra)]
@@ -187,7 +187,7 @@ class PackagePlanner:
         if self.torch is None or hashed:
             return []
         names = {line.name for line in lines}
-        return [row for row in package_table().packages if row.tools and row.name in names]
+        return [row for row in load_package_table().packages if row.tools and row.name in names]
 
     def _find_cuda(self) -> str:
         """Return the CUDA version of the site's driver for conda's solver; the build host often has no driver."""

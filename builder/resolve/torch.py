@@ -16,7 +16,13 @@ from builder.model.finding import Finding, make_edit
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import Site
 from builder.model.target import DEFAULT_INDEX, Torch
-from builder.parse.gpu_tables import TorchRelease, driver_table, image_table, package_table, torch_table
+from builder.parse.gpu_tables import (
+    TorchRelease,
+    load_driver_table,
+    load_image_table,
+    load_package_table,
+    load_torch_table,
+)
 from builder.resolve.conda_names import to_specifier
 from builder.resolve.requested import COMPANIONS, FAMILY, RequestedTorch, is_empty
 
@@ -120,7 +126,7 @@ def choose_torch(
 
 def _contradiction(asked: RequestedTorch) -> tuple[RequestedTorch, RequestedTorch] | None:
     """The first two requests that no release satisfies together, where each has one."""
-    releases = [row.torch for row in torch_table().releases]
+    releases = [row.torch for row in load_torch_table().releases]
     for one, other in combinations(asked.parts, 2):
         fits = [{name for name in releases if part.allows(name)} for part in (one, other)]
         if all(fits) and not fits[0] & fits[1]:
@@ -133,7 +139,7 @@ def select_releases(
 ) -> list[TorchRelease]:
     """Select the releases that the request allows, preferring those that fit companions and dependents."""
     torch = asked.get("torch")
-    found = [row for row in torch_table().releases if torch is None or torch.allows(row.torch)]
+    found = [row for row in load_torch_table().releases if torch is None or torch.allows(row.torch)]
     for name in COMPANIONS:
         if name in asked:
             paired = [row for row in found if getattr(row, name) and asked[name].allows(getattr(row, name))]
@@ -148,9 +154,9 @@ def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
     """Find the torch that the allowed releases of a package are known to require."""
     wanted = SpecifierSet(line.specifier)
     if line.name == IPEX:
-        rows = [row for row in image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
+        rows = [row for row in load_image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
         return [SpecifierSet(f"=={'.'.join(Version(row.torch).base_version.split('.')[:2])}.*") for row in rows]
-    pins = [pin for pin in package_table().torch_pins if pin.package == line.name]
+    pins = [pin for pin in load_package_table().torch_pins if pin.package == line.name]
     return [SpecifierSet(pin.torch) for pin in pins if wanted.contains(pin.version)]
 
 
@@ -173,7 +179,7 @@ def has_trouble(token: str, *, site: Site) -> bool:
 
 def _index(token: str, *, mirror: str) -> str:
     if not mirror:
-        return torch_table().index.replace("{token}", token)
+        return load_torch_table().index.replace("{token}", token)
     return mirror if mirror == DEFAULT_INDEX else mirror.replace("{token}", token)
 
 
@@ -183,7 +189,7 @@ def find_release(version: str) -> TorchRelease | None:
         base = Version(version).base_version
     except InvalidVersion:
         return None
-    return next((row for row in torch_table().releases if row.torch == base), None)
+    return next((row for row in load_torch_table().releases if row.torch == base), None)
 
 
 def find_vendor(token: str) -> str:
@@ -226,7 +232,7 @@ def serves_cuda(cuda: str, *, site: Site) -> bool:
     if site.gpu is None or site.gpu.driver is None:
         return True
     major = int(cuda.split(".")[0])
-    row = next((row for row in driver_table().cuda_majors if row.major == major), None)
+    row = next((row for row in load_driver_table().cuda_majors if row.major == major), None)
     return row is not None and Version(row.min_driver) <= Version(site.gpu.driver)
 
 
@@ -303,7 +309,7 @@ def _report_no_build(
 
 def _range(site: Site, *, python: PythonPin) -> str:
     """Write the releases that a site can run with a Python, in words."""
-    usable = [row for row in torch_table().releases if list_tokens(row, site=site)]
+    usable = [row for row in load_torch_table().releases if list_tokens(row, site=site)]
     fitting = [row for row in usable if any(map(python.allows, row.pythons))]
     if not usable:
         return "of another site: none of the known releases runs on this one"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from .bounded import BoundsError, in_units, open_file, parse_json
+from .bounded import BoundsError, format_bound, open_file, parse_json
 
 BLOCK = 512
 HEADER = struct.Struct("<100s24x12s12s8sc100x6s82x155s12x")
@@ -48,7 +48,7 @@ class Bounds:
     packed: int = 0
     unpacked: int = 0
 
-    def member(self) -> None:
+    def count_member(self) -> None:
         """Count one member."""
         self.members += 1
         if self.members > MEMBERS:
@@ -58,7 +58,7 @@ class Bounds:
         """Count unpacked bytes."""
         self.unpacked += size
         if self.unpacked > ROOM + TIMES * self.packed:
-            raise ArchiveError(f"it unpacks to more than {in_units(ROOM)} and {TIMES} times its size")
+            raise ArchiveError(f"it unpacks to more than {format_bound(ROOM)} and {TIMES} times its size")
 
 
 class Member(NamedTuple):
@@ -83,17 +83,17 @@ class Stream:
         self.bounds, self.left = bounds, left
         self._ahead = b""
 
-    def some(self, most: int) -> bytes:
+    def read_some(self, most: int) -> bytes:
         """One to `most` bytes; empty at the end."""
         raise NotImplementedError
 
     def peek(self, size: int) -> bytes:
         """The next bytes, without consuming them."""
         found = bytes(self.read(size))
-        self.back(found)
+        self.put_back(found)
         return found
 
-    def back(self, found: bytes) -> None:
+    def put_back(self, found: bytes) -> None:
         """Put bytes back that were read."""
         self._ahead = found + self._ahead
 
@@ -102,11 +102,11 @@ class Stream:
         found, self._ahead = self._ahead[:size], self._ahead[size:]
         if len(found) == size:
             return found
-        found = found or self.some(size)
+        found = found or self.read_some(size)
         if len(found) in (0, size):
             return found
         longer = bytearray(found)
-        while len(longer) < size and (part := self.some(min(CHUNK, size - len(longer)))):
+        while len(longer) < size and (part := self.read_some(min(CHUNK, size - len(longer)))):
             longer += part
         return longer
 
@@ -135,7 +135,7 @@ class FileStream(Stream):
         self.file = file
         file.seek(0)
 
-    def some(self, most: int) -> bytes:
+    def read_some(self, most: int) -> bytes:
         """Read."""
         found = self.file.read(min(most, CHUNK))
         self.left -= len(found)
@@ -146,14 +146,14 @@ class FileStream(Stream):
         self.file.seek(size, os.SEEK_CUR)
 
 
-class Part(Stream):
+class StreamPart(Stream):
     """The next `size` bytes of another stream."""
 
     def __init__(self, whole: Stream, size: int) -> None:
         super().__init__(whole.bounds, left=size)
         self.whole = whole
 
-    def some(self, most: int) -> bytes:
+    def read_some(self, most: int) -> bytes:
         """Read, to the end of the part."""
         found = bytes(self.whole.read(min(most, self.left, CHUNK)))
         self.left -= len(found)
@@ -200,10 +200,10 @@ class DecompressedStream(Stream):
         super().__init__(packed.bounds)
         self.packed, self._make, self._inner = packed, make, make()
 
-    def some(self, most: int) -> bytes:
+    def read_some(self, most: int) -> bytes:
         """Unpack."""
         while True:
-            if self._inner.eof and not self._next():
+            if self._inner.eof and not self._start_next():
                 return b""
             data = bytes(self.packed.read(CHUNK)) if self._inner.needs_input else b""
             try:
@@ -216,17 +216,17 @@ class DecompressedStream(Stream):
             if not data and self._inner.needs_input and not self._inner.eof:
                 raise ArchiveError("it is cut short")
 
-    def _next(self) -> bool:
+    def _start_next(self) -> bool:
         """Whether another stream begins where one has ended; zeros fill what is left of a tape's block."""
         rest = self._inner.unused_data.lstrip(b"\0") or bytes(self.packed.read(CHUNK)).lstrip(b"\0")
         if not any(rest.startswith(magic) for magic, make in UNPACKERS.items() if make is self._make):
             return False
-        self.packed.back(rest)
+        self.packed.put_back(rest)
         self._inner = self._make()
         return True
 
 
-def unpacked(stream: Stream) -> Stream:
+def unpack_stream(stream: Stream) -> Stream:
     """The stream, decompressed if necessary; raises ArchiveError."""
     head = stream.peek(6)
     if head.startswith(ZSTD):
@@ -239,7 +239,7 @@ def is_archive(path: Path) -> bool:
     """Whether a file begins as an archive; raises OSError."""
     try:
         with open_file(path) as file:
-            return next(members(FileStream(file, Bounds())), None) is not None
+            return next(read_members(FileStream(file, Bounds())), None) is not None
     except ArchiveError:
         return False
 
@@ -248,7 +248,7 @@ def read_small_files(archive: Stream) -> dict[str, bytes]:
     """The small files at the top of an archive, which describe the image: the manifest names one of them."""
     found: dict[str, bytes] = {}
     room = SMALL_ALL
-    for member, content in members(archive):
+    for member, content in read_members(archive):
         if member.regular and member.size <= min(SMALL, room) and member.name.count("/") <= DEEP:
             found[member.name] = bytes(content.read(member.size))
             room -= member.size + SMALLEST
@@ -266,20 +266,20 @@ def read_image_config(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return first, config
 
 
-def members(stream: Stream) -> Iterator[tuple[Member, Stream]]:
+def read_members(stream: Stream) -> Iterator[tuple[Member, Stream]]:
     """The members of an archive, each with its content, which can be read until the next one is requested."""
-    stream, more = unpacked(stream), _Extended()
+    stream, more = unpack_stream(stream), _ExtendedHeader()
     while len(head := stream.read(BLOCK)) == BLOCK and head != ZEROS:
-        stream.bounds.member()
-        member = _member(bytes(head))
+        stream.bounds.count_member()
+        member = _parse_header(bytes(head))
         if member.kind in EXTENDED:
-            more.take(member.kind, _content(stream, member.size))
+            more.take(member.kind, _read_header_content(stream, member.size))
             continue
         if member.kind == SPARSE:
             _skip_map(stream, head)
         if more.said:
-            member, more = more.applied(member), _Extended()
-        part = Part(stream, member.size)
+            member, more = more.apply_to(member), _ExtendedHeader()
+        part = StreamPart(stream, member.size)
         yield member, part
         if member.size:
             stream.skip(part.left + -member.size % BLOCK)
@@ -288,7 +288,7 @@ def members(stream: Stream) -> Iterator[tuple[Member, Stream]]:
 
 
 @dataclass(kw_only=True)
-class _Extended:
+class _ExtendedHeader:
     """What the extended headers say of the member that follows."""
 
     name: str = ""
@@ -300,25 +300,25 @@ class _Extended:
     def take(self, kind: bytes, content: bytes) -> None:
         self.said = True
         if kind == LONG_NAME:
-            self.name = _text(content)
+            self.name = _decode_name(content)
         elif kind in PAX:
-            found = _records(content)
-            self.name = _text(found.get(b"path", b"")) or self.name
-            self.size = _decimal(found[b"size"]) if b"size" in found else self.size
-            self.time = _decimal(found[b"mtime"]) if b"mtime" in found else self.time
+            found = _parse_records(content)
+            self.name = _decode_name(found.get(b"path", b"")) or self.name
+            self.size = _parse_decimal(found[b"size"]) if b"size" in found else self.size
+            self.time = _parse_decimal(found[b"mtime"]) if b"mtime" in found else self.time
             self.sparse = self.sparse or any(key.startswith(b"GNU.sparse.") for key in found)
 
-    def applied(self, member: Member) -> Member:
+    def apply_to(self, member: Member) -> Member:
         size = member.size if self.size is None or member.kind in EMPTY else self.size
         kind = SPARSE if self.sparse else member.kind
         time = member.time if self.time is None else self.time
         return Member(name=self.name or member.name, kind=kind, size=size, time=time)
 
 
-def _content(stream: Stream, size: int) -> bytes:
+def _read_header_content(stream: Stream, size: int) -> bytes:
     """What an extended header holds."""
     if size > NAMES:
-        raise ArchiveError(f"the name of a member has more than {in_units(NAMES)}")
+        raise ArchiveError(f"the name of a member has more than {format_bound(NAMES)}")
     found = bytes(stream.read(size))
     if len(found) < size:
         raise ArchiveError("it is cut short")
@@ -330,24 +330,24 @@ def _skip_map(stream: Stream, head: bytes | bytearray) -> None:
     """The blocks in which GNU tar says where the holes of a file are."""
     more = head[482:483]
     while more not in (b"", b"\0"):
-        stream.bounds.member()
+        stream.bounds.count_member()
         more = stream.read(BLOCK)[504:505]
 
 
-def _member(head: bytes) -> Member:
+def _parse_header(head: bytes) -> Member:
     name, size, time, said, kind, magic, prefix = HEADER.unpack(head)
     # Adler-32's lower half is one more than the sum of all bytes, of which those of the sum itself count as blanks.
-    if ((zlib.adler32(head[:148] + b"        " + head[156:]) & 0xFFFF) - 1 - _number(said)) % 65521:
+    if ((zlib.adler32(head[:148] + b"        " + head[156:]) & 0xFFFF) - 1 - _parse_number(said)) % 65521:
         raise ArchiveError("it is damaged: the sum of a header is wrong")
     name = name.split(b"\0", 1)[0]
     if magic == b"ustar\0" and prefix[0]:
         name = prefix.split(b"\0", 1)[0] + b"/" + name
     if kind == b"\0" and name.endswith(b"/"):
         kind = b"5"
-    return Member(_text(name), kind, 0 if kind in EMPTY else _number(size), _number(time))
+    return Member(_decode_name(name), kind, 0 if kind in EMPTY else _parse_number(size), _parse_number(time))
 
 
-def _number(field: bytes) -> int:
+def _parse_number(field: bytes) -> int:
     """A number of a header: octal digits, or bytes where the first says so; a negative one counts as zero."""
     if field[0] & 0x80:
         return int.from_bytes(field[1:], "big") if field[0] == 0x80 else 0
@@ -357,7 +357,7 @@ def _number(field: bytes) -> int:
         raise ArchiveError("it is damaged: a header holds no number where one belongs") from None
 
 
-def _decimal(digits: bytes) -> int:
+def _parse_decimal(digits: bytes) -> int:
     """A number of an extended header; of a time the seconds."""
     whole = digits.partition(b".")[0].removeprefix(b"-")
     if not whole.isdigit() or len(whole) > 20:
@@ -365,7 +365,7 @@ def _decimal(digits: bytes) -> int:
     return 0 if digits.startswith(b"-") else int(whole)
 
 
-def _records(content: bytes) -> dict[bytes, bytes]:
+def _parse_records(content: bytes) -> dict[bytes, bytes]:
     """The records of an extended header: their length, a blank, a key, an equals sign, a value and a line break."""
     found: dict[bytes, bytes] = {}
     at, count = 0, 0
@@ -381,5 +381,5 @@ def _records(content: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def _text(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     return name.split(b"\0", 1)[0].decode("utf-8", errors="surrogateescape")

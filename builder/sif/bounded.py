@@ -49,11 +49,11 @@ def read_file(path: Path, *, limit: int) -> bytes:
     with open_file(path) as file:
         found = file.read(limit + 1)
     if len(found) > limit:
-        raise BoundsError(f"it is larger than {in_units(limit)}")
+        raise BoundsError(f"it is larger than {format_bound(limit)}")
     return found
 
 
-def in_units(size: int) -> str:
+def format_bound(size: int) -> str:
     """A bound in bytes as a person reads it."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
@@ -70,7 +70,7 @@ def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True)
     """
     raw = content.encode("utf-8", errors="surrogatepass") if isinstance(content, str) else content
     if len(raw) > limit:
-        raise BoundsError(f"it is larger than {in_units(limit)}")
+        raise BoundsError(f"it is larger than {format_bound(limit)}")
     # Before anything is made of it: a list of two bytes needs seventy-two.
     if sum(raw.count(mark) for mark in _MARKS) > VALUES:
         raise BoundsError(f"it holds more than {VALUES} values")
@@ -87,24 +87,24 @@ def parse_json(content: bytes | str, *, limit: int = LIMIT, finite: bool = True)
 _DEEP = f"it is nested too deep, more than {DEPTH} levels"
 
 
-def _whole(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > DIGITS:
         raise BoundsError("it holds a number of more digits than anything has")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     found = float(digits)
     if not math.isfinite(found):
         raise BoundsError("it holds a number that is not finite")
     return found
 
 
-def _constant(word: str) -> float:
+def _refuse_constant(word: str) -> float:
     raise BoundsError(f"it holds the number {word}, which JSON does not have")
 
 
-_FINITE: dict[str, Any] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _constant}
+_FINITE: dict[str, Any] = {"parse_int": _parse_integer, "parse_float": _parse_float, "parse_constant": _refuse_constant}
 
 
 def _check_depth(found: object) -> None:

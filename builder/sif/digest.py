@@ -12,13 +12,13 @@ from .bounded import open_regular
 BLOCK = 1 << 20
 
 
-def sha256_of(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+def hash_file(path: Path, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
     """SHA-256 of a file, or of what it will be after `changes` (offset, bytes); raises OSError."""
     with FileIO(open_regular(path)) as file:
-        return sha256_of_open(file, changes=changes)
+        return hash_open_file(file, changes=changes)
 
 
-def sha256_of_part(path: Path, offset: int, size: int) -> str:
+def hash_file_part(path: Path, offset: int, size: int) -> str:
     """SHA-256 of a part of a file; raises OSError."""
     digest, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
     with FileIO(open_regular(path)) as file:
@@ -29,7 +29,7 @@ def sha256_of_part(path: Path, offset: int, size: int) -> str:
     return digest.hexdigest()
 
 
-def sha256_of_open(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
+def hash_open_file(file: FileIO, *, changes: Sequence[tuple[int, bytes]] = ()) -> str:
     """The same of an open file from its current position; the first change may lengthen it."""
     digest, block, at = hashlib.sha256(), memoryview(bytearray(BLOCK)), 0
     while count := file.readinto(block):

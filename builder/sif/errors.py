@@ -31,12 +31,12 @@ class AlteredError(LayeringError):
         self.path = path
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """A line for the log of the step."""
     print(f"recipe: {text}", flush=True)
 
 
-def in_words(error: OSError) -> LayeringError:
+def translate_error(error: OSError) -> LayeringError:
     """An error of the system as a sentence; a full disk in the words of the engines."""
     where = f" '{error.filename}'" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -45,7 +45,7 @@ def in_words(error: OSError) -> LayeringError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def add_error_path(path: Path) -> Iterator[None]:
     """Add the written path to an error of the system that names none."""
     try:
         yield
@@ -54,7 +54,7 @@ def writing(path: Path) -> Iterator[None]:
         raise
 
 
-def at_work(error: OSError | LayeringError, *, cache: Path, output: Path | None) -> str:
+def describe_written_place(error: OSError | LayeringError, *, cache: Path, output: Path | None) -> str:
     """The place that a build wrote to when it failed, for the log: its cache, unless the error names another one."""
     named = getattr(error, "filename", None)
     if output is not None and isinstance(named, (str, Path)):

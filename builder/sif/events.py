@@ -46,9 +46,9 @@ class Meter:
 
     def add(self, count: int) -> None:
         """So many bytes more."""
-        self.to(self.done + count)
+        self.set_done(self.done + count)
 
-    def to(self, done: int) -> None:
+    def set_done(self, done: int) -> None:
         """So many bytes in all."""
         self.done = done
         now = time.monotonic()
@@ -58,7 +58,7 @@ class Meter:
 
 
 @contextmanager
-def growing(what: str, path: Path) -> Iterator[None]:
+def report_growth(what: str, path: Path) -> Iterator[None]:
     """Report the size of a file while a program writes it, where someone reads it."""
     if VARIABLE not in os.environ:
         yield
@@ -68,7 +68,7 @@ def growing(what: str, path: Path) -> Iterator[None]:
     def look() -> None:
         while not over.wait(PAUSE):
             with suppress(OSError):
-                meter.to(path.stat().st_size)
+                meter.set_done(path.stat().st_size)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .errors import LayeringError
-from .events import growing
-from .programs import ask, clean_environment, find_program, needed_program, said_by, version_of
+from .events import report_growth
+from .programs import ask, clean_environment, find_program, read_program_output, read_program_version, require_program
 from .sif import copy_range
 from .squashfs import GZIP, ZSTD, Superblock
 from .tree import remove, write
@@ -32,7 +32,7 @@ class Piece:
     size: int
 
 
-def below(folder: str, pieces: Sequence[Piece]) -> list[Piece]:
+def move_below(folder: str, pieces: Sequence[Piece]) -> list[Piece]:
     """The same pieces with their paths below a folder."""
     return [replace(piece, path=f"{folder.strip('/')}/{piece.path}") for piece in pieces]
 
@@ -58,7 +58,7 @@ def write_pieces(pieces: Sequence[Piece], target: BinaryIO) -> None:
     target.seek(to)
 
 
-def unfold(pieces: Sequence[Piece], folder: Path) -> None:
+def expand_pieces(pieces: Sequence[Piece], folder: Path) -> None:
     """Write them as files of a folder."""
     for piece in pieces:
         with piece.source.open("rb") as file:
@@ -86,13 +86,13 @@ class Packer:
         """Everything that decides the packed bytes."""
         return [self.version, f"zstd-{LEVEL}-{self.block}" if self.zstd else f"gzip-{self.block}", self.time]
 
-    def with_options_of(self, head: Superblock) -> Packer:
+    def match_packing(self, head: Superblock) -> Packer:
         """The packer for layers of an image: with its compression and block size, so that they can be merged into it.
 
         A runtime that mounts the base image can mount its compression. gzip takes five times as long, and is kept for
         runtimes that may mount nothing else.
         """
-        if head.compression == ZSTD and knows_zstd(self.program):
+        if head.compression == ZSTD and supports_zstd(self.program):
             return replace(self, zstd=True, block=head.block_size)
         if head.compression == GZIP and not self.zstd:
             return replace(self, block=head.block_size)
@@ -125,9 +125,9 @@ class Packer:
         ]
         argv += ["-mkfs-time", str(self.time if keep_times is None else keep_times), "-no-exports"]
         argv += ["-all-time", str(self.time)] if keep_times is None else []
-        argv += ["-processors", str(processors())]
+        argv += ["-processors", str(count_processors())]
         # Its queues: with little memory it fills the same again and again, by default it takes a quarter of all.
-        argv += ["-mem", f"{max(64, 16 * processors())}M"]
+        argv += ["-mem", f"{max(64, 16 * count_processors())}M"]
         argv += ["-b", str(self.block)]
         if self.zstd:
             argv += ["-comp", "zstd", "-Xcompression-level", str(LEVEL)]
@@ -135,8 +135,8 @@ class Packer:
             # The modes of installed files depend on the umask under which the wheel was first unpacked.
             argv += ["-action", "chmod(u=rwX,go=rX)@type(f)", "-action", "chmod(u=rwx,go=rx)@type(d)"]
         if pieces:
-            argv += self._with(pieces, trees[0], target.with_suffix(".pieces"))
-        with growing(f"packing {target.stem}", target):
+            argv += self._make_piece_options(pieces, trees[0], target.with_suffix(".pieces"))
+        with report_growth(f"packing {target.stem}", target):
             code, out, err = ask([*argv, *more], env=clean_environment())
         text = (err + out).strip()
         fault = next((line for line in text.splitlines() if any(word in line for word in FAULTS)), "")
@@ -144,7 +144,7 @@ class Packer:
             print(text[-2000:], flush=True)
             raise LayeringError(f"mksquashfs could not pack '{trees[0]}': {fault or text[-200:] or code}", told=True)
 
-    def _with(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
+    def _make_piece_options(self, pieces: Sequence[Piece], tree: Path, file: Path) -> list[str]:
         """The options by which pieces come in; files in the tree where this mksquashfs takes none."""
         own = {piece.path: piece for piece in pieces}
         folders: set[str] = set()
@@ -158,12 +158,12 @@ class Packer:
             if os.path.dirname(path) not in missing:  # a wheel may bring its own; mksquashfs would take that
                 remove(Path(path), below=tree)
         if self.form is None:
-            unfold(list(own.values()), tree)
+            expand_pieces(list(own.values()), tree)
             return []
-        lines = [f"/{escaped(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
+        lines = [f"/{escape_path(folder)} D {self.time} 755 0 0\n" for folder in sorted(missing)]
         rows, offset = sort_pieces(own.values()), 0
         for piece in rows:
-            lines.append(f"/{escaped(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
+            lines.append(f"/{escape_path(piece.path)} R {self.time} 644 0 0 {piece.size} {offset}{self.form}\n")
             offset += piece.size
         with file.open("wb") as out:
             out.write(os.fsencode("".join(lines) + DATA))
@@ -193,30 +193,30 @@ class Packer:
 DATA = "# START OF DATA - DO NOT MODIFY\n#\n"
 
 
-def escaped(path: str) -> str:
+def escape_path(path: str) -> str:
     """A path as one word of the packer's language, in which others are commands; raises LayeringError."""
     if "\n" in path or "\0" in path:
         raise LayeringError(f"a file of the image has a line break in its name: {path!r}", fix="give it another name")
     return re.sub(r'([\s"\\])', r"\\\1", path)
 
 
-def processors() -> int:
+def count_processors() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def find_packer(*, zstd: bool, time: int) -> Packer:
     """mksquashfs of this machine; raises LayeringError where it is missing or cannot fix times."""
-    program = needed_program("mksquashfs", fix=FIX)
-    version = version_of(program, "-version")
+    program = require_program("mksquashfs", fix=FIX)
+    version = read_program_version(program, "-version")
     if version < (4, 4):
         raise LayeringError(f"mksquashfs is {'.'.join(map(str, version))}, and layers need 4.4", fix=FIX)
-    zstd = zstd and knows_zstd(program)
+    zstd = zstd and supports_zstd(program)
     numbers = ".".join(map(str, version))
     return Packer(program=program, version=numbers, zstd=zstd, time=time, block=BLOCK)
 
 
 @cache
-def knows_zstd(program: str) -> bool:
+def supports_zstd(program: str) -> bool:
     """Whether this mksquashfs packs with zstd."""
-    return "zstd" in said_by([program, "-help"])
+    return "zstd" in read_program_output([program, "-help"])

@@ -20,7 +20,7 @@ def find_program(name: str, *, path: str | None = None) -> str | None:
     return shutil.which(name, path=path) or shutil.which(name, path=MORE)
 
 
-def needed_program(name: str, *, fix: str) -> str:
+def require_program(name: str, *, fix: str) -> str:
     """The path of a program; raises LayeringError when it is missing."""
     found = find_program(name)
     if found is None:
@@ -81,7 +81,7 @@ def follow(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) 
     ).returncode
 
 
-def said_by(argv: Sequence[str | Path]) -> str:
+def read_program_output(argv: Sequence[str | Path]) -> str:
     """What a program prints of itself, whatever its exit code; raises LayeringError where it was killed."""
     code, out, err = ask(argv)
     if code < 0:  # perhaps in the middle of a line
@@ -89,7 +89,7 @@ def said_by(argv: Sequence[str | Path]) -> str:
     return out + err
 
 
-def version_of(program: str, *options: str) -> tuple[int, ...]:
+def read_program_version(program: str, *options: str) -> tuple[int, ...]:
     """The version that a program prints of itself; () without one."""
-    found = re.search(r"(\d+(?:\.\d+)+)", said_by([program, *(options or ("--version",))]))
+    found = re.search(r"(\d+(?:\.\d+)+)", read_program_output([program, *(options or ("--version",))]))
     return tuple(int(part) for part in found[1].split(".")) if found else ()

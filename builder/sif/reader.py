@@ -23,12 +23,12 @@ from .squashfs import (
     LONG,
     NO_FRAGMENT,
     NONE,
-    Entry,
+    FolderEntry,
+    MetadataTable,
     Squashfs,
     SquashfsError,
-    Table,
-    extent_of,
-    unpacker,
+    make_unpacker,
+    parse_extent,
 )
 
 PATHS = 1_000_000  # of one squashfs
@@ -73,11 +73,11 @@ class Reader:
 
     @cached_property
     def _unpack(self) -> Callable[[bytes], bytes]:
-        return unpacker(self.squashfs.head.compression, limit=self.squashfs.head.block_size)
+        return make_unpacker(self.squashfs.head.compression, limit=self.squashfs.head.block_size)
 
     # --- names ---------------------------------------------------------------------------------------------------
 
-    def files(self) -> Iterator[File]:
+    def list_files(self) -> Iterator[File]:
         """Everything in it, a folder before what it holds."""
         try:
             yield from self._walk()
@@ -87,30 +87,36 @@ class Reader:
     def find(self, path: str) -> File | None:
         """The file of this path, links not followed; None where there is none."""
         try:
-            found = self._lookup(path)
-            return None if found is None else self._file(f"/{'/'.join(_parts(path))}", found.block, found.offset)
+            found = self._find_entry(path)
+            return (
+                None
+                if found is None
+                else self._read_inode(f"/{'/'.join(_split_path(path))}", found.block, found.offset)
+            )
         except DAMAGED as error:
             raise SquashfsError(f"a table is damaged: {error}") from None
 
-    def names(self, path: str) -> set[str]:
+    def list_names(self, path: str) -> set[str]:
         """What a folder holds; nothing where there is no folder, as behind a link."""
         squashfs = self.squashfs
         try:
-            found = self._lookup(path)
+            found = self._find_entry(path)
             if found is None or found.kind != FOLDER:
                 return set()
-            return {_text(entry) for entry in squashfs.names(squashfs.folder(found.block, found.offset))}
+            return {
+                _decode_name(entry) for entry in squashfs.read_entries(squashfs.read_folder(found.block, found.offset))
+            }
         except DAMAGED as error:
             raise SquashfsError(f"a table is damaged: {error}") from None
 
-    def _lookup(self, path: str) -> Entry | None:
+    def _find_entry(self, path: str) -> FolderEntry | None:
         squashfs, root = self.squashfs, self.squashfs.head.root
-        found = Entry(name=b"", kind=FOLDER, block=root >> 16, offset=root & 0xFFFF, number=0)
-        for part in _parts(path):
+        found = FolderEntry(name=b"", kind=FOLDER, block=root >> 16, offset=root & 0xFFFF, number=0)
+        for part in _split_path(path):
             if found.kind != FOLDER:
                 return None
             name = part.encode("utf-8", "surrogateescape")
-            entries = squashfs.names(squashfs.folder(found.block, found.offset))
+            entries = squashfs.read_entries(squashfs.read_folder(found.block, found.offset))
             below = next((entry for entry in entries if entry.name == name), None)
             if below is None:
                 return None
@@ -119,15 +125,15 @@ class Reader:
 
     def _walk(self) -> Iterator[File]:
         squashfs, root = self.squashfs, self.squashfs.head.root
-        top = self._file("/", root >> 16, root & 0xFFFF)
+        top = self._read_inode("/", root >> 16, root & 0xFFFF)
         yield top
         todo, entered = [("", root >> 16, root & 0xFFFF)], {top.place}
         paths = characters = 0
         while todo:
             above, block, offset = todo.pop()
             below: list[tuple[str, int, int]] = []
-            for entry in squashfs.names(squashfs.folder(block, offset)):
-                found = self._file(f"{above}/{_text(entry)}", entry.block, entry.offset)
+            for entry in squashfs.read_entries(squashfs.read_folder(block, offset)):
+                found = self._read_inode(f"{above}/{_decode_name(entry)}", entry.block, entry.offset)
                 paths, characters = paths + 1, characters + len(found.path)
                 if paths > PATHS or characters > CHARACTERS:
                     raise SquashfsError(f"it holds more than {PATHS} paths, or longer ones than any image")
@@ -139,7 +145,7 @@ class Reader:
                 yield found
             todo += reversed(below)
 
-    def _file(self, path: str, block: int, offset: int) -> File:
+    def _read_inode(self, path: str, block: int, offset: int) -> File:
         """What an inode says; raises struct.error and LookupError."""
         data, begins = self.squashfs.inodes.whole
         place = begins[block] + offset
@@ -148,7 +154,7 @@ class Reader:
         basic = kind - LONG if kind > LONG else kind
         size, links, target, device = 0, 1, "", None
         if basic == FILE:
-            extent = extent_of(kind, data, at)
+            extent = parse_extent(kind, data, at)
             size, links = extent.size, extent.links
         elif basic == LINK:
             links, size = struct.unpack_from("<2I", data, at)
@@ -170,21 +176,21 @@ class Reader:
         """The content of a file of at most `limit` bytes."""
         if file.size > limit:
             raise SquashfsError(f"'{file.path}' has {file.size} bytes, {limit} at most are read")
-        return b"".join(self.parts(file))
+        return b"".join(self.read_blocks(file))
 
-    def parts(self, file: File) -> Iterator[bytes]:
+    def read_blocks(self, file: File) -> Iterator[bytes]:
         """The content of a file, one block after the other; of what is no file nothing."""
         if file.kind != FILE:
             return
         try:
-            yield from self._parts(file)
+            yield from self._read_blocks(file)
         except DAMAGED as error:
             raise SquashfsError(f"the content of '{file.path}' is damaged: {error}") from None
 
-    def _parts(self, file: File) -> Iterator[bytes]:
+    def _read_blocks(self, file: File) -> Iterator[bytes]:
         data, _ = self.squashfs.inodes.whole
         (kind,) = struct.unpack_from("<H", data, file.place)
-        extent, block = extent_of(kind, data, file.place + HEAD.size), self.squashfs.head.block_size
+        extent, block = parse_extent(kind, data, file.place + HEAD.size), self.squashfs.head.block_size
         whole, tail = divmod(extent.size, block)
         count = whole if extent.fragment != NO_FRAGMENT or not tail else whole + 1
         if extent.sizes + 4 * count > len(data):
@@ -193,44 +199,44 @@ class Reader:
         for row in range(count):
             (word,) = struct.unpack_from("<I", data, extent.sizes + 4 * row)
             size = block if row < whole else tail
-            found = self._block(start, word) if word else bytes(size)  # a hole
+            found = self._read_block(start, word) if word else bytes(size)  # a hole
             if len(found) != size:
                 raise SquashfsError(f"the content of '{file.path}' is damaged: a block of it is too short")
             start += word & (PLAIN - 1)
             yield found
         if tail and extent.fragment != NO_FRAGMENT:
-            found = self._fragment(extent.fragment)[extent.offset : extent.offset + tail]
+            found = self._read_fragment(extent.fragment)[extent.offset : extent.offset + tail]
             if len(found) != tail:
                 raise SquashfsError(f"the content of '{file.path}' is damaged: its end is not there")
             yield found
 
-    def _block(self, start: int, word: int) -> bytes:
+    def _read_block(self, start: int, word: int) -> bytes:
         size = word & (PLAIN - 1)
         if word > 2 * PLAIN or size > self.squashfs.head.block_size:
             raise SquashfsError("it is damaged: a block of it is too long")
         self.unpacked += self.squashfs.head.block_size
-        found = self.squashfs.bytes_between(start, start + size)
+        found = self.squashfs.read_bytes(start, start + size)
         return found if word & PLAIN else self._unpack(found)
 
-    def _fragment(self, number: int) -> bytes:
+    def _read_fragment(self, number: int) -> bytes:
         found = self._fragments.get(number)
         if found is None:
             start, word, _ = FRAGMENT.unpack_from(self.squashfs.fragments, number * FRAGMENT.size)
-            found = self._fragments[number] = self._block(start, word)
+            found = self._fragments[number] = self._read_block(start, word)
             if len(self._fragments) > FRAGMENTS:
                 self._fragments.popitem(last=False)
         return found
 
     # --- extended attributes -------------------------------------------------------------------------------------
 
-    def attributes(self, file: File) -> Mapping[str, bytes]:
+    def read_attributes(self, file: File) -> Mapping[str, bytes]:
         """The extended attributes of a file."""
         try:
-            return dict(self._attributes(self._attribute_number(file)))
+            return dict(self._read_attribute_set(self._read_attribute_number(file)))
         except DAMAGED as error:
             raise SquashfsError(f"the extended attributes are damaged: {error}") from None
 
-    def _attribute_number(self, file: File) -> int:
+    def _read_attribute_number(self, file: File) -> int:
         data, _ = self.squashfs.inodes.whole
         (kind,) = struct.unpack_from("<H", data, file.place)
         if kind <= LONG:
@@ -240,16 +246,16 @@ class Reader:
         return number
 
     @cached_property
-    def _attribute_table(self) -> tuple[Table, bytes]:
+    def _attribute_table(self) -> tuple[MetadataTable, bytes]:
         """The attributes, and for each set of them where it is: 16 bytes."""
         squashfs = self.squashfs
         table = squashfs.head.attribute_table
-        start, count, _ = struct.unpack("<Q2I", squashfs.bytes_between(table, table + 16))
-        sets = squashfs.listed(table + 16, 16 * count)
-        end = min(squashfs.index(table + 16, 16 * count), default=table)
-        return Table(raw=squashfs.bytes_between(start, end), unpack=squashfs.unpack), sets
+        start, count, _ = struct.unpack("<Q2I", squashfs.read_bytes(table, table + 16))
+        sets = squashfs.read_table(table + 16, 16 * count)
+        end = min(squashfs.read_index(table + 16, 16 * count), default=table)
+        return MetadataTable(raw=squashfs.read_bytes(start, end), unpack=squashfs.unpack), sets
 
-    def _attributes(self, number: int) -> Iterator[tuple[str, bytes]]:
+    def _read_attribute_set(self, number: int) -> Iterator[tuple[str, bytes]]:
         if number == NO_FRAGMENT or self.squashfs.head.attribute_table == NONE:
             return
         table, sets = self._attribute_table
@@ -271,11 +277,11 @@ class Reader:
             yield PREFIXES.get(kind & 0xFF, "unknown.") + name.decode("utf-8", "surrogateescape"), value
 
 
-def _parts(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     return [name for name in path.split("/") if name]
 
 
-def _text(entry: Entry) -> str:
+def _decode_name(entry: FolderEntry) -> str:
     """A name; raises SquashfsError where it leads out of its folder."""
     if b"/" in entry.name or entry.name in (b".", b"..") or b"\0" in entry.name:
         raise SquashfsError("a name leads out of its folder")

@@ -4,7 +4,7 @@ Layout and constants: github.com/apptainer/sif/v2, pkg/sif (sif.go, descriptor.g
 held against `apptainer sif add` by the tests. An engine's own command stores the time and a random id, which two
 builds of the same image must not differ by.
 
-`layers_of` gives the positions of an image's layers.
+`list_layers` gives the positions of an image's layers.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Sif:
         return ARCHITECTURES.get(self.arch, "unknown")
 
 
-def empty_sif(machine: str) -> Sif:
+def make_empty_sif(machine: str) -> Sif:
     """The header of an image that holds nothing yet, as the engines write it; raises SifError."""
     arch = next((code for code, name in ARCHITECTURES.items() if name == machine), None)
     if arch is None:
@@ -131,7 +131,7 @@ def read_header(path: Path) -> dict[str, str]:
     return dict(zip(FIELDS, (*words, fields[4].hex(), *map(str, fields[5:])), strict=True))
 
 
-def part_of(path: Path, item: Object) -> bytes:
+def read_object(path: Path, item: Object) -> bytes:
     """The content of an object that is no partition; raises OSError, and SifError where it is too large for one."""
     if item.size > LARGEST:
         raise SifError(f"its object '{item.label}' has {item.size} bytes, {LARGEST} at most are read")
@@ -161,7 +161,7 @@ def parse_sif(file: BinaryIO, *, size: int) -> Sif:
         raise SifError("it is cut short")
     file.seek(start)
     table = file.read(total * DESCRIPTOR.size)
-    objects = [item for item in (_object(table, row) for row in range(total)) if item]
+    objects = [item for item in (_parse_object(table, row) for row in range(total)) if item]
     if any(item.offset < 0 or item.size < 0 or item.offset + item.size > size for item in objects):
         raise SifError("it is cut short")
     # Every object is read by itself: many that are the same bytes would be endless work.
@@ -182,7 +182,7 @@ def parse_sif(file: BinaryIO, *, size: int) -> Sif:
     )
 
 
-def _object(table: bytes, row: int) -> Object | None:
+def _parse_object(table: bytes, row: int) -> Object | None:
     kind, used, number, group, link, offset, size, padded, _, _, _, _, name, extra = DESCRIPTOR.unpack_from(
         table, row * DESCRIPTOR.size
     )
@@ -202,7 +202,7 @@ def _object(table: bytes, row: int) -> Object | None:
     )
 
 
-def end_of(sif: Sif) -> int:
+def find_end(sif: Sif) -> int:
     """Where the last object ends."""
     return max((item.offset + item.size for item in sif.objects), default=sif.data)
 
@@ -213,7 +213,7 @@ def add_object(
     """Make room for one more object at the end; raises SifError when the image can take no more."""
     if len(sif.objects) >= sif.total:
         raise SifError(f"it holds {sif.total} objects and can take no more")
-    end = end_of(sif)
+    end = find_end(sif)
     offset = -(-end // align) * align
     number = max((item.number for item in sif.objects), default=0) + 1
     item = Object(
@@ -239,7 +239,7 @@ def add_layer(sif: Sif, *, size: int) -> Object:
 
 def write_header(file: BinaryIO, sif: Sif, *, time: int) -> None:
     """Write header and objects with a nil id, one time and no owner: the same bytes for the same content."""
-    size = end_of(sif) - sif.data
+    size = find_end(sif) - sif.data
     free = sif.total - len(sif.objects)
     numbers = (time, time, free, sif.total, sif.descriptors, sif.reserved, sif.data, size)
     file.seek(0)
@@ -257,7 +257,7 @@ def copy_file(source: BinaryIO, target: BinaryIO, *, check: Callable[[], None] =
     `check` is called before each part, and ends it by raising something.
     """
     size = os.fstat(source.fileno()).st_size
-    if not _cloned(source, target) and copy_range(source, target, start=0, size=size, to=0, check=check) < size:
+    if not _clone_file(source, target) and copy_range(source, target, start=0, size=size, to=0, check=check) < size:
         raise SifError("the base image became shorter while it was read")
     return size
 
@@ -288,7 +288,7 @@ def copy_range(
     return done
 
 
-def _cloned(source: BinaryIO, target: BinaryIO) -> bool:
+def _clone_file(source: BinaryIO, target: BinaryIO) -> bool:
     """A reflink, where the file system has them (XFS, Btrfs): FICLONE of linux/fs.h."""
     from fcntl import ioctl
 
@@ -312,7 +312,7 @@ class LayerEntry:
     size: int
 
 
-def layers_of(path: Path, sif: Sif) -> list[LayerEntry]:
+def list_layers(path: Path, sif: Sif) -> list[LayerEntry]:
     """The layers of an image, lowest first: parts of a partition, or partitions; raises OSError.
 
     The list in the image may be anything: a layer that is not in the partition or not behind the one before is left
@@ -321,14 +321,14 @@ def layers_of(path: Path, sif: Sif) -> list[LayerEntry]:
     for item in sif.objects:
         if item.label == LAYERS and item.kind == DATA_JSON and item.size <= LAYERS_LIMIT:
             with suppress(ValueError, KeyError, TypeError, AttributeError, StopIteration):
-                document = parse_json(part_of(path, item))
+                document = parse_json(read_object(path, item))
                 partition = next(one for one in sif.objects if one.partition and one.number == document["partition"])
-                return list(_rows(document["layers"], partition))
+                return list(_parse_layer_rows(document["layers"], partition))
             return []
     return [LayerEntry(title="", offset=item.offset, size=item.size) for item in sif.overlays]
 
 
-def _rows(rows: Any, partition: Object) -> Iterator[LayerEntry]:
+def _parse_layer_rows(rows: Any, partition: Object) -> Iterator[LayerEntry]:
     end = 0
     for row in rows[:MOST]:
         title, begin, size = str(row["title"]), int(row["offset"]), int(row["size"])

@@ -61,7 +61,7 @@ class Superblock:
     folder_table: int
     fragment_table: int
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The bytes; no table for NFS is named."""
         words = (self.compression, self.log, self.flags & ~EXPORTABLE, self.owners, 4, 0)
         tables = (self.owner_table, self.attribute_table, self.inode_table, self.folder_table, self.fragment_table)
@@ -91,7 +91,7 @@ def read_superblock(file: BinaryIO, *, offset: int) -> Superblock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class MetadataTable:
     """Blocks of a table, one after the other: packed as they are in the file, unpacked when they are read."""
 
     raw: bytes
@@ -111,22 +111,22 @@ class Table:
         if len(self.places) * BLOCK > LIMIT:
             raise SquashfsError("a table is too long")
 
-    def block(self, place: int) -> tuple[bytes, int]:
+    def read_block(self, place: int) -> tuple[bytes, int]:
         """The block that begins there, unpacked, and where the next one begins."""
         (word,) = struct.unpack_from("<H", self.raw, place)
         end = place + 2 + (word & ~PLAIN or BLOCK)
         found = self.known.get(place)
         if found is None:
-            found = self.known[place] = self._unpacked(place, end, word)
+            found = self.known[place] = self._unpack_block(place, end, word)
         return found, end
 
-    def _unpacked(self, place: int, end: int, word: int) -> bytes:
+    def _unpack_block(self, place: int, end: int, word: int) -> bytes:
         packed = self.raw[place + 2 : end]
         return packed if word & PLAIN else self.unpack(packed)
 
     def read(self, place: int, offset: int, size: int) -> bytes:
         """Bytes from a place in a block on, over the ends of blocks."""
-        block, place = self.block(place)
+        block, place = self.read_block(place)
         if offset + size <= len(block):
             return block[offset : offset + size]
         found = bytearray()
@@ -137,7 +137,7 @@ class Table:
             if place >= len(self.raw):
                 raise SquashfsError("a table ends too early")
             offset = max(0, offset - len(block))
-            block, place = self.block(place)
+            block, place = self.read_block(place)
 
     @cached_property
     def whole(self) -> tuple[bytes, dict[int, int]]:
@@ -146,11 +146,11 @@ class Table:
         for place, end in zip(self.places, [*self.places[1:], len(self.raw)], strict=True):
             (word,) = struct.unpack_from("<H", self.raw, place)
             begins[place] = len(found)
-            found += self.known.get(place) or self._unpacked(place, end, word)
+            found += self.known.get(place) or self._unpack_block(place, end, word)
         return bytes(found), begins
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A name in a folder: its type, the position of its inode, and the inode's number; made by the ten thousands."""
 
     name: bytes
@@ -173,7 +173,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class FolderInode:
     """The inode of a folder."""
 
     mode: int
@@ -194,9 +194,9 @@ class Squashfs:
         self.file = file
         self.offset = offset
         self.head = read_superblock(file, offset=offset)
-        self.unpack = unpacker(self.head.compression)
+        self.unpack = make_unpacker(self.head.compression)
 
-    def bytes_between(self, start: int, end: int) -> bytes:
+    def read_bytes(self, start: int, end: int) -> bytes:
         """A part of it as it is."""
         if not 0 <= start <= end <= self.head.size:
             raise SquashfsError("a table is outside of it")
@@ -209,47 +209,47 @@ class Squashfs:
         return found
 
     @cached_property
-    def inodes(self) -> Table:
+    def inodes(self) -> MetadataTable:
         """The table of inodes."""
         head = self.head
-        return Table(raw=self.bytes_between(head.inode_table, head.folder_table), unpack=self.unpack)
+        return MetadataTable(raw=self.read_bytes(head.inode_table, head.folder_table), unpack=self.unpack)
 
     @cached_property
-    def folders(self) -> Table:
+    def folders(self) -> MetadataTable:
         """The table of names."""
-        fragments = self.index(self.head.fragment_table, 16 * self.head.fragments)
+        fragments = self.read_index(self.head.fragment_table, 16 * self.head.fragments)
         end = fragments[0] if fragments else self.head.fragment_table
-        return Table(raw=self.bytes_between(self.head.folder_table, end), unpack=self.unpack)
+        return MetadataTable(raw=self.read_bytes(self.head.folder_table, end), unpack=self.unpack)
 
     @cached_property
     def fragments(self) -> bytes:
         """What is known of each fragment, unpacked: 16 bytes."""
-        return self.listed(self.head.fragment_table, 16 * self.head.fragments)
+        return self.read_table(self.head.fragment_table, 16 * self.head.fragments)
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
         """Users and groups; inodes name them by their place here."""
-        found = self.listed(self.head.owner_table, 4 * self.head.owners)
+        found = self.read_table(self.head.owner_table, 4 * self.head.owners)
         return struct.unpack(f"<{self.head.owners}I", found)
 
-    def index(self, place: int, size: int) -> tuple[int, ...]:
+    def read_index(self, place: int, size: int) -> tuple[int, ...]:
         """Where the blocks begin that hold `size` bytes."""
         count = -(-size // BLOCK)
-        return struct.unpack(f"<{count}Q", self.bytes_between(place, place + 8 * count))
+        return struct.unpack(f"<{count}Q", self.read_bytes(place, place + 8 * count))
 
-    def listed(self, place: int, size: int) -> bytes:
+    def read_table(self, place: int, size: int) -> bytes:
         """A table of `size` bytes whose blocks are listed at a place."""
         parts = []
-        for begin in self.index(place, size):
-            (word,) = struct.unpack("<H", self.bytes_between(begin, begin + 2))
-            packed = self.bytes_between(begin + 2, begin + 2 + (word & ~PLAIN or BLOCK))
+        for begin in self.read_index(place, size):
+            (word,) = struct.unpack("<H", self.read_bytes(begin, begin + 2))
+            packed = self.read_bytes(begin + 2, begin + 2 + (word & ~PLAIN or BLOCK))
             parts.append(packed if word & PLAIN else self.unpack(packed))
         found = b"".join(parts)
         if len(found) != size:
             raise SquashfsError("a table is not as long as it should be")
         return found
 
-    def folder(self, block: int, offset: int) -> Node:
+    def read_folder(self, block: int, offset: int) -> FolderInode:
         """The inode of a folder."""
         kind, mode, owner, group, time, number = HEAD.unpack(self.inodes.read(block, offset, HEAD.size))
         if kind == FOLDER:
@@ -260,17 +260,17 @@ class Squashfs:
             _, size, start, parent, _, place = rest
         else:
             raise SquashfsError("an inode is not a folder's")
-        return Node(
+        return FolderInode(
             mode=mode, owner=owner, group=group, time=time, number=number, parent=parent, size=size - 3, block=start,
             offset=place,
         )  # fmt: skip
 
     @property
-    def root(self) -> Node:
+    def root(self) -> FolderInode:
         """Its root folder."""
-        return self.folder(self.head.root >> 16, self.head.root & 0xFFFF)
+        return self.read_folder(self.head.root >> 16, self.head.root & 0xFFFF)
 
-    def names(self, node: Node) -> Iterator[Entry]:
+    def read_entries(self, node: FolderInode) -> Iterator[FolderEntry]:
         """What is in a folder, by name."""
         if node.size <= 0:
             return
@@ -281,12 +281,12 @@ class Squashfs:
             for _ in range(count + 1):
                 offset, delta, kind, length = NAME.unpack_from(listing, at)
                 at += NAME.size + length + 1
-                yield Entry(
+                yield FolderEntry(
                     name=listing[at - length - 1 : at], kind=kind, block=block, offset=offset, number=number + delta
                 )
 
 
-def extent_of(kind: int, data: bytes, at: int) -> Extent:
+def parse_extent(kind: int, data: bytes, at: int) -> Extent:
     """The fields of a file's inode that follow its head; raises struct.error."""
     if kind == FILE:
         start, fragment, offset, size = struct.unpack_from("<4I", data, at)
@@ -295,23 +295,29 @@ def extent_of(kind: int, data: bytes, at: int) -> Extent:
     return Extent(start, size, sparse, links, fragment, offset, at + 40)
 
 
-def unpacker(compression: int, *, limit: int = BLOCK) -> Callable[[bytes], bytes]:
+def make_unpacker(compression: int, *, limit: int = BLOCK) -> Callable[[bytes], bytes]:
     """What unpacks a block to at most `limit` bytes; raises SquashfsError where nothing here can."""
     if compression == GZIP:
-        return _checked(lambda packed: zlib.decompressobj().decompress(packed, limit + 1), zlib.error, limit=limit)
+        return _limit_unpacker(
+            lambda packed: zlib.decompressobj().decompress(packed, limit + 1), zlib.error, limit=limit
+        )
     if compression in (XZ, LZMA):
         form = lzma.FORMAT_XZ if compression == XZ else lzma.FORMAT_ALONE
-        return _checked(lambda packed: _xz(form).decompress(packed, limit + 1), lzma.LZMAError, limit=limit)
+        return _limit_unpacker(
+            lambda packed: _make_xz_decompressor(form).decompress(packed, limit + 1), lzma.LZMAError, limit=limit
+        )
     if compression == ZSTD:
-        return _zstd(limit)
+        return _make_zstd_unpacker(limit)
     if compression == LZ4:
-        return _lz4(limit)
+        return _make_lz4_unpacker(limit)
     if compression == LZO:
-        return _lzo(limit)
+        return _make_lzo_unpacker(limit)
     raise SquashfsError(f"its compression has the number {compression}, which is not known here")
 
 
-def _checked(unpack: Callable[[bytes], bytes], error: type[Exception], *, limit: int) -> Callable[[bytes], bytes]:
+def _limit_unpacker(
+    unpack: Callable[[bytes], bytes], error: type[Exception], *, limit: int
+) -> Callable[[bytes], bytes]:
     def checked(packed: bytes) -> bytes:
         try:
             found = unpack(packed)
@@ -324,13 +330,13 @@ def _checked(unpack: Callable[[bytes], bytes], error: type[Exception], *, limit:
     return checked
 
 
-def _xz(form: int) -> lzma.LZMADecompressor:
+def _make_xz_decompressor(form: int) -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(form, memlimit=LIMIT)
 
 
-def _zstd(limit: int) -> Callable[[bytes], bytes]:
+def _make_zstd_unpacker(limit: int) -> Callable[[bytes], bytes]:
     """Source: zstd.h of zstd 1.5; Python has its own only from 3.14."""
-    library = _library("libzstd.so.1", "zstd")
+    library = _load_library("libzstd.so.1", "zstd")
     unpack, failed = library.ZSTD_decompress, library.ZSTD_isError
     unpack.restype, unpack.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t] * 2
     failed.restype, failed.argtypes = ctypes.c_uint, [ctypes.c_size_t]
@@ -345,9 +351,9 @@ def _zstd(limit: int) -> Callable[[bytes], bytes]:
     return block
 
 
-def _lz4(limit: int) -> Callable[[bytes], bytes]:
+def _make_lz4_unpacker(limit: int) -> Callable[[bytes], bytes]:
     """Source: lz4.h of LZ4 1.9."""
-    unpack = _library("liblz4.so.1", "lz4").LZ4_decompress_safe
+    unpack = _load_library("liblz4.so.1", "lz4").LZ4_decompress_safe
     unpack.restype, unpack.argtypes = ctypes.c_int, [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
     room = ctypes.create_string_buffer(limit)
 
@@ -360,9 +366,9 @@ def _lz4(limit: int) -> Callable[[bytes], bytes]:
     return block
 
 
-def _lzo(limit: int) -> Callable[[bytes], bytes]:
+def _make_lzo_unpacker(limit: int) -> Callable[[bytes], bytes]:
     """Source: lzo1x.h of LZO 2.10."""
-    unpack = _library("liblzo2.so.2", "lzo").lzo1x_decompress_safe
+    unpack = _load_library("liblzo2.so.2", "lzo").lzo1x_decompress_safe
     number = ctypes.POINTER(ctypes.c_size_t)
     unpack.restype = ctypes.c_int
     unpack.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, number, ctypes.c_void_p]
@@ -377,7 +383,7 @@ def _lzo(limit: int) -> Callable[[bytes], bytes]:
     return block
 
 
-def _library(name: str, compression: str) -> ctypes.CDLL:
+def _load_library(name: str, compression: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(name)
     except OSError:

@@ -27,12 +27,12 @@ class TreeError(OSError):
 
 
 @dataclass(slots=True)
-class Entry:
+class TreeEntry:
     """One name found by a walk; `at` is its folder, open until the walk moves on."""
 
     name: str
     kind: int
-    above: Entry | None
+    above: TreeEntry | None
     at: int = -1
     enter: bool = True  # whether the walk enters this folder
 
@@ -49,7 +49,7 @@ class Entry:
         """What the system knows of it, of a link itself."""
         return os.stat(self.name, dir_fd=self.at, follow_symlinks=False)
 
-    def target(self) -> str:
+    def read_target(self) -> str:
         """Where a link leads."""
         return os.readlink(self.name, dir_fd=self.at)
 
@@ -74,7 +74,7 @@ class Entry:
         os.unlink(self.name, dir_fd=self.at)
 
 
-def parts_of(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
     """The names in a path; raises TreeError for one that can lead upwards."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in path:
@@ -82,25 +82,25 @@ def parts_of(path: str) -> list[str]:
     return parts
 
 
-def leaves(path: str, target: str) -> bool:
+def can_leave_tree(path: str, target: str) -> bool:
     """Whether a link at `path` could lead out of the tree: it is absolute, goes up too far, or up behind a name.
 
     Behind a name `..` leads to wherever another link points. Where no link leaves in this sense, no chain of them does.
     """
     words = [word for word in target.split("/") if word not in ("", ".")]
     ups = next((number for number, word in enumerate(words) if word != ".."), len(words))
-    return target.startswith("/") or ".." in words[ups:] or ups >= len(parts_of(path))
+    return target.startswith("/") or ".." in words[ups:] or ups >= len(split_path(path))
 
 
 @contextmanager
-def folder(root: Path, path: str = "", *, make: int | None = None) -> Iterator[int]:
+def open_folder_below(root: Path, path: str = "", *, make: int | None = None) -> Iterator[int]:
     """A descriptor of a folder below another; with `make` those that are missing get this mode.
 
     Raises TreeError where a part of the path is a link or no folder, FileNotFoundError where it is missing.
     """
     here = os.open(root, LISTED)
     try:
-        for name in parts_of(path):
+        for name in split_path(path):
             if make is not None:
                 with suppress(FileExistsError):
                     os.mkdir(name, make, dir_fd=here)
@@ -151,18 +151,18 @@ def open_file(name: str, at: int, path: str) -> int:
 # --- one file --------------------------------------------------------------------------------------------------------
 
 
-def seen(root: Path, path: str) -> os.stat_result | None:
+def stat_path(root: Path, path: str) -> os.stat_result | None:
     """The status of a path, of a link itself; None where nothing is there without following a link."""
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with suppress(FileNotFoundError, TreeError), folder(root, above) as at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with suppress(FileNotFoundError, TreeError), open_folder_below(root, above) as at:
         return os.stat(name or ".", dir_fd=at, follow_symlinks=False)
     return None
 
 
 def read(root: Path, path: str, *, limit: int) -> bytes:
     """The content of an ordinary file, at most so many bytes; raises OSError, TreeError for a link or a pipe."""
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with folder(root, above) as at, open(open_file(name, at, path), "rb") as file:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with open_folder_below(root, above) as at, open(open_file(name, at, path), "rb") as file:
         return file.read(limit)
 
 
@@ -171,8 +171,8 @@ def keep(root: Path, path: str, *, mode: int = 0o644) -> int:
 
     A file with a second name may belong to another place.
     """
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with folder(root, above) as at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with open_folder_below(root, above) as at:
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             handle = os.open(name, flags, mode, dir_fd=at)
@@ -192,8 +192,8 @@ def create(root: Path, path: str, *, mode: int = 0o666) -> int:
 
     A file with other names, as in a cache, keeps its content under these.
     """
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with folder(root, above, make=0o777) as at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with open_folder_below(root, above, make=0o777) as at:
         return create_in(at, name, mode=mode)
 
 
@@ -214,8 +214,8 @@ def write(root: Path, path: str, content: bytes, *, mode: int | None = None) -> 
 
 def link(root: Path, path: str, target: str) -> None:
     """Put a link in the place of a file or a link; raises OSError."""
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with folder(root, above, make=0o777) as at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with open_folder_below(root, above, make=0o777) as at:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=at)
         os.symlink(target, name, dir_fd=at)
@@ -223,47 +223,47 @@ def link(root: Path, path: str, target: str) -> None:
 
 def move(root: Path, path: str, to_root: Path, to: str) -> None:
     """Move a path of one tree to a path of another, where it replaces a file or a link; raises OSError."""
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    to_above, _, to_name = "/".join(parts_of(to)).rpartition("/")
-    with folder(root, above) as at, folder(to_root, to_above, make=0o777) as to_at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    to_above, _, to_name = "/".join(split_path(to)).rpartition("/")
+    with open_folder_below(root, above) as at, open_folder_below(to_root, to_above, make=0o777) as to_at:
         os.replace(name, to_name, src_dir_fd=at, dst_dir_fd=to_at)
 
 
 # --- many files ------------------------------------------------------------------------------------------------------
 
 
-def walk(root: Path, path: str = "") -> Iterator[Entry]:
+def walk(root: Path, path: str = "") -> Iterator[TreeEntry]:
     """Everything below a folder, a folder before what is in it; nothing where there is no folder, as behind a link.
 
     Other file systems that are mounted there are passed over. Raises OSError.
     """
     if path and not is_folder(root, path):
         return
-    with folder(root, path) as top:
-        yield from (entry for entry, left in both_ways(top) if not left)
+    with open_folder_below(root, path) as top:
+        yield from (entry for entry, left in walk_both_ways(top) if not left)
 
 
 def is_folder(root: Path, path: str) -> bool:
     """Whether the path is a folder, with no link on the way."""
-    noted = seen(root, path)
+    noted = stat_path(root, path)
     return noted is not None and stat.S_ISDIR(noted.st_mode)
 
 
-def both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[Entry, bool]]:
+def walk_both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[TreeEntry, bool]]:
     """Every entry, a folder a second time (True) when all that is in it was given.
 
     However deep the tree is, two folders are open: the way back leads through `..`, which must be where it came from.
     """
     device = os.fstat(top).st_dev
-    here, above = os.dup(top), list[tuple[Entry, tuple[int, int]]]()
-    todo = [_entries(here, None)]
+    here, above = os.dup(top), list[tuple[TreeEntry, tuple[int, int]]]()
+    todo = [_list_entries(here, None)]
     try:
         while todo:
             if not todo[-1]:
                 todo.pop()
                 if above:
                     entry, known = above.pop()
-                    here = exchanged(here, os.open("..", LISTED, dir_fd=here))
+                    here = replace_descriptor(here, os.open("..", LISTED, dir_fd=here))
                     back = os.fstat(here)
                     if (back.st_dev, back.st_ino) != known:
                         raise TreeError(errno.EAGAIN, "the folder was moved while it was read", entry.path)
@@ -288,26 +288,26 @@ def both_ways(top: int, *, open_up: bool = False) -> Iterator[tuple[Entry, bool]
             if open_up and goes.st_mode & stat.S_IRWXU != stat.S_IRWXU:
                 os.fchmod(inner, stat.S_IMODE(goes.st_mode) | stat.S_IRWXU)
             above.append((entry, (stood.st_dev, stood.st_ino)))
-            here = exchanged(here, inner)
-            todo.append(_entries(here, entry))
+            here = replace_descriptor(here, inner)
+            todo.append(_list_entries(here, entry))
     finally:
         os.close(here)
 
 
-def exchanged(old: int, new: int) -> int:
+def replace_descriptor(old: int, new: int) -> int:
     """Close one descriptor for another."""
     os.close(old)
     return new
 
 
-def _entries(at: int, above: Entry | None) -> list[Entry]:
+def _list_entries(at: int, above: TreeEntry | None) -> list[TreeEntry]:
     """What is in a folder, in an order to be taken from the end: files come before folders."""
     with os.scandir(at) as items:
-        found = [Entry(item.name, _kind(item), above) for item in items]
+        found = [TreeEntry(item.name, _find_kind(item), above) for item in items]
     return sorted(found, key=lambda entry: (entry.kind != FOLDER, entry.name))
 
 
-def _kind(item: os.DirEntry[str]) -> int:
+def _find_kind(item: os.DirEntry[str]) -> int:
     if item.is_symlink():
         return LINK
     if item.is_dir(follow_symlinks=False):
@@ -326,7 +326,7 @@ def remove(path: Path, *, below: Path | None = None) -> bool:
     """
     root, inside = (path.parent, "") if below is None else (below, str(path.parent))
     try:
-        with _parent(root, inside, trusted=below is None) as at:
+        with _open_parent(root, inside, trusted=below is None) as at:
             return _remove(path.name, at)
     except (FileNotFoundError, NotADirectoryError, TreeError):
         return True
@@ -335,9 +335,9 @@ def remove(path: Path, *, below: Path | None = None) -> bool:
 
 
 @contextmanager
-def _parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
+def _open_parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
     if not trusted:
-        with folder(root, inside) as at:
+        with open_folder_below(root, inside) as at:
             yield at
         return
     at = os.open(root, LISTED & ~os.O_NOFOLLOW)
@@ -349,8 +349,8 @@ def _parent(root: Path, inside: str, *, trusted: bool) -> Iterator[int]:
 
 def remove_empty(root: Path, path: str) -> None:
     """Remove a folder that holds nothing."""
-    above, _, name = "/".join(parts_of(path)).rpartition("/")
-    with suppress(OSError), folder(root, above) as at:
+    above, _, name = "/".join(split_path(path)).rpartition("/")
+    with suppress(OSError), open_folder_below(root, above) as at:
         os.rmdir(name, dir_fd=at)
 
 
@@ -365,7 +365,7 @@ def _remove(name: str, at: int) -> bool:
             return False
     top = open_folder(name, at, name, open_up=True)
     try:
-        if _mounted_below(top):
+        if _has_mount_below(top):
             return False
         with suppress(OSError):
             os.fchmod(top, stat.S_IMODE(os.fstat(top).st_mode) | stat.S_IRWXU)
@@ -379,7 +379,7 @@ def _remove(name: str, at: int) -> bool:
 
 
 def _remove_content(top: int) -> None:
-    for entry, left in both_ways(top, open_up=True):
+    for entry, left in walk_both_ways(top, open_up=True):
         with suppress(OSError):
             if left:
                 os.rmdir(entry.name, dir_fd=entry.at)
@@ -387,7 +387,7 @@ def _remove_content(top: int) -> None:
                 entry.unlink()
 
 
-def _mounted_below(top: int) -> bool:
+def _has_mount_below(top: int) -> bool:
     """Whether something is mounted below a folder, also a folder of the same file system."""
     place = os.fsencode(os.readlink(f"/proc/self/fd/{top}")).rstrip(b"/") + b"/"
     with open("/proc/self/mountinfo", "rb") as file:

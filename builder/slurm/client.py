@@ -15,7 +15,7 @@ from typing import Literal
 from builder.execute.preflight import HOW_TO_GET
 from builder.model.finding import Finding, StepError, ToolError
 from builder.system.capture import CapturedOutput, capture
-from builder.system.process import which
+from builder.system.process import find_program
 
 _SPEAKER = re.compile(r"^(?:sbatch: )?(?:error: |fatal: )?(?:allocation failure: )?(?:Batch job submission failed: )?")
 
@@ -166,25 +166,25 @@ class Slurm:
 
     def check(self) -> None:
         """Raise ToolError where there is no sbatch."""
-        if which("sbatch", env=self._environment) is None:
+        if find_program("sbatch", env=self._environment) is None:
             message = "there is no 'sbatch' on PATH: no job can be submitted from this machine"
             raise ToolError(Finding(code="no-program", message=message, fix=HOW_TO_GET["sbatch"]))
 
     def test(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> Finding | None:
         """Ask sbatch whether it would take a job; says why not."""
-        answer = self._sbatch(["--test-only", *arguments], folder=folder, more=more)
+        answer = self._run_sbatch(["--test-only", *arguments], folder=folder, more=more)
         return None if answer.exit_code == 0 else explain_rejection(answer.text, step=step)
 
     def submit(self, arguments: Sequence[str], *, folder: Path, step: str, more: Mapping[str, str]) -> str:
         """Submit a job from a folder and return its number; raises StepError."""
-        answer = self._sbatch(["--parsable", *arguments], folder=folder, more=more)
+        answer = self._run_sbatch(["--parsable", *arguments], folder=folder, more=more)
         # Plug-ins of a site write lines of their own, before and after.
         found = [match[1] for line in answer.text.splitlines() if (match := _ID.fullmatch(line.strip()))]
         if answer.exit_code == 0 and found:
             return found[-1]
         raise StepError(explain_rejection(answer.text, step=step, timed_out=answer.exit_code == 124))
 
-    def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
+    def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         """Say what becomes of jobs and tasks of arrays (12_3), by their numbers; None when Slurm does not answer."""
         form = ["--noheader", "--array", "--states=all", "--format=%i|%T|%N|%S|%r"]
         answer = self._ask(["squeue", f"--jobs={','.join(jobs)}", *form])
@@ -195,13 +195,13 @@ class Slurm:
             job, word, nodes, started, reason = (*line.strip().split("|", 4), "", "", "", "")[:5]
             if job in jobs and word:
                 found[job] = JobState(
-                    stage=_stage(word), word=word, nodes=nodes, reason=reason, started=_seconds(started)
+                    stage=_find_stage(word), word=word, nodes=nodes, reason=reason, started=_parse_time(started)
                 )
         gone = [job for job in jobs if job not in found]
         if not gone:
             return found
-        past = self._past(gone)
-        return found | past | self._never_begun([job for job in gone if past[job].stage == "lost"])
+        past = self._query_accounting(gone)
+        return found | past | self._find_never_begun([job for job in gone if past[job].stage == "lost"])
 
     def exit_code(self, job: str) -> int | None:
         """How a job's script ended, 128 + N by signal N; None where Slurm does not know it any more."""
@@ -217,7 +217,7 @@ class Slurm:
         if jobs:
             self._ask(["scancel", "--quiet", *jobs])  # it ends badly where one has ended before
 
-    def longest(self, partition: str) -> str:
+    def query_time_limit(self, partition: str) -> str:
         """The time limit of a partition, or of the default one, as Slurm writes it; "" where it does not say."""
         answer = self._ask(["sinfo", "--noheader", "--format=%P|%l"])
         for line in answer.text.splitlines() if answer.exit_code == 0 else ():
@@ -226,7 +226,7 @@ class Slurm:
                 return limit
         return ""
 
-    def _never_begun(self, tasks: Sequence[str]) -> dict[str, JobState]:
+    def _find_never_begun(self, tasks: Sequence[str]) -> dict[str, JobState]:
         """Tasks of arrays that were cancelled while they waited, where no accounting says so.
 
         A task that has begun has an entry of its own in the queue; those that wait share that of the array, which is
@@ -240,7 +240,7 @@ class Slurm:
         cancelled = JobState(stage="ended", word="CANCELLED")
         return {task: cancelled for task in tasks if task.partition("_")[0] in known}
 
-    def _past(self, jobs: Sequence[str]) -> dict[str, JobState]:
+    def _query_accounting(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """What the accounting says, where there is one."""
         found = {job: JobState(stage="lost") for job in jobs}
         words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State,NodeList", "-j", ",".join(jobs)]
@@ -250,10 +250,10 @@ class Slurm:
             word, _, nodes = rest.partition("|")
             word = word.split(" ")[0]  # CANCELLED by 1000
             if job in found and word:
-                found[job] = JobState(stage=_stage(word), word=word, nodes=nodes)
+                found[job] = JobState(stage=_find_stage(word), word=word, nodes=nodes)
         return found
 
-    def _sbatch(self, arguments: Sequence[str], *, folder: Path, more: Mapping[str, str]) -> CapturedOutput:
+    def _run_sbatch(self, arguments: Sequence[str], *, folder: Path, more: Mapping[str, str]) -> CapturedOutput:
         environment = {**self._environment, **more}
         return capture(["sbatch", *arguments], env=environment, timeout=ANSWER, cwd=folder)
 
@@ -261,7 +261,7 @@ class Slurm:
         return capture(argv, env=self._environment, timeout=ANSWER)
 
 
-def _seconds(text: str) -> float:
+def _parse_time(text: str) -> float:
     """Slurm's time, in the zone of who asks, as seconds since 1970."""
     try:
         return datetime.fromisoformat(text).timestamp()
@@ -269,7 +269,7 @@ def _seconds(text: str) -> float:
         return 0.0  # N/A
 
 
-def _stage(word: str) -> Literal["waiting", "running", "ended"]:
+def _find_stage(word: str) -> Literal["waiting", "running", "ended"]:
     if word in ENDED:
         return "ended"
     return "waiting" if word in WAITING else "running"

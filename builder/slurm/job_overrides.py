@@ -34,7 +34,7 @@ class JobOverrides:
     account: str = ""
     dependency: str = ""
 
-    def of(self, option: str, *, step: str) -> str:
+    def find(self, option: str, *, step: str) -> str:
         """The value of an option for a step, "" when nothing was said."""
         given = self.values.get(option, {})
         return given.get(step, given.get(EVERY, ""))
@@ -53,22 +53,22 @@ def read_overrides(
                 step, value = EVERY, word
             elif step not in known:
                 fix = suggest_name(step, known=known, noun="its jobs")
-                findings.append(_finding(option, f"there is no job '{sanitize(step)}' for --{option}", fix))
-            findings += _form(option, value)
+                findings.append(_make_option_finding(option, f"there is no job '{sanitize(step)}' for --{option}", fix))
+            findings += _check_form(option, value)
             values.setdefault(option, {})[step] = value
     if dependency:
-        findings += _form("dependency", dependency)
+        findings += _check_form("dependency", dependency)
     if findings:
         raise ConfigError(*findings)
     return JobOverrides(values=values, account=account, dependency=dependency)
 
 
-def _form(option: str, value: str) -> list[Finding]:
+def _check_form(option: str, value: str) -> list[Finding]:
     form, fix = FORMS[option]
     if form.fullmatch(value):
         return []
-    return [_finding(option, f"'{sanitize(value)}' cannot be the value of --{option}", fix)]
+    return [_make_option_finding(option, f"'{sanitize(value)}' cannot be the value of --{option}", fix)]
 
 
-def _finding(option: str, message: str, fix: str) -> Finding:
+def _make_option_finding(option: str, message: str, fix: str) -> Finding:
     return Finding(code="option-value", message=message, at=Location(key=f"--{option}"), fix=fix)

@@ -35,7 +35,7 @@ class JobRecord:
         return max(0.0, self.ended - self.started)
 
 
-def record_path(folder: Path, job: str) -> Path:
+def name_record_file(folder: Path, job: str) -> Path:
     """The path of a job's record."""
     return folder / JOBS / f"{job}.json"
 
@@ -50,7 +50,7 @@ def read_record(folder: Path, job: str) -> JobRecord | None:
     return record if record.job == job else None
 
 
-def of_this_run(record: JobRecord | None, *, started: float) -> JobRecord | None:
+def drop_old_record(record: JobRecord | None, *, started: float) -> JobRecord | None:
     """Give a record unless Slurm has begun the job again since: until its script works, the old one is there."""
     if record is not None and started > record.ended + SKEW:
         return None

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from builder.execute.parallel import default_parallelism
-from builder.execute.progress import Progress, duration
+from builder.execute.parallel import choose_parallelism
+from builder.execute.progress import Progress, format_duration
 from builder.execute.runner import OutputStat
 from builder.model.finding import Finding, Level, Location, StepError
 from builder.model.plan import Step
 from builder.slurm.client import NODE_LOST, JobState, Slurm, explain_endless_wait
-from builder.slurm.job_record import JobRecord, of_this_run, read_record
-from builder.slurm.state import Ledger, Submitted
-from builder.system.event_reader import Event, events_below
+from builder.slurm.job_record import JobRecord, drop_old_record, read_record
+from builder.slurm.state import Ledger, SubmittedJob
+from builder.system.event_reader import Event, open_events_below
 from builder.system.layout import EVENTS, JOBS
 from builder.system.log import TAIL_LINES, Lines, shorten
 from builder.system.process import ProcessResult
@@ -104,7 +104,7 @@ class Monitor:
         self._asked: frozenset[str] = frozenset()
         self._when = -inf
         self._states: Mapping[str, JobState] | None = None
-        self._turns = threading.Semaphore(default_parallelism(max(builds, 1)))
+        self._turns = threading.Semaphore(choose_parallelism(max(builds, 1)))
         self._mine = threading.local()
 
     def ask(self, job: str, *, since: float) -> tuple[float, JobState | None]:
@@ -113,7 +113,7 @@ class Monitor:
             self._jobs.add(job)
             if self._when <= since or job not in self._asked:
                 self._when, self._asked = time.monotonic(), frozenset(self._jobs)
-                self._states = self.slurm.states(sorted(self._asked))
+                self._states = self.slurm.query_states(sorted(self._asked))
             return self._when, self._states.get(job) if self._states else None
 
     def drop(self, job: str) -> None:
@@ -122,7 +122,7 @@ class Monitor:
             self._jobs.discard(job)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def take_turn(self) -> Iterator[None]:
         """Work on what jobs have left, when it is this thread's turn."""
         self._turns.acquire()
         self._mine.turn = True
@@ -133,7 +133,7 @@ class Monitor:
                 self._turns.release()
 
     @contextmanager
-    def others_turn(self) -> Iterator[None]:
+    def yield_turn(self) -> Iterator[None]:
         """Wait for a job, while other threads have their turn."""
         self._mine.turn = False
         self._turns.release()
@@ -146,7 +146,7 @@ class Monitor:
 class Follower:
     """One job under watch; raises StepError for a job that would never start, and cancels it."""
 
-    job: Submitted
+    job: SubmittedJob
     folder: Path
     monitor: Monitor
     log: LogTail
@@ -187,7 +187,7 @@ class Follower:
             if never is not None:
                 self.monitor.slurm.cancel([self.job.job])
                 raise StepError(never)
-        text = _words(self.job.job, state)
+        text = _describe_state(self.job.job, state)
         if text and text != self._said:
             self._said, self._pause = text, ASK[0]
             self.note(text)
@@ -198,11 +198,11 @@ class Follower:
         That is known when Slurm has cleared up after it, which may take long.
         """
         if state is not None:
-            record = of_this_run(record, started=state.started)
+            record = drop_old_record(record, started=state.started)
         if record is not None and not record.ending and (state is None or state.stage != "waiting"):
             self._cleared = self._cleared or time.monotonic()
             if state is None or state.stage != "running" or time.monotonic() - self._cleared >= LAG:
-                return self._recorded(record, state)
+                return self._make_result(record, state)
             self._pause = ASK[0]
             return None
         self._cleared = None
@@ -217,17 +217,17 @@ class Follower:
             self._pause = ASK[0]
             return None
         if record is not None:
-            return self._recorded(record, state)
+            return self._make_result(record, state)
         self.log.close()
-        return JobResult(exit_code=self._code(state), word=_word(state), tail=tuple(self.log.recent))
+        return JobResult(exit_code=self._find_exit_code(state), word=_describe_end(state), tail=tuple(self.log.recent))
 
-    def _code(self, state: JobState | None) -> int:
+    def _find_exit_code(self, state: JobState | None) -> int:
         """Without a record Slurm is the witness."""
         if state is not None and state.word == "COMPLETED":
             return 0
         return self.monitor.slurm.exit_code(self.job.job) or 1
 
-    def _recorded(self, record: JobRecord, state: JobState | None) -> JobResult:
+    def _make_result(self, record: JobRecord, state: JobState | None) -> JobResult:
         self.log.close()
         word, reason, code = state.word if state else "", record.reason, record.exit_code
         bad = bool(reason) or word in NODE_LOST
@@ -247,14 +247,14 @@ class Follower:
         )
 
 
-def _word(state: JobState | None) -> str:
+def _describe_end(state: JobState | None) -> str:
     """How Slurm says that a job has ended; its reason where that alone tells a job that never began."""
     if state is None or not state.word:
         return "LOST"
     return state.reason if state.reason == NOT_LAUNCHED else state.word
 
 
-def _words(job: str, state: JobState) -> str:
+def _describe_state(job: str, state: JobState) -> str:
     if state.stage == "waiting":
         reason = state.reason.strip("()")
         return f"job {job} waits" + (f" ({reason})" if reason not in ("None", "") else "")
@@ -274,16 +274,16 @@ class SlurmRunner:
 
     def log(self, step: Step) -> Path:
         """The job's own log."""
-        return self.folder / self._job(step).log
+        return self.folder / self._find_job(step).log
 
-    def before(self, step: Step) -> Mapping[str, OutputStat | None]:
+    def prepare_step(self, step: Step) -> Mapping[str, OutputStat | None]:
         """What was there when the job was submitted."""
-        return self._job(step).before
+        return self._find_job(step).before
 
     def run_step(self, step: Step, *, on_event: Callable[[Event], None]) -> ProcessResult:
         """Follow the job to its end; what it reports comes late, and from another machine."""
-        job = self._job(step)
-        events = events_below(self.folder, f"{JOBS}/{job.job}{EVENTS}", mask=self.mask)
+        job = self._find_job(step)
+        events = open_events_below(self.folder, f"{JOBS}/{job.job}{EVENTS}", mask=self.mask)
 
         def hear() -> None:
             for event in events.read():
@@ -291,10 +291,10 @@ class SlurmRunner:
 
         def tick() -> None:
             hear()
-            self.progress.tick()
+            self.progress.refresh()
 
-        log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.line, mask=self.mask)
-        with self.monitor.others_turn():
+        log = LogTail(folder=self.folder, name=job.log, on_line=self.progress.show_line, mask=self.mask)
+        with self.monitor.yield_turn():
             end = Follower(
                 job=job,
                 folder=self.folder,
@@ -307,13 +307,13 @@ class SlurmRunner:
         self.ends[step.name] = end
         return ProcessResult(exit_code=end.exit_code, seconds=end.seconds, tail=end.tail)
 
-    def fault(self, step: Step, ended: ProcessResult) -> Finding | None:
+    def find_fault(self, step: Step, ended: ProcessResult) -> Finding | None:
         """What Slurm did to the job."""
         del ended
-        return job_fault(self._job(step), self.ends[step.name], folder=self.folder)
+        return find_job_fault(self._find_job(step), self.ends[step.name], folder=self.folder)
 
-    def _job(self, step: Step) -> Submitted:
-        job = self.ledger.of(step.name)
+    def _find_job(self, step: Step) -> SubmittedJob:
+        job = self.ledger.find_job(step.name)
         assert job is not None, "only steps that were submitted are carried out"
         return job
 
@@ -345,7 +345,7 @@ FATES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def job_fault(job: Submitted, end: JobResult, *, folder: Path) -> Finding | None:
+def find_job_fault(job: SubmittedJob, end: JobResult, *, folder: Path) -> Finding | None:
     """Say what Slurm did to a job, None where the job failed by itself and its log says why."""
     key = end.reason or end.word
     if key not in FATES or (end.recorded and not end.reason and key not in {"OUT_OF_MEMORY", *NODE_LOST}):
@@ -353,7 +353,7 @@ def job_fault(job: Submitted, end: JobResult, *, folder: Path) -> Finding | None
     code, what, fix = FATES[key]
     message = f"job {job.job} of step '{job.step}' {what}"
     if end.seconds:
-        message += f" after {duration(end.seconds)}"
+        message += f" after {format_duration(end.seconds)}"
     if code == "job-no-record":
         message += f" with exit code {end.exit_code}, says Slurm, and left no record"
         if is_full(folder):

@@ -35,7 +35,7 @@ Kind = Literal["build", "smoke", "convert", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submitted:
+class SubmittedJob:
     """One job; `before` is what was there of its products when it was submitted."""
 
     job: str
@@ -58,7 +58,7 @@ class Ledger:
     site: str
     kind: Kind
     output: str
-    jobs: tuple[Submitted, ...] = ()
+    jobs: tuple[SubmittedJob, ...] = ()
     finished: float = 0.0
     lead: LocalPrefix = field(default_factory=LocalPrefix)
     command: str = ""  # the file of the command that runs, which only its user may read
@@ -70,27 +70,27 @@ class Ledger:
         return self.lead.began or min((job.submitted for job in self.jobs), default=time.time())
 
     @property
-    def only(self) -> Submitted:
+    def only(self) -> SubmittedJob:
         """The one job of a command."""
         return self.jobs[0]
 
-    def of(self, step: str) -> Submitted | None:
+    def find_job(self, step: str) -> SubmittedJob | None:
         """The job of a step."""
         return next((job for job in self.jobs if job.step == step), None)
 
-    def with_job(self, job: Submitted) -> Ledger:
+    def add_job(self, job: SubmittedJob) -> Ledger:
         """With one job more."""
         return replace(self, jobs=(*self.jobs, job))
 
 
-def ledger_path(folder: Path) -> Path:
+def name_ledger_file(folder: Path) -> Path:
     """The path of the file."""
     return folder / JOBS / SUBMITTED_FILE
 
 
 def write_ledger(ledger: Ledger, folder: Path) -> None:
     """Write it whole; raises OSError."""
-    path = ledger_path(folder)
+    path = name_ledger_file(folder)
     path.parent.mkdir(exist_ok=True)
     write_atomic(path, json.dumps({"schema": SCHEMA, **asdict(ledger)}, indent=1, sort_keys=True) + "\n")
 
@@ -100,21 +100,21 @@ def note_finished(ledger: Ledger, folder: Path, *, note: Callable[[str], None]) 
     try:
         write_ledger(replace(ledger, finished=time.time()), folder)
     except OSError as error:
-        note(f"{ledger_path(folder)} could not be written: {(error.strerror or str(error)).lower()}")
+        note(f"{name_ledger_file(folder)} could not be written: {(error.strerror or str(error)).lower()}")
 
 
 def read_ledger(folder: Path) -> Ledger | None:
     """Read what was submitted, None when nothing was; raises ConfigError when the file is damaged."""
-    path = ledger_path(folder)
+    path = name_ledger_file(folder)
     try:
         content = read_below(folder, f"{JOBS}/{SUBMITTED_FILE}", limit=LIMIT)
         ledger = to_dataclass(Ledger, parse_json(content), schema=SCHEMA, what="list of jobs")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise _faulty(path, sanitize(str(error), limit=200)) from None
-    for fault in _odd(ledger):
-        raise _faulty(path, fault)
+        raise _make_error(path, sanitize(str(error), limit=200)) from None
+    for fault in _find_faults(ledger):
+        raise _make_error(path, fault)
     return ledger
 
 
@@ -141,12 +141,12 @@ def forget_command(command: str, folder: Path) -> None:
 
 def forget_ledger(folder: Path) -> None:
     """Remove it: what was submitted before has ended, and belongs to another build."""
-    ledger_path(folder).unlink(missing_ok=True)
+    name_ledger_file(folder).unlink(missing_ok=True)
 
 
-def _odd(ledger: Ledger) -> Iterator[str]:
+def _find_faults(ledger: Ledger) -> Iterator[str]:
     """What no submission of ours has written: jobs that are none, paths that leave the folder, twins."""
-    yield from _odd_words(ledger)
+    yield from _find_word_faults(ledger)
     for job in ledger.jobs:
         for number in (job.job, *job.after):
             if not _NUMBER.fullmatch(number):
@@ -162,7 +162,7 @@ def _odd(ledger: Ledger) -> Iterator[str]:
         yield "a command has one job"
 
 
-def _odd_words(ledger: Ledger) -> Iterator[str]:
+def _find_word_faults(ledger: Ledger) -> Iterator[str]:
     if not (ledger.output.isprintable() and ledger.output.startswith("/") and len(ledger.output) < LONGEST):
         yield f"'{sanitize(ledger.output)}' is no absolute path of an image"
     if ledger.command and not _COMMAND.fullmatch(ledger.command):
@@ -172,7 +172,7 @@ def _odd_words(ledger: Ledger) -> Iterator[str]:
             yield f"'{sanitize(result.log)}' is not a plain path inside the plan folder"
 
 
-def _faulty(path: Path, what: str) -> ConfigError:
+def _make_error(path: Path, what: str) -> ConfigError:
     message = f"what was submitted from this folder cannot be read: {what}"
     fix = "look for the jobs with `squeue --me`; remove the file to start again"
     return ConfigError(Finding(code="jobs-file", message=message, at=Location(file=str(path)), fix=fix))

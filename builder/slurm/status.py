@@ -12,24 +12,24 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from builder.execute.build_options import Interrupted, Signals
+from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.progress import duration
+from builder.execute.progress import format_duration
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import Plan
 from builder.model.text import is_plain_path, sanitize, to_dataclass
 from builder.sif.bounded import parse_json
 from builder.slurm.client import NODE_LOST, Slurm, explain_endless_wait
-from builder.slurm.monitor import Follower, LogTail, Monitor, job_fault
+from builder.slurm.monitor import Follower, LogTail, Monitor, find_job_fault
 from builder.slurm.state import Ledger, forget_command, note_finished
 from builder.slurm.submitted_jobs import (
     JobView,
     check_output,
     is_over,
+    make_job_views,
     read_plan,
     require_ledger,
     stop_following,
-    view_jobs,
 )
 from builder.system.files import write_atomic
 from builder.system.layout import KITS_FILE, PLAN_FILE
@@ -60,11 +60,11 @@ class SubmittedPlan:
 def look_at_jobs(plans: Mapping[str, SubmittedPlan], *, slurm: Slurm) -> dict[str, tuple[JobView, ...]]:
     """How the jobs of each are doing: one question to Slurm for all of them, since its controllers are shared."""
     jobs = [job.job for plan in plans.values() for job in plan.ledger.jobs]
-    states = slurm.states(jobs) if jobs else {}
-    return {name: view_jobs(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
+    states = slurm.query_states(jobs) if jobs else {}
+    return {name: make_job_views(plan.ledger, folder=plan.folder, states=states) for name, plan in plans.items()}
 
 
-def never_starts(view: JobView) -> Finding | None:
+def find_endless_wait(view: JobView) -> Finding | None:
     """Why a job waits for what will never be, None where it may start."""
     if view.state is None or view.state.stage != "waiting":
         return None
@@ -77,7 +77,7 @@ def describe_state(view: JobView) -> str:
         lost = "lost its node" if view.state is not None and view.state.word in NODE_LOST else ""
         how = "ended" if view.record.exit_code == 0 else f"exit code {view.record.exit_code}"
         how = view.record.reason or lost or how
-        return f"{how} after {duration(view.record.seconds)}"
+        return f"{how} after {format_duration(view.record.seconds)}"
     if view.state is None:
         return "Slurm does not answer"
     if view.state.stage == "waiting":
@@ -180,20 +180,22 @@ def follow_command(
     note: Callable[[str], None],
     cancel_on_interrupt: bool = False,
 ) -> CommandResult:
-    """Follow the one job of a folder to its end; raises Interrupted, and StepError where it would never start."""
+    """Follow the one job of a folder to its end; raises SignalInterrupt, and StepError where it would never start."""
     folder = folder.resolve()
     slurm, signals = Slurm(environment), Signals()
-    with signals.caught(), lock_folder(folder):
+    with signals.catch(), lock_folder(folder):
         ledger = require_ledger(folder)
         job = ledger.only
         log = LogTail(folder=folder, name=job.log, on_line=on_line, mask=Mask(environment))
         follower = Follower(job=job, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=note)
         try:
             end = follower.follow()
-        except Interrupted as stop:
-            signals.hold()
+        except SignalInterrupt as stop:
+            signals.ignore()
             stop_following(folder, stop, slurm=slurm, cancel=cancel_on_interrupt)
             raise
         forget_command(ledger.command, folder)
         note_finished(ledger, folder, note=note)
-        return CommandResult(exit_code=end.exit_code, seconds=end.seconds, finding=job_fault(job, end, folder=folder))
+        return CommandResult(
+            exit_code=end.exit_code, seconds=end.seconds, finding=find_job_fault(job, end, folder=folder)
+        )

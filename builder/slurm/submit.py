@@ -17,18 +17,18 @@ from typing import Protocol
 from builder.compile.step_scripts import compute_notice, parse_minutes
 from builder.execute.execution import LocalPrefix
 from builder.execute.preflight import find_programs
-from builder.execute.reproduction import rebuild_steps
+from builder.execute.reproduction import list_rebuild_steps
 from builder.execute.runner import make_room
 from builder.inspect.origin import Origin
-from builder.layers.uv import VARIABLE, own_uv
+from builder.layers.uv import VARIABLE, find_own_uv
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step, StepJob, signal_option
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.job_record import read_record
-from builder.slurm.state import Kind, Ledger, Submitted, forget_ledger, read_ledger, write_ledger
+from builder.slurm.state import Kind, Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
 from builder.system.layout import AGAIN
-from builder.system.process import which
+from builder.system.process import find_program
 
 Steps = tuple[Step, ...]
 
@@ -45,13 +45,13 @@ def split_steps(
     lead, jobs = tuple(steps[:count]), tuple(steps[count:])
     jobless = [step for step in (jobs or lead) if not step.batch]
     if jobless:
-        raise UnsupportedError(*[_no_job(plan, step) for step in jobless])
+        raise UnsupportedError(*[_make_no_job_finding(plan, step) for step in jobless])
     if lead:
         _check_machine(lead, jobs[0], folder=folder, environment=environment)
     return lead, jobs
 
 
-def _no_job(plan: Plan, step: Step) -> Finding:
+def _make_no_job_finding(plan: Plan, step: Step) -> Finding:
     message = f"step '{step.name}' has no job on '{plan.site}': {step.why}"
     fix = "run it without --submit, or add a job 'build' to a site of your own"
     return Finding(code="step-no-job", message=message, fix=fix)
@@ -61,7 +61,7 @@ def _check_machine(lead: Steps, first: Step, *, folder: Path, environment: Mappi
     names = ", ".join(f"'{step.name}'" for step in lead)
     scripts = " and ".join(f"`bash {step.script}`" for step in lead)
     made = ", ".join(f"'{name}'" for step in lead for name in step.produces)
-    if which("sbatch", env=environment) is None:
+    if find_program("sbatch", env=environment) is None:
         message = f"there is no 'sbatch' on PATH: {names} can run here, the jobs after it cannot"
         fix = f"write '{folder.name}' with `recipe plan`, run {scripts} in it, copy it to the site, "
         fix += f"and go on there with --from {first.name} --submit"
@@ -83,7 +83,7 @@ _NO_EXPORT = "--export=NONE"
 _RESPECTED = re.compile(r"RECIPE_\w+|PIP_\w+|UV_\w+|SSL_CERT_FILE|SOURCE_DATE_EPOCH|\w+_proxy|\w+_PROXY")
 
 
-class Uninterrupted(Protocol):
+class SignalShield(Protocol):
     """A `with` block that no signal ends half done."""
 
     def __call__(self) -> AbstractContextManager[None]: ...
@@ -111,9 +111,9 @@ def check_jobs(steps: Sequence[Step], *, batch: SubmitOptions, folder: Path, slu
     """Ask for each job whether Slurm would take it; raises ConfigError with every fault of each."""
     findings = []
     for step in steps:
-        argv = arguments(step, batch=batch, after=(), dependency=False)
-        refused = slurm.test(argv, folder=folder, step=step.name, more=variables_of(batch, folder))
-        findings += [refused] if refused is not None else _too_long(step, batch=batch, slurm=slurm)
+        argv = make_arguments(step, batch=batch, after=(), dependency=False)
+        refused = slurm.test(argv, folder=folder, step=step.name, more=collect_variables(batch, folder))
+        findings += [refused] if refused is not None else _check_time_limit(step, batch=batch, slurm=slurm)
     if any(finding.code == "no-slurm" for finding in findings):
         raise ToolError(findings[0])
     if findings:
@@ -132,7 +132,7 @@ class Task:
     lead: LocalPrefix = field(default_factory=LocalPrefix)
     origin: Origin = field(default_factory=Origin)
 
-    def step(self, name: str) -> Step | None:
+    def find_step(self, name: str) -> Step | None:
         """Its own step of a name."""
         return next((step for step in self.steps if step.name == name), None)
 
@@ -144,7 +144,7 @@ def submit(
     batch: SubmitOptions,
     folder: Path,
     slurm: Slurm,
-    undisturbed: Uninterrupted,
+    undisturbed: SignalShield,
 ) -> None:
     """Submit the steps from a folder, each build step after the one before it, every smoke test after the last of them.
 
@@ -166,13 +166,13 @@ def submit(
     submitted: list[str] = []
     after: tuple[str, ...] = ()
     try:
-        for step, again in _in_order(steps, tasks, again=batch.again is not None):
+        for step, again in _order_steps(steps, tasks, again=batch.again is not None):
             with undisturbed():
                 number, jobs = _submit(step, tasks, batch=batch, after=after, folder=folder, slurm=slurm, again=again)
                 submitted.append(number)
                 for task in tasks:
                     if task.number in jobs:
-                        ledgers[task.number] = _with_job(ledgers[task.number], jobs[task.number], after)
+                        ledgers[task.number] = _add_job(ledgers[task.number], jobs[task.number], after)
                         write_ledger(ledgers[task.number], task.folder)
             if step.kind != "smoke":
                 after = (number,)
@@ -184,9 +184,9 @@ def submit(
         raise
 
 
-def _in_order(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
+def _order_steps(steps: Sequence[Step], tasks: Sequence[Task], *, again: bool) -> list[tuple[Step, bool]]:
     """The steps in the order of their jobs, each with whether it is of a second build."""
-    return [(step, False) for step in steps] + [(step, True) for step in rebuild_steps(tasks[0].plan) if again]
+    return [(step, False) for step in steps] + [(step, True) for step in list_rebuild_steps(tasks[0].plan) if again]
 
 
 def _submit(
@@ -198,22 +198,22 @@ def _submit(
     folder: Path,
     slurm: Slurm,
     again: bool,
-) -> tuple[str, dict[int, Submitted]]:
+) -> tuple[str, dict[int, SubmittedJob]]:
     """Submit one step: the number of its job or array, and the job of each task.
 
     That of a second build runs in a folder of its own; its log and its record are with the others.
     """
-    own = [(task, one) for task in tasks if (one := step if again else task.step(step.name)) is not None]
+    own = [(task, one) for task in tasks if (one := step if again else task.find_step(step.name)) is not None]
     before = {} if again else {task.number: make_room(task.plan, one, task.folder) for task, one in own}
     place = folder / AGAIN if again else folder
-    variables = {**variables_of(batch, place), **((batch.again or {}) if again else {})}
-    name = f"{job_of(step).name}-{AGAIN}" if again else job_of(step).name
-    argv = arguments(step, batch=replace(batch, variables=variables) if again else batch, after=after, name=name)
+    variables = {**collect_variables(batch, place), **((batch.again or {}) if again else {})}
+    name = f"{find_step_job(step).name}-{AGAIN}" if again else find_step_job(step).name
+    argv = make_arguments(step, batch=replace(batch, variables=variables) if again else batch, after=after, name=name)
     number = slurm.submit(argv, folder=folder, step=step.name, more=variables)
     jobs = {}
     for task, one in own:
         job = f"{number}_{task.number}" if batch.array else number
-        jobs[task.number] = Submitted(
+        jobs[task.number] = SubmittedJob(
             job=job,
             step=f"{AGAIN}-{one.name}" if again else one.name,
             script=one.batch,
@@ -225,33 +225,33 @@ def _submit(
     return number, jobs
 
 
-def _with_job(ledger: Ledger, job: Submitted, after: tuple[str, ...]) -> Ledger:
+def _add_job(ledger: Ledger, job: SubmittedJob, after: tuple[str, ...]) -> Ledger:
     """The ledger with one job more, which waits for that of the step before where this plan has one."""
     waits = tuple(one.job for one in ledger.jobs if one.job.partition("_")[0] in after)
-    return ledger.with_job(replace(job, after=waits))
+    return ledger.add_job(replace(job, after=waits))
 
 
-def of_tasks(batch: SubmitOptions, numbers: Sequence[int], *, most: int) -> SubmitOptions:
+def select_tasks(batch: SubmitOptions, numbers: Sequence[int], *, most: int) -> SubmitOptions:
     """For some tasks only: a task that has nothing to do is left out of every array."""
     return replace(batch, array=f"{','.join(map(str, numbers))}%{most}")
 
 
-def arguments(
+def make_arguments(
     step: Step, *, batch: SubmitOptions, after: tuple[str, ...], dependency: bool = True, name: str = ""
 ) -> tuple[str, ...]:
     """The words after `sbatch`; names and the log are said again, since SBATCH_* variables win over a script."""
-    job = job_of(step)
+    job = find_step_job(step)
     name = name or job.name
     words = [f"--job-name={name}", f"--output={job.log.replace('%x', name)}", *_export(batch)]
     words += [f"--array={batch.array}"] if batch.array else []
     overrides = batch.overrides
     for option in ("partition", "qos", "time", "mem"):
-        value = overrides.of(option, step=step.name)
+        value = overrides.find(option, step=step.name)
         words += [f"--{option}={value}"] if value else []
     if overrides.account:
         words.append(f"--account={overrides.account}")
-    if overrides.of("time", step=step.name):
-        minutes = parse_minutes(overrides.of("time", step=step.name))
+    if overrides.find("time", step=step.name):
+        minutes = parse_minutes(overrides.find("time", step=step.name))
         words.append(f"--signal={signal_option(compute_notice(minutes))}")
     when = "aftercorr" if batch.array else "afterok"
     conditions = [f"{when}:{job}" for job in after] or ([overrides.dependency] if overrides.dependency else [])
@@ -261,18 +261,18 @@ def arguments(
     return (*words, step.batch)
 
 
-def job_of(step: Step) -> StepJob:
+def find_step_job(step: Step) -> StepJob:
     """What a step's job asks for; of a plan that does not say it, its name alone is known."""
     return step.job or StepJob(name=PurePosixPath(step.batch).stem)
 
 
-def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
+def list_unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
     """Jobs of a folder that wait or run."""
     ledger = read_ledger(folder)
     if ledger is None or ledger.finished:
         return ()
     open_jobs = [job.job for job in ledger.jobs if read_record(folder, job.job) is None]
-    states = slurm.states(open_jobs) if open_jobs else {}
+    states = slurm.query_states(open_jobs) if open_jobs else {}
     if states is None:
         return tuple(open_jobs)  # no answer: better too careful
     return tuple(job for job in open_jobs if job in states and states[job].stage in ("waiting", "running"))
@@ -280,7 +280,7 @@ def unfinished(folder: Path, *, slurm: Slurm) -> tuple[str, ...]:
 
 def check_no_open_jobs(folder: Path, *, slurm: Slurm) -> None:
     """Raise ConfigError when jobs of an earlier submission still work in a folder."""
-    jobs = unfinished(folder, slurm=slurm)
+    jobs = list_unfinished(folder, slurm=slurm)
     if jobs:
         what = f"job {jobs[0]} of this folder is" if len(jobs) == 1 else f"jobs {', '.join(jobs)} of this folder are"
         message = f"{what} still waiting or running"
@@ -293,27 +293,27 @@ def _export(batch: SubmitOptions) -> list[str]:
     if _NO_EXPORT not in batch.site_options and batch.environment.get("SBATCH_EXPORT") != "NONE":
         return list(batch.site_options)
     respected = {name for name in batch.environment if _RESPECTED.fullmatch(name)}
-    names = sorted({*variables_of(batch, Path()), *respected})
+    names = sorted({*collect_variables(batch, Path()), *respected})
     return [*(word for word in batch.site_options if word != _NO_EXPORT), f"--export={','.join(names)}"]
 
 
-def variables_of(batch: SubmitOptions, folder: Path) -> dict[str, str]:
+def collect_variables(batch: SubmitOptions, folder: Path) -> dict[str, str]:
     """What is set for the jobs that are submitted from a folder."""
-    own = own_uv()  # jobs inherit the user's PATH, on which another may come first
+    own = find_own_uv()  # jobs inherit the user's PATH, on which another may come first
     given = {VARIABLE: own} if own and not batch.environment.get(VARIABLE) else {}
     return {**given, **batch.variables, "RECIPE_FOLDER": str(folder)}
 
 
-def _value(given: str, step: Step, option: str, variable: str, *, batch: SubmitOptions) -> str:
+def _choose_value(given: str, step: Step, option: str, variable: str, *, batch: SubmitOptions) -> str:
     """An option's value in sbatch's own order: the command line, the environment, what the script has (`given`)."""
-    return batch.overrides.of(option, step=step.name) or batch.environment.get(variable, "") or given
+    return batch.overrides.find(option, step=step.name) or batch.environment.get(variable, "") or given
 
 
-def _too_long(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding]:
+def _check_time_limit(step: Step, *, batch: SubmitOptions, slurm: Slurm) -> list[Finding]:
     """sbatch takes a job that is longer than its partition allows, and never starts it."""
-    job = job_of(step)
-    wanted = _value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)
-    longest = slurm.longest(_value(job.partition, step, "partition", "SBATCH_PARTITION", batch=batch))
+    job = find_step_job(step)
+    wanted = _choose_value(job.time, step, "time", "SBATCH_TIMELIMIT", batch=batch)
+    longest = slurm.query_time_limit(_choose_value(job.partition, step, "partition", "SBATCH_PARTITION", batch=batch))
     try:
         too_long = parse_minutes(wanted) > parse_minutes(longest)
     except ValueError:

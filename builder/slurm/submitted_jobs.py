@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.execute.build_options import Interrupted, Signals
+from builder.execute.build_options import SignalInterrupt, Signals
 from builder.execute.execution import Execution, LocalPrefix
 from builder.execute.folder_lock import lock_folder
 from builder.execute.preflight import ask_versions
@@ -22,40 +22,40 @@ from builder.execute.progress import Progress
 from builder.execute.report_file import keep_report, read_report
 from builder.execute.reproduction import (
     Reproduction,
+    apply_answer,
     compare,
     copy_plan,
-    fresh_cache,
-    not_built,
+    list_rebuild_steps,
+    make_failed_reproduction,
+    make_fresh_cache,
     note_rebuild,
-    rebuild_steps,
-    with_answer,
 )
 from builder.inspect.attestations import write_attestations
-from builder.inspect.origin import Origin, origin_in
+from builder.inspect.origin import Origin, read_origin
 from builder.model.finding import ConfigError, Finding, Location
 from builder.model.plan import LIMIT, Plan, Step, from_json
 from builder.model.report import Report
 from builder.model.text import is_plain_path
 from builder.slurm.client import NODE_LOST, JobState, Slurm
-from builder.slurm.job_record import JobRecord, of_this_run, read_record
+from builder.slurm.job_record import JobRecord, drop_old_record, read_record
 from builder.slurm.monitor import Monitor, SlurmRunner
-from builder.slurm.state import Ledger, ledger_path, note_finished, read_ledger
+from builder.slurm.state import Ledger, name_ledger_file, note_finished, read_ledger
 from builder.system.files import remove_tree
 from builder.system.layout import AGAIN, JOBS, PLAN_FILE, plan_folder
 from builder.system.log import Mask
-from builder.system.process import which
+from builder.system.process import find_program
 from builder.system.trust import read_below
 
 NAMED = 4  # jobs in a message; of more only the number
 
 
-def open_jobs(folder: Path) -> list[str]:
+def list_open_jobs(folder: Path) -> list[str]:
     """The jobs of a folder that have left no record yet."""
     ledger = read_ledger(folder)
     return [job.job for job in ledger.jobs if read_record(folder, job.job) is None] if ledger else []
 
 
-def interrupt_text(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
+def describe_interrupt(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
     """What to print when someone stops following: these `jobs` have not ended; `place` is what has a status."""
     if not jobs:
         return f"interrupted: all jobs have ended; `recipe status {place}` prints the result"
@@ -66,17 +66,17 @@ def interrupt_text(jobs: Sequence[str], *, place: Path, cancelled: bool) -> str:
     return f"interrupted: {named} in the queue or running; `recipe status {place}` shows them, --cancel ends them"
 
 
-def stop_following(folder: Path, stop: Interrupted, *, slurm: Slurm, cancel: bool) -> None:
+def stop_following(folder: Path, stop: SignalInterrupt, *, slurm: Slurm, cancel: bool) -> None:
     """Cancel the open jobs where that was requested, and give the words for the user to what stopped it."""
-    left = open_jobs(folder)
+    left = list_open_jobs(folder)
     if cancel:
         slurm.cancel(left)
-    stop.message = interrupt_text(left, place=folder, cancelled=cancel)
+    stop.message = describe_interrupt(left, place=folder, cancelled=cancel)
 
 
 def check_jobs_again(plan: Plan) -> None:
     """Raise ConfigError where a step of a second build could not be a job."""
-    jobless = [step.name for step in rebuild_steps(plan) if not step.batch]
+    jobless = [step.name for step in list_rebuild_steps(plan) if not step.batch]
     if jobless:
         message = (
             f"--reproduce with --submit: step '{jobless[0]}' has no job on '{plan.site}', and a second build needs one"
@@ -99,15 +99,15 @@ def prepare_again(plan: Plan, folder: Path, *, environment: Mapping[str, str]) -
     shutil.copy2(folder / PLAN_FILE, place / PLAN_FILE)
     (folder / JOBS).mkdir(exist_ok=True)
     (place / JOBS).symlink_to(Path("..", JOBS))  # where `recipe status` looks for the records
-    return fresh_cache(environment, place=place / "cache")
+    return make_fresh_cache(environment, place=place / "cache")
 
 
-def submitted_rebuild(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
+def list_submitted_rebuild(ledger: Ledger, plan: Plan) -> tuple[Step, ...]:
     """The steps of the second build, with their products as seen from the plan folder; none where there is no such."""
     return tuple(
         replace(step, name=name_again(step), produces=tuple(f"{AGAIN}/{name}" for name in step.produces))
-        for step in rebuild_steps(plan)
-        if ledger.of(name_again(step))
+        for step in list_rebuild_steps(plan)
+        if ledger.find_job(name_again(step))
     )
 
 
@@ -131,7 +131,7 @@ def judge_again(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner,
     def build() -> Reproduction:
         if not second.run_steps(steps):
             last = next(step for step in steps if step.name == second.results[-1].name)
-            return not_built(second, log=runner.log(last))
+            return make_failed_reproduction(second, log=runner.log(last))
         taken = sum(runner.ends[step.name].seconds for step in steps)
         return compare(run, second, image=image, seconds=taken)
 
@@ -182,14 +182,14 @@ def read_plan(folder: Path) -> Plan:
         raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(path)), fix=fix)) from None
 
 
-def view_jobs(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
+def make_job_views(ledger: Ledger, *, folder: Path, states: Mapping[str, JobState] | None) -> tuple[JobView, ...]:
     """How each job of a ledger is doing, by what Slurm has said; None when it did not answer."""
     return tuple(
         JobView(
             step=job.step,
             job=job.job,
             state=state,
-            record=of_this_run(read_record(folder, job.job), started=state.started if state else 0.0),
+            record=drop_old_record(read_record(folder, job.job), started=state.started if state else 0.0),
             log=job.log,
         )
         for job in ledger.jobs
@@ -215,16 +215,16 @@ def finish(
 ) -> Report:
     """Follow the jobs of a folder to their end, judge them, publish the image and write report.json.
 
-    `monitor` is that of several builds. Done twice it gives the same. Raises Interrupted; the jobs then continue unless
-    they are to be cancelled. Raises ConfigError when another process does the same.
+    `monitor` is that of several builds. Done twice it gives the same. Raises SignalInterrupt; the jobs then continue
+    unless they are to be cancelled. Raises ConfigError when another process does the same.
     """
     folder = folder.resolve()
     plan, signals = read_plan(folder), Signals()
     monitor = monitor or Monitor(Slurm(environment))
-    with signals.caught(), lock_folder(folder), monitor.turn():
+    with signals.catch(), lock_folder(folder), monitor.take_turn():
         ledger = require_ledger(folder)
         check_output(ledger, plan, folder=folder)
-        steps = tuple(step for step in plan.steps if ledger.of(step.name))
+        steps = tuple(step for step in plan.steps if ledger.find_job(step.name))
         runner = SlurmRunner(ledger=ledger, folder=folder, monitor=monitor, progress=progress, mask=Mask(environment))
         run = Execution(
             plan=plan,
@@ -233,16 +233,16 @@ def finish(
             runner=runner,
             progress=progress,
             signals=signals,
-            versions=lambda _: _versions(environment),
+            versions=lambda _: _find_versions(environment),
             environment=environment,
             prefix=ledger.lead,
             began=ledger.began,
-            origin=_origin(ledger, plan, folder=folder),
+            origin=_find_origin(ledger, plan, folder=folder),
         )
         try:
             return _carry_out(run, steps, runner=runner)
-        except Interrupted as stop:
-            signals.hold()
+        except SignalInterrupt as stop:
+            signals.ignore()
             stop_following(folder, stop, slurm=monitor.slurm, cancel=cancel_on_interrupt)
             raise
 
@@ -275,19 +275,19 @@ def check_output(ledger: Ledger, plan: Plan, *, folder: Path) -> None:
     else:
         return
     at, fix = (
-        Location(file=str(ledger_path(folder))),
+        Location(file=str(name_ledger_file(folder))),
         "build again: `recipe build` puts an image next to its plan folder",
     )
     raise ConfigError(Finding(code="output-elsewhere", message=what, at=at, fix=fix))
 
 
-def _origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
+def _find_origin(ledger: Ledger, plan: Plan, *, folder: Path) -> Origin:
     """What the image was made from; not known where the folder got another plan after the jobs were submitted."""
-    return ledger.origin if ledger.origin == origin_in(folder, plan) else Origin()
+    return ledger.origin if ledger.origin == read_origin(folder, plan) else Origin()
 
 
 def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) -> Report:
-    ledger, second = runner.ledger, submitted_rebuild(runner.ledger, run.plan)
+    ledger, second = runner.ledger, list_submitted_rebuild(runner.ledger, run.plan)
     known = None if steps else read_report(run.folder)  # of an image that was there: only the second build is new
     run.progress.begin(title=f"{run.plan.target}: {run.output}", total=len(run.results) + len(steps) + len(second))
     try:
@@ -304,13 +304,13 @@ def _carry_out(run: Execution, steps: tuple[Step, ...], *, runner: SlurmRunner) 
         if ledger.kind != "smoke" and (fault := write_attestations(run.plan, report, sbom=run.sbom)):
             run.progress.note(fault)
     else:
-        report = with_answer(known, run)
+        report = apply_answer(known, run)
     keep_report(report, run.folder, note=run.progress.note)
     note_finished(ledger, run.folder, note=run.progress.note)
     remove_again(run.folder)
     return report
 
 
-def _versions(environment: Mapping[str, str]) -> dict[str, str]:
-    path = which("sbatch", env=environment)
+def _find_versions(environment: Mapping[str, str]) -> dict[str, str]:
+    path = find_program("sbatch", env=environment)
     return ask_versions({"sbatch": path}, environment=environment) if path else {}

@@ -7,9 +7,9 @@ from io import FileIO
 from pathlib import Path
 
 from builder.sif.bounded import open_regular
-from builder.sif.digest import sha256_of, sha256_of_open, sha256_of_part
+from builder.sif.digest import hash_file, hash_file_part, hash_open_file
 
-__all__ = ["Digest", "sha256_of", "sha256_of_part"]
+__all__ = ["Digest", "hash_file", "hash_file_part"]
 
 
 class Digest:
@@ -30,7 +30,7 @@ class Digest:
             self._thread = threading.Thread(target=self._make, args=(file,), daemon=True)
             self._thread.start()
 
-    def result(self) -> str | None:
+    def wait(self) -> str | None:
         """Wait for the result; raises OSError if the image cannot be read."""
         if self._thread is not None:
             self._thread.join()
@@ -41,6 +41,6 @@ class Digest:
     def _make(self, file: FileIO) -> None:
         try:
             with file:
-                self._made = sha256_of_open(file)
+                self._made = hash_open_file(file)
         except OSError as error:
             self._error = error

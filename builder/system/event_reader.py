@@ -28,7 +28,7 @@ class Event:
     name: str
     data: Mapping[str, Any]
 
-    def text(self, key: str) -> str:
+    def get_text(self, key: str) -> str:
         """A text of it, "" where there is none."""
         value = self.data.get(key)
         return value if isinstance(value, str) else ""
@@ -38,7 +38,7 @@ class Event:
         value = self.data.get(key)
         return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else 0
 
-    def table(self, key: str) -> Mapping[str, Any]:
+    def get_table(self, key: str) -> Mapping[str, Any]:
         """A table of it, empty where there is none."""
         value = self.data.get(key)
         return value if isinstance(value, dict) else {}
@@ -68,9 +68,9 @@ class EventReader:
             lines, self._skip = lines[1:], False
         if len(self._rest) > LINE:
             self._rest, self._skip = b"", True
-        return [event for line in lines if (event := self._event(line)) is not None]
+        return [event for line in lines if (event := self._parse_event(line)) is not None]
 
-    def _event(self, line: bytes) -> Event | None:
+    def _parse_event(self, line: bytes) -> Event | None:
         if len(line) > LINE:
             return None
         try:
@@ -82,7 +82,7 @@ class EventReader:
         return Event(name=found["event"], data=found)
 
 
-def events_of(path: Path, *, mask: Callable[[str], str] = str) -> EventReader:
+def open_events(path: Path, *, mask: Callable[[str], str] = str) -> EventReader:
     """The events of a file that this process has made, in a folder of its own."""
 
     def opened() -> int:
@@ -96,7 +96,7 @@ def events_of(path: Path, *, mask: Callable[[str], str] = str) -> EventReader:
     return EventReader(opened=opened, mask=mask)
 
 
-def events_below(folder: Path, name: str, *, mask: Callable[[str], str] = str) -> EventReader:
+def open_events_below(folder: Path, name: str, *, mask: Callable[[str], str] = str) -> EventReader:
     """The events of a file below a plan folder, all of which is ours and none of it a link."""
     return EventReader(opened=lambda: open_below(folder, name), mask=mask)
 

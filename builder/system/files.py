@@ -15,7 +15,7 @@ from builder.sif.tree import remove as remove_tree
 
 
 @contextmanager
-def temporary_path(path: Path) -> Iterator[Path]:
+def make_temporary_path(path: Path) -> Iterator[Path]:
     """Yield a path, and remove its file or folder at the end in any case."""
     try:
         yield path
@@ -33,18 +33,18 @@ def sync(path: Path) -> None:
             os.close(handle)
 
 
-def draft_path(path: Path) -> Path:
+def name_draft(path: Path) -> Path:
     """Return the path at which a file is written before it is renamed: constant in one process, unpredictable outside.
 
     Raises OSError for a path without a name, which is a folder's.
     """
     if path.name in ("", ".."):
         raise IsADirectoryError(errno.EISDIR, "is a folder", str(path))
-    return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_random_suffix(os.getpid())}")
+    return path.with_name(f".{path.name}.recipe-{os.getpid()}-{_make_suffix(os.getpid())}")
 
 
 @cache
-def _random_suffix(pid: int) -> str:
+def _make_suffix(pid: int) -> str:
     del pid  # a child of this process has its own
     return os.urandom(4).hex()
 
@@ -55,9 +55,9 @@ def write_atomic(path: Path, text: str, *, keep: bool = False) -> None:
     With `keep` the file exists, and the new one gets its owner, mode and extended attributes, as far as possible.
     """
     like = path.stat() if keep else None
-    draft = draft_path(path)  # the same as recorded for the next build, in case this one is killed
+    draft = name_draft(path)  # the same as recorded for the next build, in case this one is killed
     remove_tree(draft)
-    with temporary_path(draft):
+    with make_temporary_path(draft):
         with os.fdopen(
             os.open(draft, tree.NEW, 0o666 if like is None else 0o600), "w", encoding="utf-8", newline=""
         ) as file:
@@ -80,4 +80,4 @@ def _keep_status(handle: int, like: os.stat_result, *, of: Path) -> None:
     os.fchmod(handle, stat.S_IMODE(like.st_mode))
 
 
-__all__ = ["draft_path", "remove_tree", "sync", "temporary_path", "write_atomic"]
+__all__ = ["make_temporary_path", "name_draft", "remove_tree", "sync", "write_atomic"]

@@ -67,9 +67,9 @@ class Lines:
             if self._skipping:
                 self._skipping = False
             else:
-                yield Line(self._last_frame(text))
+                yield Line(self._find_last_frame(text))
         self._rest = rest
-        yield from self._frames()
+        yield from self._split_frames()
         if len(self._rest) > HOLD_LIMIT:
             if not self._skipping:
                 yield Line(clean(self._rest))
@@ -77,12 +77,12 @@ class Lines:
 
     def close(self) -> Iterator[Line]:
         """Yield what was written without a line end."""
-        text = self._last_frame(self._rest + self._decoder.decode(b"", final=True))
+        text = self._find_last_frame(self._rest + self._decoder.decode(b"", final=True))
         if text and not self._skipping:
             yield Line(text)
         self._rest = ""
 
-    def _frames(self) -> Iterator[Line]:
+    def _split_frames(self) -> Iterator[Line]:
         if "\r" not in self._rest or self._skipping:
             return
         *frames, self._rest = self._rest.split("\r")
@@ -91,7 +91,7 @@ class Lines:
             self._frame = shown
             yield Line(shown, passing=True)
 
-    def _last_frame(self, text: str) -> str:
+    def _find_last_frame(self, text: str) -> str:
         if "\r" in text or self._frame:
             frames = text.split("\r")
             last = next((found for frame in reversed(frames) if (found := clean(frame))), self._frame)
@@ -192,7 +192,7 @@ class Mask:
     """Replace the secrets of an environment, passwords and tokens in any URL, and known shapes of tokens by ***."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        values = sorted(set(_secrets(environment)), key=lambda value: (-len(value), value))
+        values = sorted(set(_list_secrets(environment)), key=lambda value: (-len(value), value))
         self._known = re.compile("|".join(map(re.escape, values))) if values else None
 
     def __call__(self, text: str) -> str:
@@ -205,30 +205,30 @@ class Mask:
         return redact_tokens(_LOGIN.sub(rf"\1{MASK}", text) if "uthorization" in text else text)
 
 
-def _secrets(environment: Mapping[str, str]) -> Iterator[str]:
+def _list_secrets(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if _SECRET_NAME.search(name) and not _HARMLESS_NAME.search(name):
             # A key may have several lines, and output comes line by line.
             for part in value.splitlines():
-                yield from _forms(part.strip(), shortest=_SHORTEST)
+                yield from _list_forms(part.strip(), shortest=_SHORTEST)
         if _PROXY_NAME.search(name) and "://" not in value:
             value = f"http://{value}"  # what reads it adds that too
         for word in [value] if value.count("://") == 1 else value.split():
             for found in _URL_USER.finditer(word):
-                yield from _of_url(found.group(1))
+                yield from _list_url_secrets(found.group(1))
             for found in (*_URL_TOKEN.finditer(word), *QUERY.finditer(word)):
-                yield from _forms(found[2], shortest=_SHORTEST)
+                yield from _list_forms(found[2], shortest=_SHORTEST)
 
 
-def _of_url(user: str) -> Iterator[str]:
+def _list_url_secrets(user: str) -> Iterator[str]:
     name, colon, password = user.partition(":")
     if colon:
-        yield from (*_forms(user, shortest=_SHORTEST), *_forms(password, shortest=_SHORTEST))
+        yield from (*_list_forms(user, shortest=_SHORTEST), *_list_forms(password, shortest=_SHORTEST))
     else:
-        yield from _forms(name, shortest=_SHORTEST_USER)
+        yield from _list_forms(name, shortest=_SHORTEST_USER)
 
 
-def _forms(secret: str, *, shortest: int) -> Iterator[str]:
+def _list_forms(secret: str, *, shortest: int) -> Iterator[str]:
     """Return a secret as it is, and as it is quoted in an address."""
     plain = unquote(secret)
     forms = {secret, plain, quote(plain, safe=""), quote(plain), quote_plus(plain)}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from builder.model.finding import Finding, ToolError
 from builder.system.log import StepLog
-from builder.system.process_tree import GRACE, members_of
+from builder.system.process_tree import GRACE, find_members
 
 TICK = 0.25  # seconds between two calls of on_tick, at most
 DRAIN = 1.0  # seconds that output may still come after the child's end
@@ -60,7 +60,7 @@ def run(
             try:
                 child.start()
             except OSError as error:
-                raise ToolError(_not_started(argv[0], error)) from None
+                raise ToolError(_make_start_finding(argv[0], error)) from None
             timed_out = not child.follow(timeout=timeout, on_tick=on_tick)
         finally:
             child.stop(grace)
@@ -85,7 +85,7 @@ def attach(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: in
     try:
         child = subprocess.Popen(list(argv), cwd=cwd, env=dict(env), stdout=output)
     except OSError as error:
-        raise ToolError(_not_started(argv[0], error)) from None
+        raise ToolError(_make_start_finding(argv[0], error)) from None
     numbers = (signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.signal(number, lambda sent, _: child.send_signal(sent)) for number in numbers}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -101,16 +101,16 @@ def _open_log(log: Path, *, on_line: Callable[[str], None], mask: Callable[[str]
     try:
         return StepLog(log, on_line=on_line, mask=mask)
     except OSError as error:
-        message = f"the log '{log}' cannot be written: {_reason(error)}"
+        message = f"the log '{log}' cannot be written: {_explain_error(error)}"
         raise ToolError(Finding(code="no-log", message=message, fix="check the rights and the space there")) from None
 
 
-def _not_started(program: str, error: OSError) -> Finding:
-    message = f"'{program}' cannot be started: {_reason(error)}"
+def _make_start_finding(program: str, error: OSError) -> Finding:
+    message = f"'{program}' cannot be started: {_explain_error(error)}"
     return Finding(code="not-started", message=message, fix=f"check that '{program}' is on PATH and may be run")
 
 
-def _reason(error: OSError) -> str:
+def _explain_error(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
@@ -162,17 +162,17 @@ class Child:
     def follow(self, *, timeout: float | None, on_tick: Callable[[], None]) -> bool:
         """Read its output until it ends; False if the time was over first."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._ended():
+        while not self._has_ended():
             self._read(TICK)
             on_tick()
             if deadline is not None and time.monotonic() > deadline:
-                return self._ended()
+                return self._has_ended()
         return True
 
     def stop(self, grace: float) -> None:
         """Stop all its processes: SIGTERM, then SIGKILL after `grace` seconds or at a second interrupt."""
         try:
-            if self._ended():
+            if self._has_ended():
                 self._drain()
             if self._signal(signal.SIGTERM):
                 self._wait(grace)
@@ -181,10 +181,10 @@ class Child:
                 if not self._wait(2.0):
                     break  # cannot be ended by us: another user's, or it hangs in the kernel
             self._drain()
-            self._ended()
+            self._has_ended()
             self._close()
 
-    def _ended(self) -> bool:
+    def _has_ended(self) -> bool:
         if self._popen is None or self._popen.poll() is None:
             return False
         if self._end is not None:
@@ -225,7 +225,7 @@ class Child:
     def _wait(self, seconds: float) -> bool:
         """Wait until all its processes have ended, reading their output; False if the time is over."""
         until = time.monotonic() + seconds
-        while self._members():
+        while self._find_members():
             if time.monotonic() > until:
                 return False
             with suppress(Exception):
@@ -234,26 +234,26 @@ class Child:
 
     def _signal(self, number: signal.Signals) -> bool:
         """Send a signal to all its processes; False when none is left."""
-        members = self._members()
+        members = self._find_members()
         if members and self._popen is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)  # the whole group: a process that is being forked gets it too
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
-                if pid > 0 and not self._in_group(pid):
+                if pid > 0 and not self._is_in_group(pid):
                     os.kill(pid, number)
         return bool(members)
 
-    def _in_group(self, pid: int) -> bool:
+    def _is_in_group(self, pid: int) -> bool:
         return self._popen is not None and os.getpgid(pid) == self._popen.pid
 
-    def _members(self) -> set[int]:
-        self._ended()  # reaps the child itself
+    def _find_members(self) -> set[int]:
+        self._has_ended()  # reaps the child itself
         leader = self._popen.pid if self._popen else None
-        return members_of(leader, mark=f"{MARK}={self._mark}".encode())
+        return find_members(leader, mark=f"{MARK}={self._mark}".encode())
 
 
-def which(program: str, *, env: Mapping[str, str]) -> Path | None:
+def find_program(program: str, *, env: Mapping[str, str]) -> Path | None:
     """Find a program on the PATH of an environment."""
     found = shutil.which(program, path=env.get("PATH", os.defpath))
     return Path(found) if found else None

@@ -11,24 +11,24 @@ from pathlib import Path
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; Apptainer removes its temporary folders in that time
 
 
-def members_of(leader: int | None, *, mark: bytes) -> set[int]:
+def find_members(leader: int | None, *, mark: bytes) -> set[int]:
     """Find the live processes that a session's leader has started; a negative number is a whole group."""
     if not Path("/proc/self/stat").exists():  # no Linux: only what stayed in the group
         return _group(leader)
-    return _family(leader, mark=mark)
+    return _find_family(leader, mark=mark)
 
 
-def sessions_of(pids: set[int]) -> set[int]:
+def add_sessions(pids: set[int]) -> set[int]:
     """Return the processes with all others of their sessions, without our own session."""
     names = [name for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - as below
-    found = {int(name): stat for name in names if (stat := _stat(name)) is not None}
+    found = {int(name): stat for name in names if (stat := _read_stat(name)) is not None}
     sessions = {found[pid][2] for pid in pids if pid in found} - {os.getsid(0)}
     return (pids | {pid for pid, stat in found.items() if stat[2] in sessions}) - {os.getpid()}
 
 
 def is_alive(pid: int) -> bool:
     """Whether a process is running, and has not ended without being waited for."""
-    return _stat(str(pid)) is not None
+    return _read_stat(str(pid)) is not None
 
 
 def _group(leader: int | None) -> set[int]:
@@ -41,7 +41,7 @@ def _group(leader: int | None) -> set[int]:
     return {-leader}
 
 
-def _family(leader: int | None, *, mark: bytes) -> set[int]:
+def _find_family(leader: int | None, *, mark: bytes) -> set[int]:
     """Return the live processes of a session, those with the mark in their environment, and all their children."""
     parents: dict[int, int] = {}
     found: set[int] = set()
@@ -49,19 +49,19 @@ def _family(leader: int | None, *, mark: bytes) -> set[int]:
     for name in os.listdir("/proc"):  # noqa: PTH208 - thousands of entries on a login node
         if not name.isdecimal() or int(name) == own:
             continue
-        stat = _stat(name)
+        stat = _read_stat(name)
         if stat is None:
             continue
         pid, (parent, group, session) = int(name), stat
         parents[pid] = parent
-        if (leader is not None and leader in (pid, group, session)) or mark in _environ(name):
+        if (leader is not None and leader in (pid, group, session)) or mark in _read_environ(name):
             found.add(pid)
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return found
 
 
-def _stat(pid: str) -> tuple[int, int, int] | None:
+def _read_stat(pid: str) -> tuple[int, int, int] | None:
     """Return parent, group and session of a process, None if it has ended."""
     try:
         text = _read(f"/proc/{pid}/stat")
@@ -71,7 +71,7 @@ def _stat(pid: str) -> tuple[int, int, int] | None:
     return None if state in (b"Z", b"X") else (int(parent), int(group), int(session))
 
 
-def _environ(pid: str) -> bytes:
+def _read_environ(pid: str) -> bytes:
     try:
         return _read(f"/proc/{pid}/environ")
     except OSError:
@@ -94,7 +94,7 @@ def end_marked(mark: bytes, *, grace: float = GRACE) -> None:
     """Stop the processes with a mark in their environment, and all of their sessions: SIGTERM, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         until = time.monotonic() + grace
-        members = sessions_of(members_of(None, mark=mark))
+        members = add_sessions(find_members(None, mark=mark))
         for pid in members:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from builder.layers import copies
 from builder.sif import tree
-from builder.system.files import draft_path, remove_tree, sync, temporary_path
+from builder.system.files import make_temporary_path, name_draft, remove_tree, sync
 
 
 def publish(
@@ -33,8 +33,8 @@ def publish(
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        draft = draft_path(output)
-        with temporary_path(draft):
+        draft = name_draft(output)
+        with make_temporary_path(draft):
             _copy(source, draft)
             _sync(draft)
             with undisturbed():
@@ -92,7 +92,7 @@ def _release_in_background(old: Path) -> Iterator[None]:
         threading.Thread(target=os.close, args=(file,), daemon=True).start()
 
 
-def size_of(image: Path) -> int:
+def measure_image(image: Path) -> int:
     """Return the bytes of an image, a file or a folder; raises OSError."""
     if image.is_dir():
         return sum(entry.stat().st_size for entry in tree.walk(image.resolve()) if entry.kind != tree.FOLDER)

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import builder
-from builder.layers.private_folders import PrivateError, temporary_parent
-from builder.layers.uv import VARIABLE, own_uv
+from builder.layers.private_folders import PrivateError, ensure_temporary_parent
+from builder.layers.uv import VARIABLE, find_own_uv
 from builder.model.finding import Finding, Location, ToolError
 from builder.sif.bounded import parse_json
 from builder.system.files import remove_tree, write_atomic
@@ -33,7 +33,7 @@ BINDS = ("BIND", "BINDPATH", "MOUNT", "CONTAINLIBS")
 REMOVED = tuple(f"{program}_{name}" for program in ("APPTAINER", "SINGULARITY") for name in BINDS)
 
 
-def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
+def make_step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str]:
     """Return the environment of a step's script."""
     kept = {name: value for name, value in user.items() if name not in (*REMOVED, RESULTS)}
     # Programs that were installed with recipe come last; our own Python.
@@ -42,7 +42,7 @@ def step_environment(user: Mapping[str, str], *, scratch: Path) -> dict[str, str
         **kept,
         TMPDIR: str(scratch),
         "PATH": path,
-        VARIABLE: kept.get(VARIABLE) or own_uv(),
+        VARIABLE: kept.get(VARIABLE) or find_own_uv(),
         "RECIPE_PYTHON": kept.get("RECIPE_PYTHON") or sys.executable,
         # The plan folder has a copy of it; ours is compiled already.
         "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layers")),
@@ -74,13 +74,13 @@ def remove_leftovers(folder: Path) -> tuple[Path, ...]:
 
 
 @contextmanager
-def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -> Iterator[Path]:
+def make_scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -> Iterator[Path]:
     """Make the build's own temporary folder in `parent`, recorded in the plan folder and removed at the end.
 
     `also` are paths that the build may make elsewhere and that the next one removes if this one is killed. Raises
     ToolError when the folder cannot be made.
     """
-    parent = private_parent(parent)
+    parent = find_private_parent(parent)
     path = parent / f"recipe-{os.getpid()}-{os.urandom(6).hex()}"
     state = folder / STATE_FILE
     try:
@@ -89,14 +89,14 @@ def scratch_folder(folder: Path, *, parent: Path, also: tuple[Path, ...] = ()) -
         try:
             path.mkdir(0o700)
         except OSError as error:
-            raise ToolError(_no_folder(parent, error)) from None
+            raise ToolError(_make_folder_finding(parent, error)) from None
         yield path
     finally:
         if all([remove_tree(left) for left in (path, *also)]):  # noqa: C419 - all of them, also after a failure
             state.unlink(missing_ok=True)
 
 
-def private_parent(path: Path, *, make: bool = False) -> Path:
+def find_private_parent(path: Path, *, make: bool = False) -> Path:
     """Return a folder for temporary folders that no other user can replace, as a path without links.
 
     With `make` it is created if it is missing. Raises ToolError if it is missing, another user's or writable for
@@ -105,33 +105,33 @@ def private_parent(path: Path, *, make: bool = False) -> Path:
     try:
         if not make:
             path.stat()
-        return temporary_parent(path, instead=f"choose a folder of your own with --tmpdir ({TMPDIR})")
+        return ensure_temporary_parent(path, instead=f"choose a folder of your own with --tmpdir ({TMPDIR})")
     except PrivateError as error:
         finding = Finding(code="no-tmpdir", message=str(error), at=Location(file=str(error.path)), fix=error.fix)
         raise ToolError(finding) from None
     except OSError as error:
         if make:
             raise
-        raise ToolError(_no_folder(path, error)) from None
+        raise ToolError(_make_folder_finding(path, error)) from None
 
 
 def check_parent(path: Path) -> None:
     """Raise ToolError if a build cannot make a temporary folder in a folder; make nothing."""
-    parent = private_parent(path)
+    parent = find_private_parent(path)
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise ToolError(_no_folder(parent, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
+        raise ToolError(_make_folder_finding(parent, PermissionError(errno.EACCES, os.strerror(errno.EACCES))))
 
 
 @contextmanager
-def work_folder(prefix: str) -> Iterator[Path]:
+def make_work_folder(prefix: str) -> Iterator[Path]:
     """Make a temporary folder for a command, removed at its end; raises ToolError if that is not safe."""
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=private_parent(Path(tempfile.gettempdir()))) as folder:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=find_private_parent(Path(tempfile.gettempdir()))) as folder:
         yield Path(folder)
 
 
-def _no_folder(parent: Path, error: OSError) -> Finding:
+def _make_folder_finding(parent: Path, error: OSError) -> Finding:
     message = f"no temporary folder can be made in '{parent}': {(error.strerror or str(error)).lower()}"
     fix = "choose another place with --tmpdir"
     return Finding(code="no-tmpdir", message=message, at=Location(file=str(parent)), fix=fix)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.model.finding import ConfigError, Finding, Location
-from builder.sif.bounded import BoundsError, in_units
-from builder.sif.tree import open_file, open_folder, parts_of
+from builder.sif.bounded import BoundsError, format_bound
+from builder.sif.tree import open_file, open_folder, split_path
 
 FIX = "look at what is in it, then add --trust; or build in a folder of your own with -o"
 
@@ -91,13 +91,13 @@ def read_below(folder: Path, name: str, *, limit: int) -> bytes:
     with os.fdopen(open_below(folder, name), "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
-        raise BoundsError(f"it is larger than {in_units(limit)}")
+        raise BoundsError(f"it is larger than {format_bound(limit)}")
     return content
 
 
 def open_below(folder: Path, name: str) -> int:
     """Open an ordinary file below a plan folder for reading, as `read_below` does; raises ConfigError and OSError."""
-    *parents, last = parts_of(name)
+    *parents, last = split_path(name)
     handle, path = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), folder
     try:
         _check(os.fstat(handle), path, what="plan folder")

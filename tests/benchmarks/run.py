@@ -86,7 +86,7 @@ import sys, time
 started = time.perf_counter()
 from pathlib import Path
 from builder.compile.compile import compile_plan
-from builder.parse.site import load_site, site_files
+from builder.parse.site import load_site, find_site_files
 from builder.model.finding import UnsupportedError
 from builder.parse.recipe import load_recipe
 from builder.model.target import Context
@@ -94,7 +94,7 @@ from builder.resolve.resolve import resolve
 imported = time.perf_counter()
 plans = refused = 0
 recipes = [load_recipe(path) for path in sorted(Path(sys.argv[1]).iterdir()) if path.suffix in (".yml", ".txt")]
-for name in site_files():
+for name in find_site_files():
     site = load_site(name)
     for backend in site.build.backends:
         for recipe in recipes:
@@ -124,12 +124,12 @@ def checks(runs: int) -> None:
     code = """
 import sys, time
 from pathlib import Path
-from builder.parse.site import load_site, site_files
+from builder.parse.site import load_site, find_site_files
 from builder.model.finding import BuilderError
 from builder.parse.recipe import load_recipe
 from builder.model.target import Context
 from builder.resolve.resolve import resolve
-recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
+recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in find_site_files()]
 for _ in range(2):
     started = time.perf_counter()
     for site in sites:

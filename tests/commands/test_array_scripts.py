@@ -14,11 +14,11 @@ import pytest
 
 from builder.compile.arrays import ArrayTask, make_array_plan
 from builder.model.finding import ConfigError
-from builder.model.plan import File, Plan, Step, StepJob
+from builder.model.plan import Plan, PlanFile, Step, StepJob
 from builder.parse.site import load_site
 from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.status import ListedPlan, read_plan_list, write_plan_list
-from builder.slurm.submit import SubmitOptions, Task, arguments, of_tasks
+from builder.slurm.submit import SubmitOptions, Task, make_arguments, select_tasks
 
 LUMI = load_site("lumi-g")
 
@@ -33,7 +33,7 @@ def kit(name: str, steps: dict[str, StepJob], *, lead: bool = False) -> ArrayTas
         path = f"{number}-{step}.sbatch"
         kind = kinds.get(step, "build")
         made.append(Step(name=step, kind=kind, why=step, script=path, batch=path, job=asked))  # type: ignore[arg-type]
-        files.append(File(path=path, text='#!/bin/bash\necho "$PWD $RECIPE_FOLDER"\n'))
+        files.append(PlanFile(path=path, text='#!/bin/bash\necho "$PWD $RECIPE_FOLDER"\n'))
     plan = Plan(
         target=f"{name}.lumi-g.cotainr", recipe=name, site="lumi-g", backend="cotainr", vendor="amd",
         image=f"{name}.sif", image_kind="sif", base="b", steps=tuple(made), files=tuple(files),
@@ -154,8 +154,8 @@ def test_what_has_to_be_done_before_is_said() -> None:
 
 def test_some_tasks_of_an_array() -> None:
     plan = make_array_plan(LUMI, KITS)
-    batch = of_tasks(SubmitOptions(kind="build", overrides=JobOverrides(account="p_1")), [0, 3], most=2)
-    assert arguments(plan.steps[1], batch=batch, after=("12",)) == (
+    batch = select_tasks(SubmitOptions(kind="build", overrides=JobOverrides(account="p_1")), [0, 3], most=2)
+    assert make_arguments(plan.steps[1], batch=batch, after=("12",)) == (
         "--job-name=lumi-g-verify",
         "--output=lumi-g-verify-%A_%a.log",
         "--array=0,3%2",
@@ -165,7 +165,7 @@ def test_some_tasks_of_an_array() -> None:
         "array-lumi-g-2-verify.sbatch",
     )
     own = Task(number=0, plan=plan, folder=Path("a"), output=Path("a.sif"), steps=plan.steps[:1])
-    assert (own.step("build-image"), own.step("smoke")) == (plan.steps[0], None)
+    assert (own.find_step("build-image"), own.find_step("smoke")) == (plan.steps[0], None)
 
 
 def test_the_list_keeps_the_plans_of_other_calls(folder: Path) -> None:

@@ -13,7 +13,7 @@ from builder.audit.content import AuditError
 from builder.audit.sif_image import read_image
 from builder.inspect.gpu import read_inventory
 from builder.model.finding import ConfigError
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_layer, add_object, empty_sif, write_header
+from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_layer, add_object, make_empty_sif, write_header
 
 CUDA = elf(needed=["libcudart.so.12"], sections={".nv_fatbin": fatbin(("cubin", 90, "", ""))})
 HIP = elf(needed=["libamdhip64.so.6"], sections={".hip_fatbin": bundle("gfx90a")})
@@ -21,7 +21,7 @@ HIP = elf(needed=["libamdhip64.so.6"], sections={".hip_fatbin": bundle("gfx90a")
 
 def sif(path: Path, system: Path, *layers: Path) -> Path:
     """A SIF of these file systems."""
-    image = empty_sif("x86_64")
+    image = make_empty_sif("x86_64")
     root = add_object(image, size=system.stat().st_size, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
     placed = [(root, system), *((add_layer(image, size=layer.stat().st_size), layer) for layer in layers)]
     with path.open("wb") as file:

@@ -20,7 +20,7 @@ from support.real_wheels import real_wheel
 from builder.audit.binary import read_binary
 from builder.audit.content import Memory
 from builder.audit.distribution import Distribution
-from builder.audit.elf import numbers
+from builder.audit.elf import parse_version
 from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
 from builder.audit.sif_image import read_image
@@ -112,7 +112,7 @@ def test_pyelftools_reads_the_same(wheel: Wheel, tmp_path: Path) -> None:
             ]  # fmt: skip
         binary = ours[str(path.relative_to(tmp_path))]
         assert (binary.needed, [binary.soname] if binary.soname else []) == (needed, sonames), path
-        assert binary.glibc == max(words, key=numbers, default=""), path
+        assert binary.glibc == max(words, key=parse_version, default=""), path
 
 
 @pytest.mark.parametrize("wheel", [BITSANDBYTES, JAX_ROCM, JAX_CUDA, XFORMERS], ids=lambda wheel: wheel[0])

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from builder.cli.doctor import command
-from builder.execute.docker_daemon import docker_readings, own_buildkit
-from builder.execute.doctor import examine, versions, where_to_build
-from builder.execute.doctor_network import find_default_index, network_readings, servers
-from builder.execute.doctor_readings import place_readings
+from builder.cli.doctor import run_command
+from builder.execute.docker_daemon import examine_docker, has_own_buildkit
+from builder.execute.doctor import examine, examine_sites, query_version_lines
+from builder.execute.doctor_network import examine_network, find_default_index, list_servers
+from builder.execute.doctor_readings import examine_places
 from builder.parse.site import load_site
 
 
@@ -46,7 +46,7 @@ def stand_in(folder: Path, name: str, script: str) -> None:
 
 
 def asked(*words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    answer = CliRunner().invoke(command, [*words, "--offline", "--format", "json"])
+    answer = CliRunner().invoke(run_command, [*words, "--offline", "--format", "json"])
     content = json.loads(answer.stdout)
     assert content["schema"] == 1
     return answer.exit_code, {one["name"]: one for one in content["readings"]}
@@ -82,7 +82,7 @@ def test_a_machine_of_no_site_says_so(tmp_path: Path) -> None:
     assert readings["modules"].state == readings["base image"].state == "bad"
     assert "recipe plan lumi-g ENV" in readings["modules"].fix
     sites = {name: load_site(name) for name in ("local", "lumi-g", "mn5")}
-    assert [one.state for one in where_to_build(sites, environment=os.environ, root=tmp_path)] == ["none"] * 3
+    assert [one.state for one in examine_sites(sites, environment=os.environ, root=tmp_path)] == ["none"] * 3
 
 
 def test_a_controller_that_does_not_answer_is_said(programs: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_overview_says_of_docker_what_the_site_says(programs: Path, monkeypa
 def test_where_to_build_starts_no_program(programs: Path) -> None:
     for name in ("python3", "apptainer", "docker"):
         stand_in(programs, name, f"echo {name} >>{programs}/called; echo 3.12.1")
-    where_to_build({name: load_site(name) for name in ("local", "mn5", "lumi-g")}, environment=os.environ)
+    examine_sites({name: load_site(name) for name in ("local", "mn5", "lumi-g")}, environment=os.environ)
     assert not (programs / "called").exists()
 
 
@@ -128,7 +128,7 @@ def test_the_first_python_that_will_do_ends_the_search(programs: Path) -> None:
 
 def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
     stand_in(programs, "quota", 'echo "Disk quotas for user anna"; echo "  /home 9G 10G"')
-    found = {one.name: one for one in place_readings(environment=os.environ, layers=True)}
+    found = {one.name: one for one in examine_places(environment=os.environ, layers=True)}
     assert found["quota"].says == "Disk quotas for user anna; /home 9G 10G"
 
 
@@ -136,7 +136,7 @@ def test_a_quota_is_shown_where_it_is_told(programs: Path) -> None:
 def test_a_cache_that_cannot_be_made_is_bad_for_a_layers_site() -> None:
     environment = {**os.environ, "RECIPE_CACHE_DIR": "/proc/none"}
     for layers, state in ((True, "bad"), (False, "none")):
-        found = {one.name: one for one in place_readings(environment=environment, layers=layers)}
+        found = {one.name: one for one in examine_places(environment=environment, layers=layers)}
         assert (found["cache"].state, bool(found["cache"].fix)) == (state, True)
 
 
@@ -154,7 +154,7 @@ def test_a_daemon_that_is_stopped_or_hangs_is_not_ok(programs: Path, tmp_path: P
     stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 27.1.0, build x"')
     for path, word in ((tmp_path / "none.sock", "no daemon listens"), (silent, "no answer from")):
         environment = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
-        daemon, buildx = docker_readings(
+        daemon, buildx = examine_docker(
             environment=environment, program=programs / "docker", version="Docker version 27.1.0", needed=True
         )
         assert (daemon.state, buildx.state) == ("bad", "bad")
@@ -166,7 +166,7 @@ def test_a_daemon_that_is_stopped_or_hangs_is_not_ok(programs: Path, tmp_path: P
     ("said", "own"), [("Docker version 20.10.24+dfsg1", True), ("Docker version 23.0.1", False), ("", False)]
 )
 def test_which_docker_builds_without_a_plug_in(said: str, own: bool) -> None:
-    assert own_buildkit(said) is own
+    assert has_own_buildkit(said) is own
 
 
 def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
@@ -188,7 +188,7 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
             "RECIPE_TORCH_INDEX": f"http://127.0.0.1:{closed.getsockname()[1]}/",
             "https_proxy": f"http://127.0.0.1:{closed.getsockname()[1]}",  # nothing else leaves this machine
         }
-        found = {one.name: one for one in network_readings(None, environment=environment)}
+        found = {one.name: one for one in examine_network(None, environment=environment)}
         thread.join()
     assert {name: one.state for name, one in found.items()} == {
         "package index": "ok", "conda": "none", "torch index": "none",
@@ -197,26 +197,26 @@ def test_any_answer_of_a_server_counts_and_none_does_not() -> None:
 
 
 def test_who_is_asked_for_a_site() -> None:
-    named = servers(load_site("mn5"), environment=os.environ)
+    named = list_servers(load_site("mn5"), environment=os.environ)
     assert "registry nvcr.io" in named
     assert re.fullmatch(r"https://\S+/simple/?", find_default_index(os.environ))
-    named = servers(load_site("mn5"), environment={})
+    named = list_servers(load_site("mn5"), environment={})
     assert named["package index"] == find_default_index({})
-    named = servers(load_site("mn5"), environment={"PIP_INDEX_URL": "https://mirror.example/simple"})
+    named = list_servers(load_site("mn5"), environment={"PIP_INDEX_URL": "https://mirror.example/simple"})
     assert named["package index"] == "https://mirror.example/simple"
 
 
 def test_a_program_that_a_signal_ends_says_no_version(programs: Path) -> None:
     stand_in(programs, "apptainer", "echo version 1.2; kill -SEGV $$")
-    assert versions({"apptainer": programs / "apptainer"}, environment=os.environ) == {"apptainer": ""}
+    assert query_version_lines({"apptainer": programs / "apptainer"}, environment=os.environ) == {"apptainer": ""}
 
 
 @pytest.mark.usefixtures("programs")
 def test_the_first_word_of_a_line_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr("builder.cli.output.use_color", lambda **_: True)
+    monkeypatch.setattr("builder.cli.output.uses_color", lambda **_: True)
     monkeypatch.setattr("builder.cli.doctor.echo", printed.append)
-    CliRunner().invoke(command, ["local", "--offline"])
+    CliRunner().invoke(run_command, ["local", "--offline"])
     lines = [line for line in printed if "processor" in line or "mksquashfs" in line]
     assert [line.split()[0] for line in lines] == ["\x1b[31mBAD\x1b[0m", "\x1b[32mok\x1b[0m"]
 
@@ -232,7 +232,7 @@ def test_a_limit_of_memory_is_refused_in_words() -> None:
 def test_a_docker_with_buildkit_of_its_own_needs_no_plug_in(programs: Path, tmp_path: Path) -> None:
     stand_in(programs, "docker", 'test "$1" = buildx && exit 1; echo "Docker version 20.10.5, build x"')
     environment = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
-    _, buildx = docker_readings(
+    _, buildx = examine_docker(
         environment=environment, program=programs / "docker", version="Docker version 20.10.5", needed=True
     )
     assert (buildx.state, buildx.says) == ("ok", "not needed: this Docker has BuildKit itself")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.compile.render import read_template
-from builder.layers.uv import SETTINGS, uv_settings
+from builder.layers.uv import SETTINGS, make_uv_settings
 
 CALL = "set -eu; . ./engine.sh; temporary_folder; inside_build; cat $inputs/settings"
 TLS = "SSL_CERT_FILE"
@@ -63,7 +63,7 @@ def test_a_container_gets_the_settings_of_uv_here(tmp_path: Path) -> None:
         given |= {name: str(folder / "ca.pem") for name in names if name in (TLS, *SETTINGS[TLS])}
         _, text = started(folder, **given)
         inside = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines())
-        here = uv_settings(given, cache=folder)
+        here = make_uv_settings(given, cache=folder)
         inside = {name: value for name, value in inside.items() if name in SETTINGS}
         assert inside.pop(TLS, "") == ("/mnt/ca.pem" if TLS in here else "")
         assert inside == {name: value for name, value in here.items() if name in SETTINGS and name != TLS}

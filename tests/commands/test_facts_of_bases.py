@@ -43,7 +43,7 @@ def test_what_was_read_whole_is_remembered(bed: Bed, monkeypatch: pytest.MonkeyP
     image = bed.image(VERSION)
     assert read_base_facts(image, store=bed.store).glibc == "2.36"
     assert len(bed.known()) == 1
-    monkeypatch.setattr("builder.layers.base_facts._contents", None)  # nothing is read out of it again
+    monkeypatch.setattr("builder.layers.base_facts._read_contents", None)  # nothing is read out of it again
     assert read_base_facts(image, store=bed.store).glibc == "2.36"
 
 

@@ -13,15 +13,15 @@ import pytest
 
 from builder.cli.main import run
 from builder.execute.plan_folder import write_plan
-from builder.model.plan import File, Plan, Step
-from builder.slurm.state import Ledger, Submitted, write_ledger
+from builder.model.plan import Plan, PlanFile, Step
+from builder.slurm.state import Ledger, SubmittedJob, write_ledger
 from builder.system.trust import TRUST
 
 FORGOTTEN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n"
 RUNNING = "echo '12|RUNNING|node1|2026-01-01T00:00:00|None'\n"
 RECORD = '{"schema": 1, "job": "12", "exit_code": 0, "reason": "", "started": 1, "ended": 2}'
 STEP = Step(name="build", kind="build", why="build", script="b.sh", batch="b.sbatch", produces=("x.sif",))
-FILES = (File(path="b.sh", text="true"), File(path="b.sbatch", text="true"))
+FILES = (PlanFile(path="b.sh", text="true"), PlanFile(path="b.sbatch", text="true"))
 PLAN = Plan(
     target="x.local.layers", recipe="x", site="local", backend="layers", vendor="cpu", image="x.sif", image_kind="sif",
     base="", steps=(STEP,), files=FILES,
@@ -51,7 +51,7 @@ def submitted(place: Path, *, output: Path, record: str = RECORD) -> Path:
     folder = place / "x.plan"
     write_plan(PLAN, folder, recipe_folder=place)
     (folder / "b-12.log").touch()
-    job = Submitted(job="12", step="build", script="b.sbatch", log="b-12.log")
+    job = SubmittedJob(job="12", step="build", script="b.sbatch", log="b-12.log")
     write_ledger(Ledger(site="local", kind="build", output=str(output), jobs=(job,)), folder)
     if record:
         (folder / "jobs" / "12.json").write_text(record)

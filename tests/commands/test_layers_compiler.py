@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.bytecode import Compiler, compiled_path, list_sources
+from builder.layers.bytecode import Compiler, list_sources, name_compiled_file
 from builder.layers.wheel_files import PREFIX
 from builder.sif.errors import LayeringError
-from builder.sif.pack import unfold
+from builder.sif.pack import expand_pieces
 
 
 def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[str, bytes]:
@@ -22,7 +22,7 @@ def compiled(folder: Path, out: Path, *, workers: int, order: int = 1) -> dict[s
         folder, list_sources(folder, below="lib")[::order], prefix=PREFIX, workers=workers, out=out
     )
     assert not list(folder.rglob("*.pyc"))
-    unfold(pieces, folder)
+    expand_pieces(pieces, folder)
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.pyc"))}
 
 
@@ -47,7 +47,7 @@ def test_a_compiled_file_is_taken_without_its_source(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "m.py").write_text("VALUE = 1\n")
     made = compiled(tmp_path, tmp_path / "out", workers=1)
-    assert list(made) == [compiled_path("lib/m.py", sys.implementation.cache_tag or "")]
+    assert list(made) == [name_compiled_file("lib/m.py", sys.implementation.cache_tag or "")]
     (tmp_path / "lib" / "m.py").write_text("VALUE = 2\n")  # unchecked: neither time nor content is looked at
     done = subprocess.run(
         [sys.executable, "-c", "import m; print(m.VALUE, m.__file__)"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.layers import bytecode
-from builder.layers.bytecode import Compiler, compiled_path, find_compiler
+from builder.layers.bytecode import Compiler, find_compiler, name_compiled_file
 from builder.sif.errors import LayeringError
 
 TAG = "cpython-399"
@@ -36,7 +36,7 @@ def compiled(folder: Path, lines: str) -> list[str]:
 
 
 def test_what_was_asked_for_is_taken(tmp_path: Path) -> None:
-    name = compiled_path("a.py", TAG)
+    name = name_compiled_file("a.py", TAG)
     assert compiled(tmp_path, f"printf abc >$out/0.data; echo '3 {name}' >$out/0.index") == [name]
 
 
@@ -48,8 +48,8 @@ def test_security_08_files_that_were_not_asked_for_are_refused(tmp_path: Path, n
 
 @pytest.mark.parametrize("part", ["data", "index"])
 def test_security_08_no_link_in_what_was_handed_back_is_followed(tmp_path: Path, part: str) -> None:
-    (tmp_path / "mine").write_text(f"3 {compiled_path('a.py', TAG)}\n")
-    lines = f"printf abc >$out/0.data; echo '3 {compiled_path('a.py', TAG)}' >$out/0.index"
+    (tmp_path / "mine").write_text(f"3 {name_compiled_file('a.py', TAG)}\n")
+    lines = f"printf abc >$out/0.data; echo '3 {name_compiled_file('a.py', TAG)}' >$out/0.index"
     with pytest.raises(LayeringError, match="is no file"):
         compiled(tmp_path, f"{lines}; ln -sf {tmp_path / 'mine'} $out/0.{part}")
 

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 
 from builder.sif.errors import LayeringError
-from builder.sif.normalise import DATE, OCI_CONFIG, labels_of, newest_of_base, settle, time_for
+from builder.sif.normalise import (
+    DATE,
+    OCI_CONFIG,
+    choose_time,
+    find_newest_base_time,
+    make_labels_json,
+    normalize_image,
+)
 from builder.sif.sif import (
     DATA_JSON,
     DESCRIPTOR,
@@ -56,14 +63,14 @@ def test_two_images_of_one_content_become_one(tmp_path: Path) -> None:
     one = made(tmp_path / "one.sif", date="Sunday_1_March_2026_1:2:3_UTC", image_id="sha256:" + "a" * 64)
     two = made(tmp_path / "two.sif", date="Wednesday_11_November_2026_11:22:33_UTC", image_id="sha256:" + "b" * 64)
     for path in (one, two):
-        settle(path, time=NEWEST)
+        normalize_image(path, time=NEWEST)
     assert one.read_bytes() == two.read_bytes()
     sif, data = read_sif(one), one.read_bytes()
     documents = [json.loads(data[item.offset : item.offset + item.size]) for item in sif.objects if not item.partition]
     assert documents[0]["data"]["attributes"]["labels"] == {DATE: "2023-11-14T22:13:20Z", "a": "b"}
     assert documents[1] == {"Env": []}
     assert data[sif.system.offset : sif.system.offset + sif.system.size] == ROOT
-    settle(one, time=NEWEST)
+    normalize_image(one, time=NEWEST)
     assert one.read_bytes() == data
 
 
@@ -76,7 +83,7 @@ def test_the_root_file_system_moves_where_the_page_has_changed(tmp_path: Path) -
     two = made(tmp_path / "two.sif", date="y" * 30, image_id="", more="x" * (room - 25))
     assert read_sif(one).system.offset != read_sif(two).system.offset
     for path in (one, two):
-        settle(path, time=NEWEST)
+        normalize_image(path, time=NEWEST)
         sif, data = read_sif(path), path.read_bytes()
         assert data[sif.system.offset : sif.system.offset + sif.system.size] == ROOT
     assert one.read_bytes() == two.read_bytes()
@@ -86,7 +93,7 @@ def test_the_root_file_system_moves_where_the_page_has_changed(tmp_path: Path) -
 def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"no image")
     with pytest.raises(LayeringError):
-        settle(tmp_path / "x", time=1)
+        normalize_image(tmp_path / "x", time=1)
 
 
 # --- the time ---------------------------------------------------------------------------------------------------------
@@ -119,25 +126,25 @@ OURS = [{"created_by": "USER 0", "empty_layer": True}, {"created_by": "COPY imag
 
 def test_the_time_of_what_docker_made_is_that_of_its_base(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", history=[*BASE, *OURS], layers=[5, NEWEST, NEWEST + 99])
-    assert newest_of_base(path) == NEWEST
-    assert time_for(str(path), environment={}) == NEWEST
-    assert time_for(str(path), environment={"SOURCE_DATE_EPOCH": "7"}) == 7
-    assert json.loads(labels_of(path, time=NEWEST)) == {
+    assert find_newest_base_time(path) == NEWEST
+    assert choose_time(str(path), environment={}) == NEWEST
+    assert choose_time(str(path), environment={"SOURCE_DATE_EPOCH": "7"}) == 7
+    assert json.loads(make_labels_json(path, time=NEWEST)) == {
         "own": "label", "org.label-schema.schema-version": "1.0", DATE: "2023-11-14T22:13:20Z",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("history", [[], BASE, OURS])
 def test_no_time_where_the_base_cannot_be_told_from_the_rest(history: list[dict[str, object]], tmp_path: Path) -> None:
-    assert newest_of_base(archive(tmp_path / "x.tar", history=history, layers=[5, 6])) is None
+    assert find_newest_base_time(archive(tmp_path / "x.tar", history=history, layers=[5, 6])) is None
     (tmp_path / "no.tar").write_bytes(b"no archive")
-    assert newest_of_base(tmp_path / "no.tar") is None
+    assert find_newest_base_time(tmp_path / "no.tar") is None
 
 
 def test_the_time_of_a_flat_image_is_that_of_its_base(tmp_path: Path) -> None:
     base = made(tmp_path / "base.sif", date="", image_id="")
     with base.open("r+b") as file:
         write_header(file, read_sif(base), time=NEWEST)
-    assert time_for(str(base), environment={}) == NEWEST
-    assert time_for("docker://debian:12", environment={}) == 315532800
-    assert time_for(str(base), environment={"SOURCE_DATE_EPOCH": "no number"}) is None
+    assert choose_time(str(base), environment={}) == NEWEST
+    assert choose_time("docker://debian:12", environment={}) == 315532800
+    assert choose_time(str(base), environment={"SOURCE_DATE_EPOCH": "no number"}) is None

@@ -33,7 +33,7 @@ def test_a_resolve_as_of_last_time_asks_no_index_again(tmp_path: Path, capsys: p
     uv.chmod(0o755)
     (tmp_path / "requirements.txt").write_text("six\n")
     resolver = Resolver(uv=str(uv), minor="3.11", platform="p", work=tmp_path, environment={})
-    assert resolve(tmp_path, resolver.cached_resolver(tmp_path / "last")) == ((), True)
+    assert resolve(tmp_path, resolver.make_cached_resolver(tmp_path / "last")) == ((), True)
     assert capsys.readouterr().out == ""
     (asked,) = (tmp_path / "asked").read_text().splitlines()
     assert "--offline" in asked

@@ -14,7 +14,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from support.bill_samples import CONTENTS, PACKAGES
 from support.matrix import plans
 
-from builder.inspect.sbom import sbom
+from builder.inspect.sbom import make_sbom
 
 # hadolint's rules that do not hold here, each with its reason.
 HADOLINT_IGNORED = {
@@ -104,7 +104,7 @@ def test_dockerfiles_pass_hadolint(folders: Path) -> None:
 
 
 def test_a_bill_is_valid_cyclonedx() -> None:
-    text = sbom(CONTENTS, name="x", tool="recipe 0.1.0")
+    text = make_sbom(CONTENTS, name="x", tool="recipe 0.1.0")
     assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(text) is None
     tree = json.loads(text)
     assert {item["name"] for item in tree["components"]} == {package.name for package in PACKAGES}

@@ -14,8 +14,8 @@ import pytest
 from builder.cli.main import run
 from builder.execute import machine
 from builder.execute.folder_lock import lock_folder
-from builder.layers.cache import Store, key_of
-from builder.sif.sif import empty_sif, write_header
+from builder.layers.cache import Store, compute_key
+from builder.sif.sif import make_empty_sif, write_header
 
 ENV = "name: demo\ndependencies: [pip: [six==1.16.0]]\n"
 
@@ -323,7 +323,7 @@ def test_a_base_that_is_no_image_is_refused_at_once(place: Path, kind: str, why:
 
 def short_sif() -> bytes:
     image = io.BytesIO()
-    write_header(image, empty_sif("x86_64"), time=0)
+    write_header(image, make_empty_sif("x86_64"), time=0)
     return image.getvalue()[:256]
 
 
@@ -349,8 +349,8 @@ def test_offline_needs_the_base_in_the_cache(place: Path) -> None:
     assert "ubuntu:24.04 was not fetched before" in done.err
     folder = place.parent / "cache" / "recipe"
     store = Store(folder)
-    store.remember("known", key_of(["reference", "docker://ubuntu:24.04"]), "k")
-    store.path("bases", "k").touch()
+    store.remember("known", compute_key(["reference", "docker://ubuntu:24.04"]), "k")
+    store.get_path("bases", "k").touch()
     assert recipe("build", *words, "-n").code == 0
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.progress import Bar, size
-from builder.model.plan import File, Plan, Step, to_json
+from builder.execute.progress import Bar, format_size
+from builder.model.plan import Plan, PlanFile, Step, to_json
 
 REPORTS = """
 tell() { printf '{"event": "progress", "what": "%s", "done": %s, "total": %s}\\n' "$@" >>"$RECIPE_EVENTS"; sleep 0.6; }
@@ -25,14 +25,14 @@ BUILD = """
 import os, sys
 from pathlib import Path
 from builder.execute.executor import execute
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.progress import choose_progress
 from builder.model.plan import from_json
 
 folder = Path(sys.argv[1])
 plan = from_json((folder / "plan.json").read_bytes())
 progress = choose_progress(sys.stderr, environment=os.environ, quiet=sys.argv[2] == "quiet")
-options = Options(environment=dict(os.environ))
+options = ExecutionOptions(environment=dict(os.environ))
 print(execute(plan, folder=folder, output=folder.parent / "x.sif", options=options, progress=progress).status)
 """
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     step = Step(name="build", kind="build", why="make it", script="build.sh", produces=("image.sif",))
     plan = Plan(
         target="demo.local.layers", recipe="demo", site="local", backend="layers", vendor="cpu", image="image.sif",
-        image_kind="sif", base="b", steps=(step,), files=(File(path="build.sh", text=REPORTS),),
+        image_kind="sif", base="b", steps=(step,), files=(PlanFile(path="build.sh", text=REPORTS),),
     )  # fmt: skip
     (place / "plan.json").write_text(to_json(plan))
     (place / "build.sh").write_text(REPORTS)
@@ -103,17 +103,20 @@ def test_a_pipe_gets_the_lines_that_it_always_got(folder: Path) -> None:
 def test_what_is_complete_is_not_shown_any_more() -> None:
     bar = Bar()
     bar.update("copy", done=5, total=10, now=1.0)
-    assert bar.text(1.0) == "copy  [##########..........] 50%  5 B of 10 B"
+    assert bar.format_line(1.0) == "copy  [##########..........] 50%  5 B of 10 B"
     bar.update("copy", done=10, total=10, now=2.0)
-    assert bar.text(2.0) == ""
+    assert bar.format_line(2.0) == ""
     bar.update("copy", done=30, total=10, now=2.0)  # a total that was too small
-    assert bar.text(2.0) == ""
+    assert bar.format_line(2.0) == ""
     bar.update("packing", done=30, total=0, now=3.0)
-    assert (bar.text(4.0), bar.text(9.0)) == ("packing  30 B", "")  # the program has gone on to something else
+    assert (bar.format_line(4.0), bar.format_line(9.0)) == (
+        "packing  30 B",
+        "",
+    )  # the program has gone on to something else
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (34_500_000, "34 MB"), (1_250_000_000, "1.2 GB")]
 )
 def test_bytes_as_people_say_them(count: int, text: str) -> None:
-    assert size(count) == text
+    assert format_size(count) == text

@@ -17,8 +17,8 @@ from support.registry_stand_ins import DIGEST, Reply, StandIn, certificate, foun
 from builder.compile.compile import compile_plan
 from builder.compile.render import read_template
 from builder.layers import registry as client
-from builder.layers.registry import Login, RegistryError, registry_digest
-from builder.layers.registry_login import login_of
+from builder.layers.registry import Login, RegistryError, fetch_manifest_digest
+from builder.layers.registry_login import find_login
 from builder.model.target import Context
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -50,7 +50,7 @@ def ask(tls: tuple[Path, Path]) -> Callable[[StandIn], str]:
             return (NAME, WORD) if host == server.name else None
 
         environment = {"SSL_CERT_FILE": str(tls[0])}
-        return registry_digest(f"docker://{server.name}/team/image:1", logins=logins, environment=environment)
+        return fetch_manifest_digest(f"docker://{server.name}/team/image:1", logins=logins, environment=environment)
 
     return asked
 
@@ -179,7 +179,7 @@ def test_security_07_the_certificate_is_looked_at(serve: Serve) -> None:
     server = serve()
     server.reply = wants("Basic")
     with pytest.raises(RegistryError, match="could not be reached"):
-        registry_digest(f"docker://{server.name}/x", logins=lambda _: (NAME, WORD), environment={})
+        fetch_manifest_digest(f"docker://{server.name}/x", logins=lambda _: (NAME, WORD), environment={})
     assert server.seen == []
 
 
@@ -254,14 +254,14 @@ def test_security_07_every_file_with_logins(variable: str, file: str, tmp_path: 
     document = {"auths": {"other.example.org": auth("x", "y"), f"https://{HOST}/v1/": auth()}}
     path.write_text(json.dumps(document), encoding="utf-8")
     environment = {"HOME": "/nowhere", variable: str(tmp_path if file else path)}
-    assert login_of(HOST, environment=environment) == (NAME, WORD)
-    assert login_of("third.example.org", environment=environment) is None
+    assert find_login(HOST, environment=environment) == (NAME, WORD)
+    assert find_login("third.example.org", environment=environment) is None
 
 
 @pytest.mark.parametrize("key", ["https://index.docker.io/v1/", "docker.io", "index.docker.io"])
 def test_security_07_dockers_own_registry_has_many_names(key: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auths": {key: auth()}}), encoding="utf-8")
-    assert login_of("docker.io", environment={"DOCKER_CONFIG": str(tmp_path)}) == (NAME, WORD)
+    assert find_login("docker.io", environment={"DOCKER_CONFIG": str(tmp_path)}) == (NAME, WORD)
 
 
 @pytest.mark.parametrize("setting", [{"credsStore": "stand-in"}, {"credHelpers": {HOST: "stand-in"}}])
@@ -276,8 +276,8 @@ def test_security_07_a_program_keeps_the_password(
     (tmp_path / "config.json").write_text(json.dumps({**setting, "auths": {HOST: {}}}), encoding="utf-8")
     environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     monkeypatch.setenv("PATH", environment["PATH"])
-    assert login_of(HOST, environment=environment) == (NAME, WORD)
-    assert login_of("other.example.org", environment=environment) is None
+    assert find_login(HOST, environment=environment) == (NAME, WORD)
+    assert find_login("other.example.org", environment=environment) is None
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_security_07_a_program_keeps_the_password(
     ],
 )
 def test_security_07_which_server_of_tokens_belongs_to_a_registry(host: str, realm: str, own: bool) -> None:
-    assert client._belongs(client._split(realm), host=host) is own
+    assert client._is_own_realm(client._split(realm), host=host) is own
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_security_07_a_program_of_another_registry_is_not_asked(
     (tmp_path / "config.json").write_text(json.dumps({"credHelpers": {key: "stand-in"}}), encoding="utf-8")
     environment = {"DOCKER_CONFIG": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
     monkeypatch.setenv("PATH", environment["PATH"])
-    assert login_of(HOST, environment=environment) is None
+    assert find_login(HOST, environment=environment) is None
     assert not (tmp_path / "docker-credential-stand-in.asked").exists()
 
 
@@ -341,7 +341,7 @@ def test_security_07_the_name_of_a_program_is_no_path(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     helper(tmp_path / "docker-credential-x" / "evil")
     (tmp_path / "config.json").write_text(json.dumps({"credsStore": "x/evil"}), encoding="utf-8")
-    assert login_of(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
+    assert find_login(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
     assert not [*tmp_path.rglob("*.asked")]
 
 
@@ -351,17 +351,17 @@ def test_security_07_the_name_of_a_program_is_no_path(tmp_path: Path, monkeypatc
 )  # fmt: skip
 def test_security_07_a_damaged_file_holds_no_login(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert login_of(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
+    assert find_login(HOST, environment={"DOCKER_CONFIG": str(tmp_path), "PATH": "/usr/bin:/bin"}) is None
 
 
 @pytest.mark.parametrize("engine", ["APPTAINER", "SINGULARITY"])
 def test_security_07_the_engines_variables_are_for_one_registry(engine: str, tmp_path: Path) -> None:
     environment = {f"{engine}_DOCKER_USERNAME": NAME, f"{engine}_DOCKER_PASSWORD": WORD, "HOME": str(tmp_path)}
-    assert login_of(HOST, environment=environment, own=True) == (NAME, WORD)
-    assert login_of(HOST, environment=environment, own=False) is None
+    assert find_login(HOST, environment=environment, own=True) == (NAME, WORD)
+    assert find_login(HOST, environment=environment, own=False) is None
     environment["RECIPE_REGISTRY"] = HOST
-    assert login_of(HOST, environment=environment, own=False) == (NAME, WORD)
-    assert login_of("other.example.org", environment=environment, own=True) is None
+    assert find_login(HOST, environment=environment, own=False) == (NAME, WORD)
+    assert find_login("other.example.org", environment=environment, own=True) is None
 
 
 @pytest.mark.parametrize(

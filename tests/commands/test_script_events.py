@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.compile.render import read_template
-from builder.system.event_reader import Event, events_of, make_events_file
+from builder.system.event_reader import Event, make_events_file, open_events
 
 ODD = 'it\'s "a" \\\\ $(id) `id` ü\ttab\x01'
 
@@ -29,14 +29,14 @@ def run(
     script = f"set -eo pipefail\n. ./engine.sh\nset -u\n{text}\n"
     command = ["bash", "-c", script, "step", *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return done, events_of(folder / "events").read()
+    return done, open_events(folder / "events").read()
 
 
 def test_an_image_that_is_whole_is_reported(folder: Path) -> None:
     (folder / "x.sif.part").write_text("image")
     done, events = run(folder, "put_in_place x.sif.part x.sif")
     assert done.returncode == 0, done.stderr
-    assert [(event.name, event.text("image")) for event in events] == [("whole", "x.sif.part")]
+    assert [(event.name, event.get_text("image")) for event in events] == [("whole", "x.sif.part")]
     assert (folder / "x.sif").read_text() == "image"
 
 
@@ -44,7 +44,7 @@ def test_a_failure_is_reported_whatever_is_in_it(folder: Path) -> None:
     done, events = run(folder, 'fail "$1"', ODD)
     assert done.returncode == 1
     assert done.stderr == f"recipe: error: {ODD}\n"
-    assert [event.text("message") for event in events] == [ODD.replace("\t", " ").replace("\x01", " ")]
+    assert [event.get_text("message") for event in events] == [ODD.replace("\t", " ").replace("\x01", " ")]
 
 
 def test_by_hand_the_same_is_printed_and_nothing_reported(folder: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_answer_of_an_image_is_reported_at_the_end(folder: Path) -> None:
     text = 'temporary_folder "$PWD/tmp"\nmkdir "$work/answer"\nprintf %s "$1" >"$work/answer/answer.json"; exit 3'
     done, events = run(folder, text, answer)
     assert done.returncode == 3, done.stderr
-    assert [event.table("answer")["found"] for event in events] == [{"torch": "2.6.0"}]
+    assert [event.get_table("answer")["found"] for event in events] == [{"torch": "2.6.0"}]
 
 
 def test_a_link_in_the_place_of_an_answer_is_not_read(folder: Path) -> None:

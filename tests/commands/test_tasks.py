@@ -36,6 +36,6 @@ def test_tasks_by_their_numbers(tmp_path: Path, answers: dict[str, str], found: 
     (tmp_path / "sacct").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "sacct").chmod(0o755)
     (tmp_path / "squeue.json").write_text(json.dumps(answers))
-    states = Slurm({"PATH": f"{tmp_path}:/usr/bin:/bin"}).states(["7_0", "7_1"])
+    states = Slurm({"PATH": f"{tmp_path}:/usr/bin:/bin"}).query_states(["7_0", "7_1"])
     assert states is not None
     assert {job: one.word for job, one in states.items()} == found

@@ -16,12 +16,12 @@ REAL = ROOT / "tests" / "unit" / "wild" / "tykky_pytorch_rocm.yml"
 SPEED = """
 import sys, time
 from pathlib import Path
-from builder.parse.site import load_site, site_files
+from builder.parse.site import load_site, find_site_files
 from builder.model.finding import BuilderError
 from builder.parse.recipe import load_recipe
 from builder.model.target import Context
 from builder.resolve.resolve import resolve
-recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in site_files()]
+recipe, sites = load_recipe(Path(sys.argv[1])), [load_site(name) for name in find_site_files()]
 for _ in range(5):
     started = time.process_time()
     for site in sites:

@@ -13,7 +13,7 @@ from pathlib import Path
 from recipe_program import Done, Room
 
 from builder.model.lock import Lock
-from builder.parse.lock_files import index_path, read_lock
+from builder.parse.lock_files import name_index, read_lock
 
 USER, PASSWORD = "reader", "s3cret-of-the-channel"
 # What would bring this machine's indexes, wheels and accounts into a test.
@@ -37,13 +37,13 @@ class LockRoom(Room):
 
     def read(self, site: str, *, env: Path) -> Lock:
         """The lock of a site."""
-        lock = read_lock(index_path(env), site)
+        lock = read_lock(name_index(env), site)
         assert lock is not None
         return lock
 
     def written(self, env: Path) -> Mapping[str, bytes]:
         """Every file of a lock."""
-        index = index_path(env)
+        index = name_index(env)
         files = [index, *index.with_suffix("").rglob("*")]
         return {str(path.relative_to(env.parent)): path.read_bytes() for path in files if path.is_file()}
 

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import execute
 from builder.execute.plan_folder import write_plan
 from builder.execute.progress import QuietProgress
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import Plan, PlanFile, Step
 from builder.model.report import Report
 
 MAKES_IMAGE = "echo image >draft && mv draft image.sif\n"
@@ -29,17 +29,17 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 from builder.execute.executor import execute
-from builder.execute.build_options import Interrupted, Options
+from builder.execute.build_options import SignalInterrupt, ExecutionOptions
 from builder.execute.progress import QuietProgress
 from builder.model.plan import from_json
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` has it ignored
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 folder = Path(sys.argv[1])
 plan = from_json((folder / "plan.json").read_text())
-options = Options(environment=os.environ, tmpdir=folder.parent / "tmp")
+options = ExecutionOptions(environment=os.environ, tmpdir=folder.parent / "tmp")
 try:
     report = execute(plan, folder=folder, output=folder.parent / "x.sif", options=options, progress=QuietProgress())
-except Interrupted as stop:
+except SignalInterrupt as stop:
     assert stop.report.status == "interrupted"
     sys.exit(stop.exit_code)
 sys.exit(0 if report.status == "passed" else 5)
@@ -63,7 +63,7 @@ def plan_of(**steps: str | dict[str, Any]) -> Plan:
         text = fields.pop("text")
         kind = "smoke" if name.startswith("smoke") else "build"
         produces = {"build": ("image.sif",), "smoke": ("smoke-mnist.json",)}.get(name, ())
-        files.append(File(path=f"{name}.sh", text=textwrap.dedent(text)))
+        files.append(PlanFile(path=f"{name}.sh", text=textwrap.dedent(text)))
         made.append(
             Step(**{"name": name, "kind": kind, "why": "", "script": f"{name}.sh", "produces": produces, **fields})
         )
@@ -85,7 +85,7 @@ class Place:
 
     def execute(self, plan: Plan, *, environment: dict[str, str] | None = None, **options: Any) -> Report:
         self.write(plan)
-        found = Options(environment={**os.environ, **(environment or {})}, tmpdir=self.tmp, **options)
+        found = ExecutionOptions(environment={**os.environ, **(environment or {})}, tmpdir=self.tmp, **options)
         report = execute(plan, folder=self.kit, output=self.output, options=found, progress=QuietProgress())
         written = json.loads((self.kit / "report.json").read_text())
         assert written["status"] == report.status

@@ -13,7 +13,7 @@ import pytest
 from recipe_program import LIMIT, Room, inside
 from victim import STOPPER, Victim, reached
 
-from builder.inspect.origin import plan_in, plan_of
+from builder.inspect.origin import read_image_plan, read_plan_digest
 
 pytestmark = pytest.mark.engines
 
@@ -57,7 +57,7 @@ class Two(Victim):
 
     def is_whole(self) -> str:
         """The version in an image whose plan folder is of the same plan."""
-        assert plan_in(self.image) == plan_of(self.plan)
+        assert read_image_plan(self.image) == read_plan_digest(self.plan)
         assert [path.name for path in self.room.folder.iterdir() if ".recipe-" in path.name] == []
         return inside(self.image, *NAMED).strip()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from scripted_plans import HOLDER, MAKES_IMAGE, Place, plan_of, until
 
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import execute, raise_on_failure
 from builder.execute.progress import QuietProgress
 from builder.model.finding import BuilderError, ConfigError, StepError, ToolError
@@ -145,7 +145,7 @@ def test_two_builds_at_once(place: Place) -> None:
     ready = place.root / "ready"
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(place.kit), str(ready)], stdin=subprocess.PIPE) as other:
         until(ready.exists)
-        options = Options(environment=os.environ, tmpdir=place.tmp)
+        options = ExecutionOptions(environment=os.environ, tmpdir=place.tmp)
         with pytest.raises(ConfigError) as caught:
             execute(plan, folder=place.kit, output=place.output, options=options, progress=QuietProgress())
         assert caught.value.findings[0].message.startswith(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from scripted_plans import MAKES_IMAGE, Place, own_word, plan_of
 
-from builder.execute.build_options import Options
+from builder.execute.build_options import ExecutionOptions
 from builder.execute.executor import execute, raise_on_failure
 from builder.execute.progress import PlainProgress
 from builder.model.finding import SmokeError, ToolError
@@ -90,7 +90,7 @@ def test_a_failed_image_goes_when_a_later_one_passes(place: Place) -> None:
     assert place.execute(untested, no_smoke=True).status == "passed"
     assert kept.exists()  # nothing was proven
     place.write(untested)
-    options = Options(environment=dict(os.environ), tmpdir=place.tmp, force=True)
+    options = ExecutionOptions(environment=dict(os.environ), tmpdir=place.tmp, force=True)
     report = execute(untested, folder=place.kit, output=place.output, options=options, progress=PlainProgress(told))
     assert (report.status, kept.exists()) == ("passed", False)
     assert f"removed '{kept}', in which an earlier smoke test had failed\n" in told.getvalue()
@@ -146,7 +146,7 @@ def test_secrets_are_in_no_log_no_report_and_not_on_the_screen(
     script = 'echo "token $HF_TOKEN"; echo "ERROR: cannot reach $PIP_INDEX_URL, $HF_TOKEN" >&2; exit 3'
     plan = plan_of(build=script)
     place.write(plan)
-    options = Options(environment={**os.environ, **environment}, tmpdir=place.tmp)
+    options = ExecutionOptions(environment={**os.environ, **environment}, tmpdir=place.tmp)
     shown = PlainProgress(sys.stderr, verbose=True)
     report = execute(plan, folder=place.kit, output=place.output, options=options, progress=shown)
     texts = [place.log(), (place.kit / "report.json").read_text(), report.findings[0].message, capsys.readouterr().err]

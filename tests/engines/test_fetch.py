@@ -18,7 +18,7 @@ from recipe_program import LIMIT, Done, Room, inside, processes, program, run
 from stand_ins.images import docker, stand_in_debian
 from tiny_index import write_index, write_source, write_wheel
 
-from builder.layers.cache import Store, sha256_of
+from builder.layers.cache import Store, hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -44,7 +44,7 @@ class Served(LockRoom):
 
     def kinds(self) -> set[str]:
         """What the cache holds."""
-        return {entry.kind for entry in Store(self.folder / "cache").entries()}
+        return {entry.kind for entry in Store(self.folder / "cache").list_entries()}
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_wheels_are_fetched_and_compiled_and_no_layer_is_made(room: Served, base
     room.alone("build", *words(room, base_sif), "--offline").expect(0)
     assert inside(room.folder / "x.sif", "python", "-c", "import tool_stub; print(tool_stub.__version__)") == "1.0\n"
     room.recipe("build", *words(room, base_sif, image="online.sif"), "--force").expect(0)
-    assert sha256_of(room.folder / "online.sif") == sha256_of(room.folder / "x.sif")
+    assert hash_file(room.folder / "online.sif") == hash_file(room.folder / "x.sif")
 
 
 def test_without_it_an_offline_build_fails_without_a_request(room: Served, base_sif: Path) -> None:

@@ -13,8 +13,8 @@ from recipe_program import TINY, Built, Done, inside, report_of, run
 from builder.execute.image_scan import FORMAT, NAME
 from builder.inspect.filesystems import FILE_LIMIT
 from builder.inspect.image import read_contents
-from builder.inspect.sif_objects import SBOM, added
-from builder.sif.sif import DESCRIPTOR, layers_of, parse_sif
+from builder.inspect.sif_objects import SBOM, plan_object_writes
+from builder.sif.sif import DESCRIPTOR, list_layers, parse_sif
 
 pytestmark = pytest.mark.engines
 
@@ -62,7 +62,7 @@ def test_an_image_is_held_against_what_is_said_of_it(tiny: Built, base_sif: Path
     found = json.loads(tiny.room.recipe("inspect", image, "--integrity", "--json").expect(0).out)
     assert (found["ok"], len(found["claims"])) == (True, 4)
     with image.open("r+b") as file:
-        layer = layers_of(image, parse_sif(file, size=image.stat().st_size))[1]
+        layer = list_layers(image, parse_sif(file, size=image.stat().st_size))[1]
         file.seek(layer.offset + layer.size // 2)
         byte = file.read(1)
         file.seek(-1, 1)
@@ -86,7 +86,7 @@ def test_we_add_an_object_as_apptainer_does(base_sif: Path, tmp_path: Path) -> N
     run(["apptainer", "sif", "add", *words, theirs, bill]).expect(0)
     with ours.open("r+b") as file:
         sif = parse_sif(file, size=ours.stat().st_size)
-        for offset, data in added(sif, kind=SBOM, name=NAME, content=bill.read_bytes(), extra=FORMAT):
+        for offset, data in plan_object_writes(sif, kind=SBOM, name=NAME, content=bill.read_bytes(), extra=FORMAT):
             file.seek(offset)
             file.write(data)
     one, two = bytearray(ours.read_bytes()), bytearray(theirs.read_bytes())

@@ -14,7 +14,7 @@ from recipe_program import Room, inside, report_of, run
 from test_jobs import SITE, numbers, until_gone
 from tiny_index import write_index
 
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -46,7 +46,7 @@ def test_a_second_build_is_a_job_and_gives_the_same(bed: Room, base_sif: Path) -
     assert re.search(rf"^job {smoke}: smoke, after {build}$", done.err, re.MULTILINE)
     assert re.search(rf"^job {again}: again-build-image, after {build}$", done.err, re.MULTILINE)
     image, plan = bed.folder / "x.sif", bed.folder / "x.plan"
-    digest = sha256_of(image)
+    digest = hash_file(image)
     assert f"the same bytes: a second build gave the same image, sha256 {digest}" in done.err
     report = report_of(plan)
     assert (report["status"], report["verified"]["same"], report["verified"]["sha256"]) == ("passed", True, digest)
@@ -99,7 +99,7 @@ def test_a_second_build_that_was_cancelled_leaves_the_first(bed: Room, base_sif:
     assert "was cancelled" in done.err
     found = report_of(plan)
     assert (found["status"], found["verified"]["same"]) == ("passed", False)
-    assert found["image_sha256"] == sha256_of(image)
+    assert found["image_sha256"] == hash_file(image)
     assert not (plan / "again").exists()
 
 

@@ -14,9 +14,9 @@ import pytest
 from recipe_program import run
 from support.file_trees import merged
 
-from builder.layers.cache import Entry, sha256_of
+from builder.layers.cache import CacheEntry, hash_file
 from builder.layers.image_file import Layer, write_image
-from builder.sif.sif import LAYERS, layers_of, part_of, read_sif
+from builder.sif.sif import LAYERS, list_layers, read_object, read_sif
 from builder.sif.squashfs import SUPERBLOCK, Squashfs, SquashfsError
 
 pytestmark = pytest.mark.engines
@@ -182,7 +182,9 @@ def test_damage_is_noticed_or_harmless_and_never_a_traceback(tmp_path: Path) -> 
 
 
 def as_layer(path: Path) -> Layer:
-    entry = Entry(kind="layers", key="k", path=path, sha256=sha256_of(path), size=path.stat().st_size, title=path.name)
+    entry = CacheEntry(
+        kind="layers", key="k", path=path, sha256=hash_file(path), size=path.stat().st_size, title=path.name
+    )
     return Layer(entry=entry)
 
 
@@ -215,10 +217,10 @@ def test_layers_are_part_of_the_base_or_one_file_system_over_it(inside: bool, ba
     sif, data = read_sif(image), image.read_bytes()
     assert len(sif.overlays) == (0 if inside else 1)
     # Every layer is there, whole, and every byte of the base: of its root file system all but the superblock.
-    assert [data[one.offset : one.offset + one.size] for one in layers_of(image, sif)] == [
+    assert [data[one.offset : one.offset + one.size] for one in list_layers(image, sif)] == [
         layer.entry.path.read_bytes() for layer in layers
     ]
-    (told,) = [part_of(image, item) for item in sif.objects if item.label == LAYERS]
+    (told,) = [read_object(image, item) for item in sif.objects if item.label == LAYERS]
     start = system.offset + (SUPERBLOCK.size if inside else 0)
     whole = base_sif.read_bytes()
     assert data[start : system.offset + head.size] == whole[start : system.offset + head.size]

@@ -14,7 +14,7 @@ from recipe_program import Room, inside
 from stand_ins.images import pushed_debian
 from victim import RUN, Victim, ended, reached
 
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -62,7 +62,7 @@ class Built(Victim):
 
     def build(self, version: str) -> str:
         self.room.recipe(*self.words(version), RECIPE_CACHE_DIR=str(self.cache)).expect(0)
-        return sha256_of(self.image)
+        return hash_file(self.image)
 
     def stopped(self, at: str, number: signal.Signals, *, when: str = "/") -> int:
         """Start a build, wait until it stands at a place, and send a signal to its process group; the exit code."""
@@ -120,7 +120,7 @@ def test_a_build_killed_in_any_phase(victim: Built, phase: str, number: signal.S
     whole = number == signal.SIGTERM and phase == "publish"
     assert code == (-9 if number == signal.SIGKILL else 0 if whole else 143)
     # What is written beside the image comes after it.
-    assert sha256_of(victim.image) == (victim.after if whole or phase == "papers" else victim.before)
+    assert hash_file(victim.image) == (victim.after if whole or phase == "papers" else victim.before)
     if number == signal.SIGTERM:
         assert victim.room.left_behind() == []
     # The next build ends and removes what is left of this one.
@@ -143,4 +143,4 @@ def test_a_build_killed_while_mksquashfs_writes(rooms: Callable[[str], Room], ba
     assert not [path for path in cache.glob("layers-1/layers/*.sqfs") if path.stat().st_size > LARGE]
     room.recipe(*words, RECIPE_CACHE_DIR=str(cache)).expect(0)
     assert room.left_behind() == []
-    assert inside(room.folder / "x.sif", "sha256sum", "/opt/large").split()[0] == sha256_of(room.folder / "large")
+    assert inside(room.folder / "x.sif", "sha256sum", "/opt/large").split()[0] == hash_file(room.folder / "large")

@@ -15,7 +15,7 @@ from compiled_channel import MINOR, compiled, pure, python, wide, write_channel
 from recipe_program import LIMIT, Room, inside, processes
 from victim import RUN, Victim, ended, reached
 
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -49,7 +49,7 @@ class Linked(Victim):
 
     def build(self, more: str) -> str:
         self.room.recipe(*self.words(more), RECIPE_CACHE_DIR=str(self.cache)).expect(0)
-        return sha256_of(self.image)
+        return hash_file(self.image)
 
     def begin(self, *, unpacked: bool, **settings: str) -> subprocess.Popen[str]:
         """Start the build with no layer in the cache, and with or without the packages unpacked by an earlier one."""
@@ -106,7 +106,7 @@ def die(victim: Linked, process: subprocess.Popen[str], *, whole: bool) -> None:
 
 def check(victim: Linked) -> None:
     """The image that was there stays, the next build is right and leaves nothing of the other."""
-    assert sha256_of(victim.image) == victim.before
+    assert hash_file(victim.image) == victim.before
     assert victim.build("wide, greetpy") == victim.after
     assert victim.room.left_behind() == []
     assert list(victim.cache.glob("layers-1/work/*")) == []

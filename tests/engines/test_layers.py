@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Done, Room, inside, report_of, run, until_text
 
-from builder.layers.cache import Entry, Store, sha256_of
+from builder.layers.cache import CacheEntry, Store, hash_file
 from builder.layers.image_file import Layer, write_image
 from builder.sif.sif import read_sif, write_header
 
@@ -148,7 +148,7 @@ def test_the_same_bytes_for_every_user_place_and_time(
     # The base's name is in recipe.json: with the same name all of it is the same.
     again = rooms("third")
     make(again, base_sif, wheels, umask=0o002, SOURCE_DATE_EPOCH="315532800").expect(0)
-    assert sha256_of(again.folder / "x.sif") == sha256_of(demo.folder / "x.sif")
+    assert hash_file(again.folder / "x.sif") == hash_file(demo.folder / "x.sif")
 
 
 def made_of(room: Room) -> dict[str, list[dict[str, str]]]:
@@ -168,12 +168,12 @@ def test_a_changed_file_changes_its_layer_alone(rooms: Callable[[str], Room], ba
 
 @pytest.mark.parametrize("fault", ["altered", "cut"])
 def test_a_cached_layer_that_was_altered_is_made_again(fault: str, demo: Room, base_sif: Path, wheels: Path) -> None:
-    right = sha256_of(demo.folder / "x.sif")
+    right = hash_file(demo.folder / "x.sif")
     path = max((demo.folder / "cache" / "layers-1" / "layers").glob("*.sqfs"), key=lambda path: path.stat().st_size)
     content = path.read_bytes()
     path.write_bytes(content[:-1] if fault == "cut" else content[:-1] + bytes([content[-1] ^ 1]))
     make(demo, base_sif, wheels, "--force").expect(0)
-    assert sha256_of(demo.folder / "x.sif") == right
+    assert hash_file(demo.folder / "x.sif") == right
     assert ("was altered: it is made again" in demo.log(demo.folder / "x.plan")) == (fault == "altered")
 
 
@@ -189,7 +189,7 @@ def test_the_cache_is_shown_checked_and_shrunk(demo: Room) -> None:
     assert (shown.out, "MB by uv" in shown.err) == ("", True)
     (demo.folder / "cache" / "conda" / "pkgs").mkdir(parents=True)
     store = Store(demo.folder / "cache")
-    with store.use_downloads():
+    with store.lock_downloads():
         assert "a build is using" in demo.recipe("cache", "prune", "--downloads", **env).expect(4).err
         assert (demo.folder / "cache" / "conda").is_dir()
     assert "of downloads removed" in demo.recipe("cache", "prune", "--downloads", **env).expect(0).err
@@ -245,7 +245,9 @@ def test_what_we_append_is_what_the_engine_appends(base_sif: Path, tmp_path: Pat
     theirs = Path(shutil.copy(base_sif, tmp_path / "theirs.sif"))
     words = ["--datatype", "4", "--parttype", "4", "--partfs", "1", "--partarch", "2", "--groupid", "1"]
     run(["apptainer", "sif", "add", *words, theirs, layer]).expect(0)
-    entry = Entry(kind="layers", key="k", path=layer, sha256=sha256_of(layer), size=layer.stat().st_size, title="t")
+    entry = CacheEntry(
+        kind="layers", key="k", path=layer, sha256=hash_file(layer), size=layer.stat().st_size, title="t"
+    )
     write_image(base_sif, [Layer(entry=entry)], tmp_path / "ours.sif", time=7)
     with theirs.open("r+b") as file:
         write_header(file, read_sif(theirs), time=7)

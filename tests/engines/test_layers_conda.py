@@ -16,10 +16,10 @@ from recipe_program import LIMIT, Done, Room, inside, run
 from tiny_channel import LONG
 from tiny_index import write_index, write_wheel
 
-from builder.layers.cache import sha256_of
+from builder.layers.cache import hash_file
 from builder.layers.conda_client import find_client, read_packages
 from builder.layers.conda_solver import CondaPackage
-from builder.sif.sif import PARTITION, layers_of, read_sif, write_header
+from builder.sif.sif import PARTITION, list_layers, read_sif, write_header
 
 pytestmark = pytest.mark.engines
 
@@ -141,7 +141,7 @@ def test_the_same_bytes_for_every_user_place_and_time(
     shutil.copytree(demo.folder / "demo.lock", other.folder / "demo.lock")
     more = {"LC_ALL": "C", "TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"}
     make(other, base_sif, "--locked", umask=0o077, **more).expect(0)
-    assert sha256_of(other.folder / "x.sif") == sha256_of(demo.folder / "x.sif")
+    assert hash_file(other.folder / "x.sif") == hash_file(demo.folder / "x.sif")
     # Once more with packages that are unpacked already, by a solver that finds the same ones.
     shutil.rmtree(other.folder / "cache" / "layers-1")
     shutil.rmtree(other.folder / "demo.lock")
@@ -183,13 +183,13 @@ def test_a_channel_over_http_and_a_package_that_was_swapped(
         assert inside(image, "greet-py") == "/opt/env in /opt/env\n"
         record = json.loads(inside(image, "cat", "/opt/env/conda-meta/greet-1.0-h0.json"))
         assert record["url"] == f"{address}/own/linux-64/greet-1.0-h0.conda"
-        before = sha256_of(image)
+        before = hash_file(image)
         write_package(own, Tiny(name="greet", build="h0", files={"bin/greet": "#!/bin/sh\necho swapped\n"}))
         fresh = {"RECIPE_CACHE_DIR": str(room.folder / "fresh")}
         swapped = make(room, base_sif, "--force", **fresh).expect(5)
     assert "greet-1.0-h0.conda' is not the one that its channel or the lock names" in swapped.err
     # The image that was there stays; with what was kept nothing has to be asked for.
-    assert sha256_of(image) == before
+    assert hash_file(image) == before
     make(room, base_sif, "--locked", "--force").expect(0)
     gone = make(room, base_sif, "--locked", "--force", **fresh).expect(5)
     assert "can be reached" in gone.err
@@ -234,8 +234,8 @@ def test_two_builds_at_once_from_nothing(place: Callable[[str], LockRoom], demo:
     started = [room.start(*words, room.folder / f"{name}.sif") for name in ("one", "two", "three")]
     said = [process.communicate(timeout=LIMIT)[0] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], said
-    right = sha256_of(demo.folder / "x.sif")
-    assert [sha256_of(room.folder / f"{name}.sif") for name in ("one", "two", "three")] == [right] * 3
+    right = hash_file(demo.folder / "x.sif")
+    assert [hash_file(room.folder / f"{name}.sif") for name in ("one", "two", "three")] == [right] * 3
 
 
 def test_a_private_channel_and_its_password(
@@ -260,7 +260,7 @@ def test_a_private_channel_and_its_password(
 
 
 def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_sif: Path) -> None:
-    right = sha256_of(demo.folder / "x.sif")
+    right = hash_file(demo.folder / "x.sif")
     unpacked = demo.folder / "cache" / "conda" / "packages"
     words = next(unpacked.glob("libgreet-1.0-h0*/share/greet/words.txt"))
     for text in ("hell", "HELLO"):
@@ -268,11 +268,11 @@ def test_what_was_cut_or_altered_in_the_cache_is_noticed(demo: LockRoom, base_si
         words.write_text(text)
         shutil.rmtree(demo.folder / "cache" / "layers-1")
         make(demo, base_sif, "--locked", "--force").expect(0)
-        assert sha256_of(demo.folder / "x.sif") == right
+        assert hash_file(demo.folder / "x.sif") == right
     layer = max((demo.folder / "cache" / "layers-1" / "layers").glob("*.sqfs"), key=lambda path: path.stat().st_size)
     os.truncate(layer, layer.stat().st_size // 2)
     make(demo, base_sif, "--locked", "--force").expect(0)
-    assert sha256_of(demo.folder / "x.sif") == right
+    assert hash_file(demo.folder / "x.sif") == right
 
 
 def named(name: str, *depends: str, x: bool = True, big: bool = False) -> Tiny:
@@ -316,7 +316,7 @@ def test_a_file_of_two_packages_is_that_of_a_conda_environment(
     rows = [{name: getattr(package, name) for name in CondaPackage.__annotations__} for package in lock.conda]
     client = find_client(work=room.tmp, cache=room.folder / "conda", environment={}, offline=False)
     disk = room.folder / "disk"
-    client.stage(read_packages(rows), disk, prefix="/opt/env", platform="linux-64")
+    client.link_packages(read_packages(rows), disk, prefix="/opt/env", platform="linux-64")
     right = (disk / "share" / "x").read_text()
     assert inside(image, "cat", "/opt/env/share/x") == right
     tag = f"cpython-{MINOR.replace('.', '')}"
@@ -328,11 +328,11 @@ def test_a_file_of_two_packages_is_that_of_a_conda_environment(
     told = room.log(room.folder / "x.plan").rpartition("are put into one layer: ")[2].splitlines()[0]
     assert set(told.split(", ")) <= together
     # It is known the next time, and the same is made of it: nothing is made twice.
-    digest = sha256_of(image)
+    digest = hash_file(image)
     shutil.rmtree(room.folder / "cache" / "layers-1" / "layers")
     make(room, base_sif, "--locked", "--force").expect(0)
     assert "are put into one layer" not in room.log(room.folder / "x.plan")
-    assert sha256_of(image) == digest
+    assert hash_file(image) == digest
 
 
 def test_a_kept_package_does_not_depend_on_its_first_place(place: Callable[[str], LockRoom], base_sif: Path) -> None:
@@ -344,7 +344,7 @@ def test_a_kept_package_does_not_depend_on_its_first_place(place: Callable[[str]
             text = f"name: demo\nchannels: [{channel.as_uri()}]\ndependencies: [python={MINOR}, {names}]\n"
             room.write("demo.yml", text)
             make(room, base_sif, "--force").expect(0)
-    assert sha256_of(rooms[0].folder / "x.sif") == sha256_of(rooms[1].folder / "x.sif")
+    assert hash_file(rooms[0].folder / "x.sif") == hash_file(rooms[1].folder / "x.sif")
 
 
 def test_what_a_package_wants_to_run_runs_inside(
@@ -427,7 +427,7 @@ def test_an_arm_environment_is_solved_and_laid_out_here(
 
 def last_but_one(image: Path) -> str:
     """Where the layer below the last begins."""
-    return str(layers_of(image, read_sif(image))[-2].offset)
+    return str(list_layers(image, read_sif(image))[-2].offset)
 
 
 def stand_in_for_arm(source: Path, target: Path) -> Path:

@@ -12,7 +12,7 @@ from recipe_program import EXAMPLE, TORCH, Room, inside, labels, run
 from tiny_index import write_index, write_wheel
 
 from builder.model.lock import Lock
-from builder.parse.lock_files import index_path, read_lock, site_folder
+from builder.parse.lock_files import name_index, name_site_folder, read_lock
 
 pytestmark = pytest.mark.engines
 
@@ -26,7 +26,7 @@ PACKAGES = (("tool-stub", "1.0", ("other-stub",)), ("other-stub", "2.0", ()))
 
 
 def lock_of(env: Path, site: str = "local") -> Lock:
-    lock = read_lock(index_path(env), site)
+    lock = read_lock(name_index(env), site)
     assert lock is not None
     return lock
 
@@ -137,6 +137,6 @@ def test_torch_is_locked_to_the_wheel_of_this_machine(room: Room, base_sif: Path
     assert torch.torch
     assert {"sympy", "filelock", "numpy"} <= {file.name for file in lock.pip}
     assert all(file.kind == "wheel" and len(file.sha256) == 64 for file in lock.pip)
-    first = {path: path.read_bytes() for path in site_folder(index_path(env), "local").iterdir()}
+    first = {path: path.read_bytes() for path in name_site_folder(name_index(env), "local").iterdir()}
     room.recipe("lock", "--offline", "local", env, "--base", base_sif).expect(0)
     assert {path: path.read_bytes() for path in first} == first

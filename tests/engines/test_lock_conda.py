@@ -15,7 +15,7 @@ import pytest
 from lock_room import PASSWORD, USER, LockRoom, served
 from tiny_channel import PACKAGES, Tiny, write_channel, write_package
 
-from builder.parse.lock_files import index_path, site_folder
+from builder.parse.lock_files import name_index, name_site_folder
 
 pytestmark = pytest.mark.engines
 
@@ -74,7 +74,7 @@ def test_exact_packages_are_those_of_the_site(room: LockRoom, env: Callable[...,
     assert (builds["local"]["mathlib"], builds["local"]["gpulib"]) == ("old_0", "cpu_0")  # glibc 2.36
     assert (builds["mn5"]["mathlib"], builds["mn5"]["gpulib"]) == ("old_0", "cuda_1")  # NVIDIA's driver
     assert (builds["lumi-c"]["mathlib"], builds["lumi-c"]["gpulib"]) == ("new_1", "cpu_0")  # glibc 2.39
-    assert "__cuda=" not in (site_folder(index_path(file), "local") / "pixi.lock").read_text()
+    assert "__cuda=" not in (name_site_folder(name_index(file), "local") / "pixi.lock").read_text()
 
 
 def test_an_arm_site_is_solved_here(room: LockRoom, env: Callable[..., Path]) -> None:
@@ -103,7 +103,7 @@ def test_the_lock_is_pixis_and_installs(room: LockRoom, env: Callable[..., Path]
     """py-rattler reads the file back and stages the environment for a prefix that is only in the image."""
     file = env("numpy", "purepy")
     room.locked("local", env=file).expect(0)
-    lock_file = site_folder(index_path(file), "local") / "pixi.lock"
+    lock_file = name_site_folder(name_index(file), "local") / "pixi.lock"
     prefix = tmp_path / "staged"
     script = f"""{RECORDS}
 import asyncio, os
@@ -129,7 +129,7 @@ def test_what_cannot_be_solved_is_told_with_the_reason(room: LockRoom, env: Call
     done = room.locked("local", env=file).expect(3)
     assert "error: the conda packages cannot be installed together" in done.err
     assert re.search(r"numpy|no-such-package", done.err)
-    assert not index_path(file).exists()
+    assert not name_index(file).exists()
 
 
 def test_a_package_for_gpus_is_not_found_without_one(room: LockRoom, env: Callable[..., Path]) -> None:
@@ -205,7 +205,7 @@ def test_an_altered_package_is_refused(room: LockRoom, env: Callable[..., Path],
     with served(own.parent) as address:
         over_http = env("purepy", at=f"{address}/own")
         room.locked("local", env=over_http).expect(0)
-        text = (site_folder(index_path(over_http), "local") / "pixi.lock").read_text()
+        text = (name_site_folder(name_index(over_http), "local") / "pixi.lock").read_text()
         (tmp_path / "http.lock").write_text(text)
         write_package(own, Tiny(name="purepy", version="2.0", build="pyh_0", subdir="noarch", old_format=True))
         script = f"""{RECORDS}

@@ -18,7 +18,7 @@ from tiny_index import write_index, write_indexes, write_wheel
 from builder.compile.compile import compile_plan
 from builder.model.lock import Lock
 from builder.model.target import Context
-from builder.parse.lock_files import index_path, read_lock, site_folder
+from builder.parse.lock_files import name_index, name_site_folder, read_lock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
@@ -185,7 +185,7 @@ class Installed:
         self.here, self.env = folder / "build", folder / "env"
         self.settings = settings
         self.here.mkdir(parents=True)
-        lock = read_lock(index_path(file), site)
+        lock = read_lock(name_index(file), site)
         context = Context(torch_index=settings["RECIPE_TORCH_INDEX"], base=base, lock=lock, locked=True)
         plan = compile_plan(resolve(load_recipe(file), load_site(site), context=context))
         for item in plan.files:
@@ -258,5 +258,5 @@ def test_exactly_what_was_locked_is_installed(room: LockRoom, tmp_path: Path) ->
         assert name not in again.state()
         wheel.write_bytes(kept)
         page.write_text(told)
-    shutil.rmtree(site_folder(index_path(file), "local"))
+    shutil.rmtree(name_site_folder(name_index(file), "local"))
     assert "does not exist" in room.recipe("plan", "local", file, "--show", **settings).expect(2).err

@@ -14,7 +14,7 @@ from recipe_program import Done, Room, inside, report_of, stop, until_text
 from stand_ins.images import docker, stand_in_debian
 from testbed import MN5_BED, MODULES
 
-from builder.sif.sif import layers_of, read_sif
+from builder.sif.sif import list_layers, read_sif
 
 pytestmark = pytest.mark.engines
 
@@ -137,7 +137,9 @@ def test_parallel_sites_share_layers_and_survive_a_failure(pair: Room) -> None:
     # Both install the same into the same base: one of them made the layer, the other one waited for it. What says
     # which site an image is for is each one's own.
     images = [out / f"six-{name}.sif" for name in ("one", "two")]
-    assert [[layer.title for layer in layers_of(one, read_sif(one))] for one in images] == [["packages", "recipe"]] * 2
+    assert [[layer.title for layer in list_layers(one, read_sif(one))] for one in images] == [
+        ["packages", "recipe"]
+    ] * 2
     assert len(list((Path(cache) / "layers-1" / "layers").glob("*.sqfs"))) == 1 + 2
     again = pair.recipe("build", "one", "two", pair.folder / "six.yml", "-o", "out", RECIPE_CACHE_DIR=cache).expect(0)
     assert (again.err.count("nothing to do:"), again.out) == (2, done.out)

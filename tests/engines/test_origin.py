@@ -13,7 +13,7 @@ import pytest
 from recipe_program import Room, inside
 from victim import Victim, ended, reached
 
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -65,7 +65,7 @@ def old(request: pytest.FixtureRequest, rooms: Callable[[str], Room], base_sif: 
     made = Old(room=rooms(f"origin-{request.param}"), base=base_sif, backend=request.param)
     made.room.write("notes.txt", "notes\n")
     made.put_back()
-    made.before = sha256_of(made.image)
+    made.before = hash_file(made.image)
     return made
 
 
@@ -95,7 +95,7 @@ def test_fault_01_what_ends_before_it_builds_leaves_the_old_image_known_as_old(o
         where = ("--base", old.base, "--backend", old.backend)
         room.recipe("plan", "local", old.recipe("1.17.0"), *where, "-o", room.folder / "x.plan").expect(0)
     old.is_refused(OTHER_PLAN)
-    assert sha256_of(old.image) == old.before
+    assert hash_file(old.image) == old.before
     assert inside(old.image, *VERSION) == "1.16.0\n"
     room.recipe("inspect", "--integrity", old.image).expect(0)
 
@@ -130,9 +130,9 @@ def test_fault_08_an_image_without_a_report_is_proven_by_its_smoke_test(old: Old
     reached(process, old.stands.exists)
     os.killpg(process.pid, signal.SIGKILL)
     assert ended(process) == -9
-    built = sha256_of(old.image)
+    built = hash_file(old.image)
     old.room.recipe(*[word for word in old.words("1.17.0") if word != "--no-smoke"], "--from", "smoke").expect(0)
-    assert sha256_of(old.image) == built
+    assert hash_file(old.image) == built
     assert "nothing to do" in old.room.recipe(*old.words("1.17.0")).expect(0).err
     old.room.recipe("inspect", "--integrity", old.image).expect(0)
 

@@ -21,8 +21,8 @@ from test_origin import OTHER_PLAN, RENAMES, without
 from test_tykky import Tykky
 from victim import Victim, ended, reached
 
-from builder.inspect.origin import plan_in, plan_of
-from builder.system.checksums import sha256_of
+from builder.inspect.origin import read_image_plan, read_plan_digest
+from builder.system.checksums import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -99,7 +99,7 @@ class Backend(Victim):
         """The plans that report, provenance, bill and image name."""
         named = [report_of(self.plan)["plan"]]
         if not self.folder:
-            named.append(plan_in(self.image))
+            named.append(read_image_plan(self.image))
             provenance = json.loads((self.room.folder / "x.sif.provenance.json").read_text())
             named.append(re.search(rf'"[^"]*": "({named[0]})"', json.dumps(provenance)) and named[0])
         return named
@@ -143,7 +143,7 @@ def backend(request: pytest.FixtureRequest, rooms: Callable[[str], Room]) -> Ite
 
 def test_fault_01_report_papers_and_image_name_the_plan(backend: Backend) -> None:
     backend.old()
-    assert set(backend.papers()) == {plan_of(backend.plan)}
+    assert set(backend.papers()) == {read_plan_digest(backend.plan)}
 
 
 def test_fault_01_a_plan_that_was_replaced(backend: Backend) -> None:
@@ -202,9 +202,9 @@ def test_fault_01_an_image_that_jobs_built_is_of_its_plan(jobs: Room) -> None:
     words = ("build", "bed", "x.yml", "-o", jobs.folder / "x.sif", "--submit")
     jobs.recipe(*words).expect(0)
     image, plan = jobs.folder / "x.sif", jobs.folder / "x.plan"
-    assert report_of(plan)["plan"] == plan_in(image) == plan_of(plan)
+    assert report_of(plan)["plan"] == read_image_plan(image) == read_plan_digest(plan)
     assert "nothing to do" in jobs.recipe(*words).expect(0).err
-    before = sha256_of(image)
+    before = hash_file(image)
     newer(jobs)
     jobs.recipe("plan", "bed", "x.yml", "-o", plan).expect(0)
     assert OTHER_PLAN in jobs.recipe(*words).expect(2).err
@@ -212,7 +212,7 @@ def test_fault_01_an_image_that_jobs_built_is_of_its_plan(jobs: Room) -> None:
     assert OTHER_PLAN in jobs.recipe(*words).expect(2).err
     jobs.recipe("status", plan)  # judged once more, after the plan was replaced
     assert OTHER_PLAN in jobs.recipe(*words).expect(2).err
-    assert sha256_of(image) == before
+    assert hash_file(image) == before
 
 
 def test_fault_01_images_that_an_array_built_are_of_their_plans(jobs: Room) -> None:
@@ -220,7 +220,7 @@ def test_fault_01_images_that_an_array_built_are_of_their_plans(jobs: Room) -> N
     jobs.recipe(*words).expect(0)
     for name in ("x", "y"):
         plan, image = jobs.folder / "out" / f"{name}-bed.plan", jobs.folder / "out" / f"{name}-bed.sif"
-        assert report_of(plan)["plan"] == plan_in(image) == plan_of(plan)
+        assert report_of(plan)["plan"] == read_image_plan(image) == read_plan_digest(plan)
     assert jobs.recipe(*words).expect(0).err.count("nothing to do") >= 2
     newer(jobs)
     jobs.recipe("plan", "bed", "x.yml", "y.yml", "-o", "out").expect(0)

@@ -16,7 +16,7 @@ from recipe_program import Done, Room, inside, report_of, run
 from test_origin import OTHER_PLAN, RENAMES, without
 from victim import Victim, ended, reached
 
-from builder.inspect.origin import plan_in, plan_of
+from builder.inspect.origin import read_image_plan, read_plan_digest
 
 pytestmark = pytest.mark.engines
 
@@ -99,7 +99,7 @@ def converted(room: Room) -> Converted:
 def test_fault_01_a_conversion_is_known_as_of_its_archive_and_plan(converted: Converted) -> None:
     converted.old()
     plan = converted.room.folder / "x.plan"
-    assert report_of(plan)["plan"] == plan_in(converted.image) == plan_of(plan)
+    assert report_of(plan)["plan"] == read_image_plan(converted.image) == read_plan_digest(plan)
     before = converted.image.stat()
     done = converted.convert().expect(0)
     assert done.out.strip() == str(converted.image)

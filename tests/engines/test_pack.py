@@ -12,7 +12,7 @@ import pytest
 
 from builder.layers.bytecode import Compiler, list_sources
 from builder.sif.errors import LayeringError
-from builder.sif.pack import Packer, Piece, below, find_packer
+from builder.sif.pack import Packer, Piece, find_packer, move_below
 
 pytestmark = pytest.mark.engines
 
@@ -108,7 +108,7 @@ def test_a_container_compiles_the_same(base_sif: Path, tmp_path: Path) -> None:
     for compiler in (inside, here):
         out = tmp_path / f"out-{len(found)}"
         out.mkdir()
-        pieces = below("opt/env", compiler.compile(folder, paths, prefix="/opt/env", workers=3, out=out, nice=2))
+        pieces = move_below("opt/env", compiler.compile(folder, paths, prefix="/opt/env", workers=3, out=out, nice=2))
         content = {piece.path: piece.source.read_bytes()[piece.offset :][: piece.size] for piece in pieces}
         found.append(content)
     assert found[0] == found[1]

@@ -19,8 +19,8 @@ from recipe_program import Room, inside
 from stand_ins.images import docker, stand_in_debian
 from support.registry_stand_ins import certificate
 
-from builder.layers.registry import RegistryError, registry_digest
-from builder.layers.registry_login import login_of
+from builder.layers.registry import RegistryError, fetch_manifest_digest
+from builder.layers.registry_login import find_login
 
 pytestmark = pytest.mark.engines
 
@@ -105,11 +105,11 @@ RECIPE = "name: demo\ndependencies: []\ncontainer: {{base: 'docker://{image}', l
 
 def test_security_07_a_login_reaches_a_real_registry(private: Private, room: LockRoom) -> None:
     reference, environment = f"docker://{private.host}/{private.image}", private.environment(room)
-    logins = partial(login_of, environment=environment)
+    logins = partial(find_login, environment=environment)
     with pytest.raises(RegistryError, match="401, and there is no login for it"):
-        registry_digest(reference, logins=logins, environment=environment)
+        fetch_manifest_digest(reference, logins=logins, environment=environment)
     log_in(room, private.host)
-    assert registry_digest(reference, logins=logins, environment=environment).startswith("sha256:")
+    assert fetch_manifest_digest(reference, logins=logins, environment=environment).startswith("sha256:")
 
 
 @pytest.mark.parametrize("file", [".docker/config.json", ".apptainer/docker-config.json"])

@@ -11,8 +11,8 @@ from elsewhere import on_another_machine
 from recipe_program import Done, Room, inside, report_of, run
 from stand_ins.images import docker, stand_in_debian
 
-from builder.inspect.image_comparison import FileSystem, differences
-from builder.sif.digest import sha256_of
+from builder.inspect.image_comparison import FileSystem, compare_file_systems
+from builder.sif.digest import hash_file
 from builder.sif.sif import read_sif
 
 pytestmark = pytest.mark.engines
@@ -64,7 +64,7 @@ def made(room: Room, base: str | Path, backend: str, *more: str, umask: int = 0o
 
 
 def digest(room: Room) -> str:
-    return sha256_of(room.folder / "x.sif")
+    return hash_file(room.folder / "x.sif")
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_a_base_image_of_a_registry_is_the_same_elsewhere(
     plain = {"APPTAINER_NOHTTPS": "1"}
     made(one, f"docker://{name}", "layers", **plain)
     made(other, f"docker://{name}", "layers", umask=0o077, **plain, **ELSEWHERE, HOME=str(other.folder))
-    bases = [sha256_of(next((room.folder / "cache").rglob("bases/*.sif"))) for room in (one, other)]
+    bases = [hash_file(next((room.folder / "cache").rglob("bases/*.sif"))) for room in (one, other)]
     assert bases[0] == bases[1]
     assert digest(other) == digest(one)
     image = one.folder / "x.sif"
@@ -143,13 +143,13 @@ def test_a_second_build_that_is_the_same(room: Room, base_sif: Path) -> None:
     command = ("build", "local", recipe, "--base", base_sif, "-o", image, "--no-smoke", "--reproduce")
     done = room.recipe(*command).expect(0)
     assert "the same bytes" in done.err
-    before = sha256_of(image)
+    before = hash_file(image)
     assert report_of(room.folder / "x.plan")["verified"]["sha256"] == before
     # What is there already is built once more, and stays.
     done = room.recipe(*command).expect(0)
     assert "the same bytes" in done.err
     assert "nothing to do" not in done.err
-    assert sha256_of(image) == before
+    assert hash_file(image) == before
     assert room.left_behind() == []
 
 
@@ -179,7 +179,7 @@ def test_a_second_build_that_differs_is_told_file_by_file(
     assert sorted(line.rpartition(": ")[2] for line in lines if "squashfs" in line and ": /" in line) == [
         "content of 8 bytes", "only in the first", "only in the second",
     ]  # fmt: skip
-    assert found["image_sha256"] == sha256_of(image)
+    assert found["image_sha256"] == hash_file(image)
     assert inside(image, "stat", "-c", "%s", "/opt/random.bin") == "8\n"
     assert room.left_behind() == []
     assert "nothing to do" in room.recipe(*command, "--backend", backend).expect(0).err
@@ -207,7 +207,7 @@ def test_every_kind_of_difference_has_its_name(tmp_path: Path) -> None:
     with (tmp_path / "one.sqfs").open("rb") as first, (tmp_path / "two.sqfs").open("rb") as second:
         pair = [FileSystem(file) for file in (first, second)]
         # Folders and links were made in this or in the next second.
-        found = [line for line in differences(*pair) if not line.startswith(("/: time", "/folder"))]
+        found = [line for line in compare_file_systems(*pair) if not line.startswith(("/: time", "/folder"))]
     lines = [line.partition(", time")[0] for line in found]
     assert lines == [
         "/attribute: extended attributes",

@@ -10,7 +10,7 @@ import pytest
 from recipe_program import run
 from support.file_trees import pack
 
-from builder.inspect.sif_objects import SBOM, added, signer_of, use_of, word_of
+from builder.inspect.sif_objects import SBOM, describe_object, get_use, plan_object_writes, read_signer
 from builder.sif.sif import (
     DATA_JSON,
     OVERLAY,
@@ -20,10 +20,10 @@ from builder.sif.sif import (
     Object,
     Sif,
     add_object,
-    empty_sif,
+    make_empty_sif,
     parse_sif,
-    part_of,
     read_header,
+    read_object,
     read_sif,
     write_header,
 )
@@ -67,7 +67,7 @@ def squashfs(tmp_path: Path) -> Path:
 
 def written(path: Path, squashfs: Path, *, machine: str = "x86_64") -> Path:
     """A SIF by us: a system partition, an overlay and a JSON object."""
-    sif, content = empty_sif(machine), squashfs.read_bytes()
+    sif, content = make_empty_sif(machine), squashfs.read_bytes()
     with path.open("wb") as file:
         for size, options, data in (
             (len(content), {"extra": PARTITION.pack(SQUASHFS, SYSTEM, sif.arch)}, content),
@@ -99,7 +99,7 @@ def test_apptainer_reads_a_sif_of_ours(machine: str, name: str, squashfs: Path, 
     assert (found["Descriptors Free"], found["Descriptors Total"]) == (ours["free"], ours["places"]) == ("45", "48")
     assert (found["Descriptors Offset"], found["Data Offset"]) == (ours["table"], ours["data"])
     for item in sif.objects:
-        assert dumped(image, item.number) == part_of(image, item)
+        assert dumped(image, item.number) == read_object(image, item)
 
 
 def test_apptainer_runs_a_sif_of_ours(base_sif: Path, tmp_path: Path) -> None:
@@ -116,15 +116,22 @@ def test_apptainer_adds_and_deletes_in_a_sif_of_ours(squashfs: Path, tmp_path: P
     words = ("--datatype", "9", "--sbomformat", "cyclonedx-json", "--groupid", "1", "--filename", "bill.json")
     run(["apptainer", "sif", "add", *words, image, bill]).expect(0)
     sif = read_sif(image)
-    assert [word_of(item) for item in sif.objects] == ["primary system squashfs", "overlay squashfs", "JSON", "SBOM"]
-    assert (sif.objects[3].label, part_of(image, sif.objects[3])) == ("bill.json", b"{}")
+    assert [describe_object(item) for item in sif.objects] == [
+        "primary system squashfs",
+        "overlay squashfs",
+        "JSON",
+        "SBOM",
+    ]
+    assert (sif.objects[3].label, read_object(image, sif.objects[3])) == ("bill.json", b"{}")
     run(["apptainer", "sif", "del", "2", image]).expect(0)
     sif = read_sif(image)
     assert [item.number for item in sif.objects] == [1, 3, 4]
     assert sif.overlays == []
     # The free place of the table is used again, and the number is a new one.
     with image.open("r+b") as file:
-        for offset, data in added(sif, kind=SBOM, name="two", content=b"[]", extra=(1).to_bytes(4, "little")):
+        for offset, data in plan_object_writes(
+            sif, kind=SBOM, name="two", content=b"[]", extra=(1).to_bytes(4, "little")
+        ):
             file.seek(offset)
             file.write(data)
     rows = listed(image)
@@ -150,17 +157,17 @@ def test_we_read_a_sif_of_apptainer(squashfs: Path, tmp_path: Path) -> None:
     ):
         run(["apptainer", "sif", "add", *words, image, source]).expect(0)
     sif = read_sif(image)
-    assert [word_of(item) for item in sif.objects] == [
+    assert [describe_object(item) for item in sif.objects] == [
         "definition file", "JSON", "primary system squashfs", "overlay squashfs", "signature",
     ]  # fmt: skip
     assert sif.machine == "aarch64"
-    assert [use_of(item) for item in sif.objects] == [0, 0, 2, 4, 0]
+    assert [get_use(item) for item in sif.objects] == [0, 0, 2, 4, 0]
     assert sif.objects[1].label == "n" * 120
-    assert (sif.objects[1].link, sif.objects[4].link, signer_of(sif.objects[4])) == (1, 3, key)
+    assert (sif.objects[1].link, sif.objects[4].link, read_signer(sif.objects[4])) == (1, 3, key)
     assert sif.objects[3].offset % 65536 == 0
     assert [(row[0], row[3], row[4]) for row in listed(image)] == places(sif)
     for item in sif.objects:
-        assert dumped(image, item.number) == part_of(image, item)
+        assert dumped(image, item.number) == read_object(image, item)
 
 
 def test_a_header_of_ours_is_apptainers_but_for_id_and_times(squashfs: Path, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_devices_and_owners_are_read_as_unsquashfs_does(options: tuple[str, ...]
     assert clear(without(found, "time", "attributes")) == theirs
     assert found["/dev"][:3] + found["/dev"][6:7] == (0o20620, 5, 6, (136, 200))
     with image.open("rb") as source:
-        assert [file.path for file in Reader(source).files() if file.whiteout] == ["/gone"]
+        assert [file.path for file in Reader(source).list_files() if file.whiteout] == ["/gone"]
 
 
 @pytest.mark.parametrize("options", [("-comp", "gzip"), ("-comp", "xz"), ("-comp", "zstd", "-b", "64K")], ids=" ".join)

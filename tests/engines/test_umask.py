@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Room, inside, until_text
 
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 
 pytestmark = pytest.mark.engines
 
@@ -60,7 +60,7 @@ def test_fault_07_the_umask_is_obeyed_outside_and_not_seen_inside(
         assert oct(mode(cache)) == "0o700"
         assert inside(image, "/opt/data/bin/tool") == "tool\n"
         assert inside(image, "cat", "/opt/data/notes.txt", "/opt/made/file") == "notes\nmade\n"
-        digests.add(sha256_of(image))
+        digests.add(hash_file(image))
     assert len(digests) == 1
 
 

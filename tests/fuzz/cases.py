@@ -27,9 +27,9 @@ from support.matrix import EXAMPLES, OWN, target_plan
 
 from builder.audit.gpu_verdict import Machine, judge
 from builder.cli import inspect_gpu
-from builder.cli.inspect import shown
-from builder.cli.output import finding_lines
-from builder.cli.terminal import verdict
+from builder.cli.inspect import format_contents
+from builder.cli.output import format_finding
+from builder.cli.terminal import summarize_build
 from builder.compile.compile import compile_plan
 from builder.execute.report_file import read_report
 from builder.inspect.gpu import read_inventory
@@ -47,7 +47,7 @@ from builder.resolve.resolve import resolve
 from builder.sif.bounded import parse_json
 from builder.sif.errors import LayeringError
 from builder.sif.merge import merge
-from builder.sif.normalise import labels_of, newest_of_base
+from builder.sif.normalise import find_newest_base_time, make_labels_json
 from builder.sif.reader import Reader
 from builder.sif.squashfs import Squashfs, SquashfsError
 from builder.slurm.job_record import read_record
@@ -146,7 +146,7 @@ def _drawn(draw: random.Random, *folders: Path) -> bytes:
 def check_findings(error: BuilderError) -> None:
     """What is printed is plain text."""
     for finding in error.findings:
-        for line in finding_lines(finding):
+        for line in format_finding(finding):
             assert not CONTROL.search(line), line
 
 
@@ -277,7 +277,7 @@ def records(draw: random.Random, folder: Path) -> None:
     for read in (
         lambda: read_results(folder), lambda: read_ledger(folder), lambda: read_record(folder, "12"),
         lambda: from_json((folder / "plan.json").read_text(encoding="utf-8", errors="replace")),
-        lambda: (found := read_report(folder)) and _plain(verdict(found)),
+        lambda: (found := read_report(folder)) and _plain(summarize_build(found)),
     ):  # fmt: skip
         try:
             read()
@@ -323,10 +323,10 @@ def archive(draw: random.Random, folder: Path) -> None:
     whole = broken(whole, draw) if packed and draw.random() < 0.5 else whole
     path = folder / "image.tar"
     path.write_bytes(whole)
-    newest_of_base(path)
+    find_newest_base_time(path)
     with suppress(LayeringError):
-        labels_of(path, time=1_700_000_000)
-    _plain(shown(read_contents(path), True).replace("\n", ""))
+        make_labels_json(path, time=1_700_000_000)
+    _plain(format_contents(read_contents(path), True).replace("\n", ""))
     read_inventory(path)
 
 
@@ -348,8 +348,8 @@ def image(draw: random.Random, folder: Path) -> None:
     if draw.random() < 0.5:
         raw = broken(_squashfs(), draw)
         reader = Reader(io.BytesIO(raw))
-        for found in reader.files():
-            reader.attributes(found)
+        for found in reader.list_files():
+            reader.read_attributes(found)
             if found.size < 1 << 20:
                 reader.read(found, limit=1 << 20)
         merge(Squashfs(io.BytesIO(raw)), [(Squashfs(io.BytesIO(_squashfs())), 1 << 20)], end=1 << 21, time=1)
@@ -431,8 +431,8 @@ def compiled(draw: random.Random, folder: Path) -> None:
     site = load_site("mn5")
     for machine, verdicts in ((None, ()), (H100, judge(inventory, H100))):
         on = site if machine is not None else None
-        _plain(inspect_gpu.shown(path, inventory, on, machine, verdicts).replace("\n", ""))
-        json.dumps(inspect_gpu.content(path, inventory, on, machine, verdicts))
+        _plain(inspect_gpu.format_audit(path, inventory, on, machine, verdicts).replace("\n", ""))
+        json.dumps(inspect_gpu.describe_audit(path, inventory, on, machine, verdicts))
 
 
 @functools.cache

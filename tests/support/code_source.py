@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2] / "builder"
 CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-OTHERS = {"command", "page_of", "Binary", "Outcome"}  # their `code` is another thing
+OTHERS = {"run_command", "read_page", "Binary", "Outcome"}  # their `code` is another thing
 FATES = re.compile(r"(?:job|no)-[a-z]+(-[a-z]+)*")  # in tables of what Slurm says
 PER_BACKEND = {"check_unsupported_keys", "check_constraints"}
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from builder.sif.merge import merge
 from builder.sif.reader import Reader
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, empty_sif, write_header
+from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, make_empty_sif, write_header
 from builder.sif.squashfs import BLOCK_DEVICE, DEVICE, FIFO, FILE, FOLDER, LINK, SOCKET, Squashfs
 
 PAGE = 4096
@@ -85,13 +85,13 @@ def by_us(image: Path, *, offset: int = 0) -> Tree:
     found: Tree = {}
     with image.open("rb") as source:
         reader = Reader(source, offset=offset)
-        for file in list(reader.files()):
-            content = hashlib.sha256(b"".join(reader.parts(file))).hexdigest() if file.kind == FILE else ""
+        for file in list(reader.list_files()):
+            content = hashlib.sha256(b"".join(reader.read_blocks(file))).hexdigest() if file.kind == FILE else ""
             assert reader.find(file.path) == file
             found[file.path] = Row(
                 mode=TYPES[file.kind] | file.mode, owner=file.owner, group=file.group, time=file.time,
                 size=file.size if file.kind == FILE else 0, target=file.target, device=file.device, content=content,
-                attributes=tuple(sorted(reader.attributes(file).items())),
+                attributes=tuple(sorted(reader.read_attributes(file).items())),
             )  # fmt: skip
     return found
 
@@ -177,7 +177,7 @@ def merged(target: Path, parts: Sequence[Path]) -> Path:
 
 def image_of(path: Path, root: Path) -> Path:
     """A SIF with one root file system."""
-    sif = empty_sif("x86_64")
+    sif = make_empty_sif("x86_64")
     item = add_object(sif, size=root.stat().st_size, extra=PARTITION.pack(SQUASHFS, SYSTEM, sif.arch))
     with path.open("wb") as file:
         file.seek(item.offset)

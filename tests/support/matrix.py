@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from builder.cli.output import finding_lines
+from builder.cli.output import format_finding
 from builder.compile.compile import compile_plan
 from builder.compile.launch import choose_job, make_shape_script
 from builder.model.finding import Finding, UnsupportedError
@@ -114,4 +114,4 @@ def script_of(site: str, *, nodes: int | None, devices: int | None) -> str:
 
 def shown(findings: tuple[Finding, ...]) -> str:
     """Findings as the command line prints them."""
-    return "".join(line + "\n" for finding in findings for line in finding_lines(finding))
+    return "".join(line + "\n" for finding in findings for line in format_finding(finding))

@@ -17,7 +17,7 @@ from typing import Union
 from conftest import Seat
 from screen import Shown
 
-from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, empty_sif, end_of, write_header
+from builder.sif.sif import PARTITION, SQUASHFS, SYSTEM, add_object, find_end, make_empty_sif, write_header
 
 Cure = Callable[[Seat, "Mistake", Match[str]], Shown]
 Files = Mapping[str, Union[str, bytes]]  # noqa: UP007 - used at run time on Python 3.10
@@ -109,10 +109,10 @@ SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + 
 
 def made_base() -> bytes:
     """A SIF that can be a base image as far as it is read before a build: one partition of squashfs."""
-    image, content = empty_sif("x86_64"), io.BytesIO()
+    image, content = make_empty_sif("x86_64"), io.BytesIO()
     add_object(image, size=4, extra=PARTITION.pack(SQUASHFS, SYSTEM, image.arch))
     write_header(content, image, time=0)
-    return content.getvalue().ljust(end_of(image), b"\0")
+    return content.getvalue().ljust(find_end(image), b"\0")
 
 
 BASE = made_base()

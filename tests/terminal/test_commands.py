@@ -8,7 +8,7 @@ from conftest import Seat
 from mistakes import PLACED, SIF
 from screen import COLORS, broken, faults
 
-from builder.cli.main import COMMANDS, cli
+from builder.cli.main import COMMANDS, run_cli
 
 # No argument is needed: what the code may be without one. `doctor` says 4 where the machine lacks an engine.
 ALONE = {"sites": (0,), "doctor": (0, 4), "init": (0,), "cache ls": (0,), "cache check": (0,), "cache prune": (0,)}
@@ -40,7 +40,7 @@ def commands() -> list[str]:
     """All commands, and those below them."""
     names = []
     for name in COMMANDS:
-        command = cli.get_command(click.Context(cli), name)
+        command = run_cli.get_command(click.Context(run_cli), name)
         below = getattr(command, "commands", {})
         names += [name, *(f"{name} {word}" for word, found in below.items() if not found.hidden)]
     return names

@@ -14,14 +14,14 @@ from builder.model.finding import Finding, UnsupportedError
 from builder.model.plan import Step
 from builder.model.recipe import Container, Smoke
 from builder.model.target import Context
-from builder.parse.gpu_tables import torch_table
+from builder.parse.gpu_tables import load_torch_table
 from builder.parse.recipe import load_recipe
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 from builder.pipeline.plans import make_target
 from builder.resolve.checks.packages import suggest_counterpart
 
 ROOT = Path(__file__).parents[2]
-SITES = tuple(site_files())
+SITES = tuple(find_site_files())
 
 
 def refusals(path: Path, site: str, text: str) -> dict[str, Finding]:
@@ -90,7 +90,7 @@ def test_a_refused_build_names_what_the_site_serves(tmp_path: Path, capsys: pyte
 def test_no_edit_of_torch_leads_to_the_next_refusal(tmp_path: Path) -> None:
     path, made = tmp_path / "x.txt", 0
     for site in SITES:
-        for row in torch_table().releases[::4]:
+        for row in load_torch_table().releases[::4]:
             for token in ("cu121", "rocm6.2.4", "xpu"):
                 for finding in refusals(path, site, f"torch=={row.torch}+{token}\n").values():
                     if finding.edit is not None:

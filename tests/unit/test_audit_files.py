@@ -12,7 +12,7 @@ from support.made_elf import AMDGPU, CUDA, bundle, compressed, elf, fatbin, pack
 
 from builder.audit.binary import Binary, read_binary
 from builder.audit.content import Memory
-from builder.audit.runtimes import runtime_of
+from builder.audit.runtimes import find_runtime
 from builder.cli.main import run
 from builder.inspect.gpu import read_inventory
 
@@ -144,7 +144,7 @@ def test_sycl_by_the_names_of_its_sections() -> None:
     ],
 )  # fmt: skip
 def test_runtimes_by_their_names(name: str, vendor: str, major: int | None) -> None:
-    found = runtime_of(name)
+    found = find_runtime(name)
     assert found is not None
     assert (found.vendor, found.major, found.driver) == (vendor, major, name == "libcuda.so.1")
 
@@ -153,7 +153,7 @@ def test_runtimes_by_their_names(name: str, vendor: str, major: int | None) -> N
     "name", ["libc.so.6", "libcudax.so.1", "libcudart.py", "../libcudart.so.12", "libsyclone.so.1", "libOpenCL.so.1"]
 )
 def test_other_libraries(name: str) -> None:
-    assert runtime_of(name) is None
+    assert find_runtime(name) is None
 
 
 def damaged() -> dict[str, bytes]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builder.audit.device_code import Code, Kind
-from builder.audit.gpu_verdict import fits_module, fits_tag
-from builder.audit.targets import newest_ptx, runs
+from builder.audit.gpu_verdict import can_install_tag, can_load_module
+from builder.audit.targets import can_run, find_newest_ptx
 
 ROWS: list[tuple[Kind, str, str, bool]] = [
     ("cubin", "sm_80", "sm_80", True), ("cubin", "sm_80", "sm_86", True), ("cubin", "sm_86", "sm_80", False),
@@ -33,15 +33,20 @@ ROWS: list[tuple[Kind, str, str, bool]] = [
 
 @pytest.mark.parametrize(("kind", "target", "device", "right"), ROWS)
 def test_code_and_device(kind: Kind, target: str, device: str, right: bool) -> None:
-    assert runs(Code(kind=kind, target=target), [device]) is right
+    assert can_run(Code(kind=kind, target=target), [device]) is right
 
 
 def test_ptx_needs_a_driver_that_knows_its_version() -> None:
     new = Code(kind="ptx", target="compute_80", isa="8.7")
-    assert runs(new, ["sm_90"]) is True
-    assert runs(new, ["sm_90"], ptx=newest_ptx("12.8")) is True
-    assert runs(new, ["sm_90"], ptx=newest_ptx("12.2")) is False
-    assert (newest_ptx("12.2"), newest_ptx("12.99"), newest_ptx(""), newest_ptx("9.0")) == ("8.2", "8.8", "", "")
+    assert can_run(new, ["sm_90"]) is True
+    assert can_run(new, ["sm_90"], ptx=find_newest_ptx("12.8")) is True
+    assert can_run(new, ["sm_90"], ptx=find_newest_ptx("12.2")) is False
+    assert (find_newest_ptx("12.2"), find_newest_ptx("12.99"), find_newest_ptx(""), find_newest_ptx("9.0")) == (
+        "8.2",
+        "8.8",
+        "",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,9 +61,9 @@ def test_ptx_needs_a_driver_that_knows_its_version() -> None:
     ],
 )  # fmt: skip
 def test_tags_of_wheels(tag: str, python: str, right: bool) -> None:
-    assert fits_tag(tag, python) is right
+    assert can_install_tag(tag, python) is right
 
 
 def test_extension_modules() -> None:
-    assert [fits_module(built, "3.13t") for built in ("3.13t", "3.13", "abi3")] == [True, False, False]
-    assert fits_module("abi3", "3.12")
+    assert [can_load_module(built, "3.13t") for built in ("3.13t", "3.13", "abi3")] == [True, False, False]
+    assert can_load_module("abi3", "3.12")

@@ -12,7 +12,7 @@ from support.made_elf import ARM, bundle, elf, fatbin, installed, wheel
 from builder.audit.folder import read_folder
 from builder.audit.gpu_verdict import Machine, Verdict, judge
 from builder.audit.wheel import read_wheel
-from builder.inspect.gpu import machine_of
+from builder.inspect.gpu import make_machine
 from builder.parse.site import load_site
 
 H100 = Machine(vendor="nvidia", targets=("sm_90",), majors=(11, 12), cuda="12.2", glibc="2.35", python="3.12")
@@ -161,5 +161,5 @@ def test_the_images_own_python_and_glibc_count(tmp_path: Path) -> None:
 def test_a_site_as_the_audit_needs_it(
     site: str, vendor: str, targets: tuple[str, ...], majors: tuple[int, ...], cuda_native: str
 ) -> None:
-    found = machine_of(load_site(site))
+    found = make_machine(load_site(site))
     assert (found.vendor, found.targets, found.majors, found.cuda) == (vendor, targets, majors, cuda_native)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
-from builder.parse.site import site_files
+from builder.parse.site import find_site_files
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
@@ -34,7 +34,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_table_has_sites_across_and_findings_down(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", "--format", "table", str(env)]) == 0
     head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert head == ["finding", *site_files()]
+    assert head == ["finding", *find_site_files()]
     cells = {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
     assert cells["package-counterpart"]["lumi-g"] == "warning"
     assert cells["package-counterpart"]["local"] == "note"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.corrections import corrected
+from builder.cli.corrections import apply_edits
 from builder.cli.main import run
 from builder.model.finding import Edit, find_typo
 from builder.parse.recipe import load_recipe
@@ -133,14 +133,14 @@ def test_a_file_that_is_right_stays(env: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize(("line", "old"), [("- a a", "a"), ("- abc", "b"), ("- x  # a", "a"), ("- a-b", "a")])
 def test_words_that_do_not_stand_there_once_are_left(line: str, old: str) -> None:
-    assert corrected(line, [Edit(file="x", line=1, old=old, new="z")]) == (line, 0)
+    assert apply_edits(line, [Edit(file="x", line=1, old=old, new="z")]) == (line, 0)
 
 
 def test_line_ends_and_a_missing_last_one_are_kept() -> None:
     edit = Edit(file="x", line=2, old="b", new="c")
-    assert corrected("a\r\nb\r\n", [edit]) == ("a\r\nc\r\n", 1)
-    assert corrected("a\nb", [edit]) == ("a\nc", 1)
-    assert corrected("a\n", [edit]) == ("a\n", 0)
+    assert apply_edits("a\r\nb\r\n", [edit]) == ("a\r\nc\r\n", 1)
+    assert apply_edits("a\nb", [edit]) == ("a\nc", 1)
+    assert apply_edits("a\n", [edit]) == ("a\n", 0)
 
 
 MOVED = """\

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.cli.check_formats import known_codes
-from builder.cli.check_formats import page_of as rule_page
-from builder.cli.output import finding_lines
+from builder.cli.check_formats import list_codes
+from builder.cli.check_formats import read_page as rule_page
+from builder.cli.output import format_finding
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding
 from builder.model.target import Context
@@ -133,12 +133,12 @@ def test_the_example_is_what_happens(code: str, tmp_path: Path, monkeypatch: pyt
             Path(folder_or_file).mkdir()
             (Path(folder_or_file) / "pyproject.toml").touch()
     found = [finding for finding in findings_of(page) if finding.code == code]
-    assert page.shown == "".join(f"{line}\n" for finding in found for line in finding_lines(finding, codes=True))
+    assert page.shown == "".join(f"{line}\n" for finding in found for line in format_finding(finding, codes=True))
     assert found
     assert found[0].level == page.level
 
 
 def test_the_addresses_of_machine_output_are_pages() -> None:
     """SARIF's rules carry the pages, and `--ignore` knows their names."""
-    assert known_codes() == tuple(NAMES)
+    assert list_codes() == tuple(NAMES)
     assert all(rule_page(code).startswith(f"# {code}\n") for code in NAMES)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.inputs import context_of
-from builder.cli.output import finding_lines
+from builder.cli.inputs import make_context
+from builder.cli.output import format_finding
 from builder.compile.backends.apptainer import check_conda_client
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, ConfigError, Finding, UnsupportedError, select_errors
@@ -19,7 +19,7 @@ from builder.model.recipe import Recipe
 from builder.model.site import Site, Vendor
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 from builder.resolve.checks.builds import check_index_login
 from builder.resolve.driver import find_kernel_driver
 from builder.resolve.locked import make_lock_request
@@ -69,7 +69,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def said(found: tuple[Finding, ...], code: str) -> list[str]:
-    return ["\n".join(finding_lines(finding)) for finding in found if finding.code == code]
+    return ["\n".join(format_finding(finding)) for finding in found if finding.code == code]
 
 
 def codes(found: tuple[Finding, ...], *levels: str) -> set[str]:
@@ -98,7 +98,7 @@ ORDINARY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 INHERENT = {"mn5": {"cuda-minor", "site-unsure"}, "frontier": {"site-unsure"}}
 
 
-@pytest.mark.parametrize("site", list(site_files()))
+@pytest.mark.parametrize("site", list(find_site_files()))
 @pytest.mark.parametrize("name", ORDINARY)
 def test_an_ordinary_recipe_is_not_warned_of(name: str, site: str, bench: Bench) -> None:
     lines, conda = ORDINARY[name]
@@ -445,7 +445,7 @@ def test_a_driver_of_intels_is_noted(bench: Bench) -> None:
 
 
 def test_every_gpu_site_is_of_the_vendor_that_the_tests_say() -> None:
-    vendors: dict[str, Vendor] = {name: load_site(name).vendor for name in site_files()}
+    vendors: dict[str, Vendor] = {name: load_site(name).vendor for name in find_site_files()}
     assert {name: vendor for name, vendor in vendors.items() if vendor != "cpu"} == GPU_SITES
 
 
@@ -480,7 +480,7 @@ MODES = ("", "container:\n  python: base\n", "container:\n  python: env\n", "con
 def test_any_recipe_has_an_answer_on_every_site(bench: Bench) -> None:
     """Refused or resolved, but never an exception, and never a torch beside the one that was chosen."""
     dice = random.Random(20261121)
-    sites = [load_site(name) for name in site_files()]
+    sites = [load_site(name) for name in find_site_files()]
     read = 0
     for _ in range(80):
         names = dice.sample(NAMES, dice.randint(1, 4))
@@ -598,7 +598,7 @@ def test_security_04_only_the_names_of_variables_are_known(monkeypatch: pytest.M
     monkeypatch.setenv("https_proxy", "me:S3CRET@proxy.example:3128")
     monkeypatch.setenv("HTTP_PROXY", "http://me:S3CRET@proxy.example:3128")
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
-    context = context_of()
+    context = make_context()
     assert context.logins == ("PIP_INDEX_URL", "UV_INDEX")
     assert context.proxies == ("https_proxy", "HTTP_PROXY")
     assert "S3CRET" not in repr(context)
@@ -623,7 +623,7 @@ def test_security_04_without_pip_no_login_is_in_sight(bench: Bench) -> None:
 
 @pytest.mark.parametrize(("site", "backend"), [("local", "apptainer"), ("mn5", "docker")])
 def test_security_23_the_image_of_micromamba_is_taken_by_its_digest(bench: Bench, site: str, backend: str) -> None:
-    context = context_of(backend=backend)
+    context = make_context(backend=backend)
     target = resolve(load_recipe(bench.recipe(conda=("python=3.12", "ffmpeg"))), load_site(site), context=context)
     lines = "\n".join(file.text for file in compile_plan(target).files).splitlines()
     named = [line for line in lines if "mambaorg" in line]
@@ -640,7 +640,7 @@ def test_security_23_the_image_of_micromamba_can_be_named_by_its_digest(
 ) -> None:
     name = f"quay.example:5000/mamba@sha256:{'a' * 64}"
     monkeypatch.setenv("RECIPE_MICROMAMBA", f"docker://{name}")
-    context = context_of(backend=backend)
+    context = make_context(backend=backend)
     target = resolve(load_recipe(bench.recipe(conda=("python=3.12", "ffmpeg"))), load_site(site), context=context)
     texts = {file.path: file.text for file in compile_plan(target).files}
     lines = "\n".join(texts.values()).splitlines()
@@ -654,7 +654,7 @@ def test_security_23_the_image_of_micromamba_can_be_named_by_its_digest(
 def test_security_23_what_is_no_image_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("RECIPE_MICROMAMBA", value)
     with pytest.raises(ConfigError, match="RECIPE_MICROMAMBA"):
-        context_of()
+        make_context()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from builder import __version__
 from builder.cli.main import COMMANDS, run
 from builder.model.plan import from_json
-from builder.parse.site import site_files
+from builder.parse.site import find_site_files
 
 ANSI = re.compile(r"\x1b")
 
@@ -149,12 +149,12 @@ def test_a_broken_recipe_is_exit_2_with_every_fault(recipe: Call, tmp_path: Path
 def test_sites_are_listed(recipe: Call) -> None:
     answer = recipe("sites")
     assert (answer.code, answer.err) == (0, "")
-    assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *site_files()]
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *find_site_files()]
     found = json.loads(recipe("sites", "--format", "json").out)
     assert {item["name"]: item["vendor"] for item in found["sites"]}["dawn"] == "intel"
 
 
-@pytest.mark.parametrize("name", sorted(site_files()))
+@pytest.mark.parametrize("name", sorted(find_site_files()))
 def test_a_site_is_shown_with_its_sources(recipe: Call, name: str) -> None:
     answer = recipe("sites", name)
     assert (answer.code, answer.err) == (0, "")
@@ -178,7 +178,7 @@ def test_sites_of_the_user_are_found(recipe: Call, tmp_path: Path, monkeypatch: 
 def test_check_of_all_sites_exits_0(recipe: Call, mnist: Path, tmp_path: Path) -> None:
     answer = recipe("check", mnist)
     assert answer.code == 0
-    assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *site_files()]
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["site", *find_site_files()]
     assert re.search(r"^lumi-g +ok +2\.8\.0\+rocm6\.4 +/", answer.out, re.MULTILINE)
     assert left(tmp_path) == []
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
 
-from builder.compile.step_scripts import make_batch_header, step_job
+from builder.compile.step_scripts import make_batch_header, make_step_job
 from builder.execute.plan_folder import write_plan
 from builder.model.finding import UnsupportedError, select_errors
 from builder.model.plan import Plan, from_json, to_json
@@ -174,10 +174,10 @@ def test_the_account_is_never_guessed() -> None:
         site = load_site(name)
         target = resolve(recipe, site, context=Context(tool="recipe 0.0.0"))
         for job in site.scheduler.jobs.values():
-            assert not [line for line in make_batch_header(step_job(target, job, name="x")) if "account" in line]
+            assert not [line for line in make_batch_header(make_step_job(target, job, name="x")) if "account" in line]
         target = resolve(recipe, site, context=Context(tool="recipe 0.0.0", account="project_1"))
         for job in site.scheduler.jobs.values():
-            assert "#SBATCH --account=project_1" in make_batch_header(step_job(target, job, name="x"))
+            assert "#SBATCH --account=project_1" in make_batch_header(make_step_job(target, job, name="x"))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_time_limits_are_hours_and_minutes(minutes: int, time: str) -> None:
     site = load_site("lumi-g")
     target = resolve(recipes()["mnist"][0], site, context=Context())
     job = replace(site.scheduler.jobs["gpu"], minutes=minutes)
-    assert f"#SBATCH --time={time}" in make_batch_header(step_job(target, job, name="x"))
+    assert f"#SBATCH --time={time}" in make_batch_header(make_step_job(target, job, name="x"))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.inspect import content, shown
+from builder.cli.inspect import describe_contents, format_contents
 from builder.inspect import package_databases as read
 from builder.inspect.image import read_contents
-from builder.inspect.package_databases import rpm_packages
-from builder.inspect.sif_objects import SBOM, added, arch_of, word_of
+from builder.inspect.package_databases import read_rpm_packages
+from builder.inspect.sif_objects import SBOM, describe_object, name_architecture, plan_object_writes
 from builder.model.contents import Contents, InstalledPackage
 from builder.model.finding import ConfigError
 from builder.sif.sif import DESCRIPTOR, GROUP, HEADER, MAGIC, SifError, parse_sif
@@ -39,7 +39,7 @@ Version: 1
 
 
 def test_a_record_of_conda() -> None:
-    package = read.conda_package("opt/env/conda-meta/numpy-2.1.0-py312_0.json", json.dumps(CONDA).encode())
+    package = read.parse_conda_package("opt/env/conda-meta/numpy-2.1.0-py312_0.json", json.dumps(CONDA).encode())
     assert package == InstalledPackage(
         kind="conda", name="numpy", version="2.1.0", build="py312_0", channel="conda-forge", subdir="linux-64",
         license="BSD", sha256="a" * 64, place="/opt/env",
@@ -48,7 +48,7 @@ def test_a_record_of_conda() -> None:
 
 @pytest.mark.parametrize("text", [None, b"", b"{", b"[1]", b"\xff\xfe", b"[" * 100_000, b'{"name": {}, "sha256": 7}'])
 def test_a_record_that_says_nothing_is_known_by_its_name(text: bytes | None) -> None:
-    package = read.conda_package("conda-meta/a-b-1.0-h_0.json", text)
+    package = read.parse_conda_package("conda-meta/a-b-1.0-h_0.json", text)
     assert package is not None
     assert (package.name, package.version, package.build, package.place) == ("a-b", "1.0", "h_0", "/")
     assert package.sha256 == ""
@@ -64,7 +64,7 @@ def test_a_record_that_says_nothing_is_known_by_its_name(text: bytes | None) -> 
     ],
 )
 def test_a_distribution_of_python(path: str, text: bytes | None, name: str, version: str) -> None:
-    package = read.pip_package(path, text)
+    package = read.parse_pip_package(path, text)
     assert package is not None
     assert (package.name, package.version, package.place) == (
         name,
@@ -85,7 +85,7 @@ def test_other_files_are_not_wanted(path: str) -> None:
 
 
 def test_what_dpkg_lists_as_installed() -> None:
-    assert list(read.deb_packages(STATUS)) == [
+    assert list(read.parse_deb_packages(STATUS)) == [
         InstalledPackage(kind="deb", name="libc6", version="2.36-9+deb12u8", arch="amd64")
     ]
 
@@ -102,18 +102,18 @@ def test_what_dpkg_lists_as_installed() -> None:
     ],
 )  # fmt: skip
 def test_what_a_torch_was_built_for(text: bytes, expected: tuple[str, ...]) -> None:
-    build = read.torch_build(f"{SITE}/torch/version.py", text)
+    build = read.parse_torch_build(f"{SITE}/torch/version.py", text)
     assert build is not None
     assert (build.version, build.cuda, build.hip, build.xpu) == expected
 
 
 def test_control_characters_and_long_names_are_shown_safely() -> None:
     hostile = json.dumps({"name": "\x1b[2Jevil\nname", "version": "9" * 100_000}).encode()
-    package = read.conda_package("conda-meta/x-1-0.json", hostile)
+    package = read.parse_conda_package("conda-meta/x-1-0.json", hostile)
     assert package is not None
     assert package.name == "\\x1b[2Jevil\\nname"
     assert len(package.version) <= read.WORD
-    text = shown(Contents(image="x", kind="sif", size=1, packages=(package,)), everything=True)
+    text = format_contents(Contents(image="x", kind="sif", size=1, packages=(package,)), everything=True)
     assert "\x1b" not in text
 
 
@@ -152,10 +152,10 @@ def test_a_database_of_rpm(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE Packages (hnum INTEGER PRIMARY KEY, blob BLOB NOT NULL)")
         connection.executemany("INSERT INTO Packages (blob) VALUES (?)", [(blob,) for blob in blobs])
     connection.close()
-    assert rpm_packages(path.read_bytes()) == (
+    assert read_rpm_packages(path.read_bytes()) == (
         InstalledPackage(kind="rpm", name="glibc", version="1:2.34-60.el9", arch="x86_64"),
     )
-    assert rpm_packages(b"no database" * 100) is None
+    assert read_rpm_packages(b"no database" * 100) is None
 
 
 def test_a_database_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_a_database_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pyt
     connection = sqlite3.connect(path)
     connection.execute(f"CREATE VIEW Packages AS {endless}")
     connection.close()
-    assert rpm_packages(path.read_bytes()) is None
+    assert read_rpm_packages(path.read_bytes()) is None
 
 
 # --- SIF -------------------------------------------------------------------------------------------------------------
@@ -190,15 +190,18 @@ def sif(*objects: tuple[int, bytes, bytes], total: int = 4) -> bytes:
 def test_a_header_and_one_object_more() -> None:
     image = sif((0x4001, b"", b"Bootstrap: x"))
     found = parse_sif(io.BytesIO(image), size=len(image))
-    assert (arch_of(found), [word_of(item) for item in found.objects]) == ("amd64", ["definition file"])
-    changes = added(found, kind=SBOM, name="sbom.cdx.json", content=b"{}", extra=b"\1\0\0\0")
+    assert (name_architecture(found), [describe_object(item) for item in found.objects]) == (
+        "amd64",
+        ["definition file"],
+    )
+    changes = plan_object_writes(found, kind=SBOM, name="sbom.cdx.json", content=b"{}", extra=b"\1\0\0\0")
     changed = bytearray(image)
     for offset, data in changes:
         changed[offset : offset + len(data)] = data
     assert changes[0] == (len(image), b"{}")
     found = parse_sif(io.BytesIO(bytes(changed)), size=len(changed))
     bill = found.objects[1]
-    assert (found.free, word_of(bill), bill.label, bill.group) == (2, "SBOM", "sbom.cdx.json", GROUP)
+    assert (found.free, describe_object(bill), bill.label, bill.group) == (2, "SBOM", "sbom.cdx.json", GROUP)
     assert changed[bill.offset :] == b"{}"
 
 
@@ -206,14 +209,14 @@ def test_a_number_is_never_given_twice() -> None:
     image = bytearray(sif((0x4001, b"", b"x")))
     image[HEADER.size + 5 : HEADER.size + 9] = (7).to_bytes(4, "little")
     found = parse_sif(io.BytesIO(bytes(image)), size=len(image))
-    (_, descriptor), *_ = added(found, kind=SBOM, name="x", content=b"{}", extra=b"")[1:]
+    (_, descriptor), *_ = plan_object_writes(found, kind=SBOM, name="x", content=b"{}", extra=b"")[1:]
     assert DESCRIPTOR.unpack(descriptor)[2] == 8
 
 
 def test_no_room_for_one_object_more() -> None:
     image = sif((0x4001, b"", b"x"), total=1)
     found = parse_sif(io.BytesIO(image), size=len(image))
-    assert added(found, kind=SBOM, name="x", content=b"{}", extra=b"") == ()
+    assert plan_object_writes(found, kind=SBOM, name="x", content=b"{}", extra=b"") == ()
 
 
 @pytest.mark.parametrize("cut", [10, 127, 130, 500, -1])
@@ -251,7 +254,7 @@ def test_a_docker_archive_with_a_file_deleted_again(tmp_path: Path) -> None:
     assert contents.labels == {"evil": "\\x1b[0m", "recipe.name": "x"}
     assert [part.size for part in contents.parts] == [len(lower), len(upper)]
     assert contents.unknown == ("the layer 'missing.tar' is missing",)
-    assert json.loads(json.dumps(content(contents)))["schema"] == 1
+    assert json.loads(json.dumps(describe_contents(contents)))["schema"] == 1
 
 
 def test_a_folder_whose_links_lead_out_of_it(tmp_path: Path) -> None:

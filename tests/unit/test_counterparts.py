@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from builder.cli.output import finding_lines
+from builder.cli.output import format_finding
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, Finding
 from builder.model.plan import Plan
 from builder.model.target import Context, Target
-from builder.parse.gpu_tables import package_table
+from builder.parse.gpu_tables import load_package_table
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.resolve.resolve import resolve
@@ -39,7 +39,7 @@ def target(tmp_path: Path) -> Resolve:
 
 
 def said(findings: tuple[Finding, ...], code: str) -> list[str]:
-    return ["\n".join(finding_lines(finding)) for finding in findings if finding.code == code]
+    return ["\n".join(format_finding(finding)) for finding in findings if finding.code == code]
 
 
 REPLACED = [
@@ -106,7 +106,7 @@ def test_a_driver_that_does_not_run_the_counterpart(target: Resolve) -> None:
 
 
 def test_the_rows_name_packages_that_the_markers_know() -> None:
-    table = package_table()
+    table = load_package_table()
     for row in table.counterparts:
         assert row.versions == tuple(sorted(row.versions, key=Version)), row
         assert not row.rocm or row.vendor == "amd", row

@@ -14,7 +14,7 @@ import pytest
 from support.rows import rows
 
 from builder.cli.init import RECIPES
-from builder.cli.main import COMMANDS, cli
+from builder.cli.main import COMMANDS, run_cli
 from builder.compile.backends import BACKENDS
 from builder.compile.compile import compile_plan
 from builder.model.finding import BuilderError, UnsupportedError
@@ -77,10 +77,10 @@ def test_a_command_line_parses(line: Line) -> None:
     text = re.sub(r"\[([A-Z]+)\](?:\.\.\.)?", r"\1", line.text)
     words = [word for word in shlex.split(text, comments=True) if not ASSIGNMENT.fullmatch(word)]
     name, arguments = words[1], words[2:]
-    command = cli.get_command(click.Context(cli), name)
+    command = run_cli.get_command(click.Context(run_cli), name)
     assert command is not None, f"there is no command '{name}'"
     try:
-        found = command.make_context(name, arguments, parent=click.Context(cli, **cli.context_settings))
+        found = command.make_context(name, arguments, parent=click.Context(run_cli, **run_cli.context_settings))
     except click.MissingParameter:
         assert not line.shown, "an argument is missing"
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.sif.events import LIMIT, VARIABLE, Meter, report
-from builder.system.event_reader import LINE, events_below, events_of, make_events_file
+from builder.system.event_reader import LINE, make_events_file, open_events, open_events_below
 
 
 @pytest.fixture
@@ -22,24 +22,24 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_reported_is_read_once(path: Path) -> None:
-    events = events_of(path)
+    events = open_events(path)
     report("whole", image="a.sif.part")
-    assert [(event.name, event.text("image")) for event in events.read()] == [("whole", "a.sif.part")]
+    assert [(event.name, event.get_text("image")) for event in events.read()] == [("whole", "a.sif.part")]
     assert events.read() == []
     report("answer", found={"torch": "2.6.0"})
     (event,) = events.read()
-    assert event.table("found") == {"torch": "2.6.0"}
+    assert event.get_table("found") == {"torch": "2.6.0"}
 
 
 def test_a_torn_line_is_read_when_it_is_whole(path: Path) -> None:
-    events = events_of(path)
+    events = open_events(path)
     with path.open("a") as file:
         file.write('{"event": "who')
         file.flush()
         assert events.read() == []
         file.write('le", "image": "x"}\n{"event"')
         file.flush()
-        assert [event.text("image") for event in events.read()] == ["x"]
+        assert [event.get_text("image") for event in events.read()] == ["x"]
     assert events.read() == []
 
 
@@ -52,11 +52,11 @@ def test_a_torn_line_is_read_when_it_is_whole(path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_event_is_left_out(path: Path, line: str) -> None:
     path.write_bytes(line.encode("utf-8", "surrogateescape") + b'\n{"event": "good"}\n')
-    assert [event.name for event in events_of(path).read()] == ["good"]
+    assert [event.name for event in open_events(path).read()] == ["good"]
 
 
 def test_a_long_line_that_comes_in_parts_is_left_out(path: Path) -> None:
-    events = events_of(path)
+    events = open_events(path)
     with path.open("ab") as file:
         for _ in range(3):
             file.write(b"x" * LINE)
@@ -68,13 +68,13 @@ def test_a_long_line_that_comes_in_parts_is_left_out(path: Path) -> None:
 
 def test_values_may_be_anything(path: Path) -> None:
     path.write_text(json.dumps({"event": "progress", "done": -4, "total": "many", "what": ["x"], "fix": None}) + "\n")
-    (event,) = events_of(path).read()
-    assert (event.count("done"), event.count("total"), event.text("what"), event.table("fix")) == (0, 0, "", {})
+    (event,) = open_events(path).read()
+    assert (event.count("done"), event.count("total"), event.get_text("what"), event.get_table("fix")) == (0, 0, "", {})
 
 
 def test_only_so_much_of_a_file_is_read(path: Path) -> None:
     path.write_bytes(b'{"event": "first"}\n' + b"\n" * (LIMIT + LINE) + b'{"event": "last"}\n')
-    assert [event.name for event in events_of(path).read()] == ["first"]
+    assert [event.name for event in open_events(path).read()] == ["first"]
 
 
 def test_a_full_file_gets_no_more_events(path: Path) -> None:
@@ -89,11 +89,11 @@ def test_no_link_and_no_pipe_is_read_or_written(path: Path, tmp_path: Path) -> N
     path.unlink()
     path.symlink_to(secret)
     report("whole", image="x")
-    assert (events_of(path).read(), secret.read_text()) == ([], '{"event": "whole"}\n')
+    assert (open_events(path).read(), secret.read_text()) == ([], '{"event": "whole"}\n')
     path.unlink()
     os.mkfifo(path)
     report("whole", image="x")
-    assert events_of(path).read() == []
+    assert open_events(path).read() == []
 
 
 def test_a_link_below_a_plan_folder_is_not_read(tmp_path: Path) -> None:
@@ -101,15 +101,15 @@ def test_a_link_below_a_plan_folder_is_not_read(tmp_path: Path) -> None:
     (folder / "jobs").mkdir(parents=True)
     (tmp_path / "secret").write_text('{"event": "whole"}\n')
     (folder / "jobs" / "7.events.jsonl").symlink_to(tmp_path / "secret")
-    assert events_below(folder, "jobs/7.events.jsonl").read() == []
+    assert open_events_below(folder, "jobs/7.events.jsonl").read() == []
 
 
 def test_a_login_and_a_secret_are_not_kept(path: Path) -> None:
     report("error", message="no answer from https://me:word@host/simple", fix="")
     assert "word" not in path.read_text()
     path.write_text('{"event": "error", "message": "token=S3CRET"}\n')
-    (event,) = events_of(path, mask=lambda text: text.replace("S3CRET", "***")).read()
-    assert event.text("message") == "token=***"
+    (event,) = open_events(path, mask=lambda text: text.replace("S3CRET", "***")).read()
+    assert event.get_text("message") == "token=***"
 
 
 def test_without_a_file_nothing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_how_far_something_is_comes_a_few_times_a_second(path: Path) -> None:
     meter = Meter("base image", total=100)
     for _ in range(100):
         meter.add(1)
-    found = [(event.text("what"), event.count("done"), event.count("total")) for event in events_of(path).read()]
+    found = [(event.get_text("what"), event.count("done"), event.count("total")) for event in open_events(path).read()]
     assert found[0] == ("base image", 1, 100)
     assert found[-1] == ("base image", 100, 100)
     assert len(found) < 10

@@ -10,23 +10,23 @@ import pytest
 from support.code_source import source_codes
 from support.rows import rows
 
-from builder.cli.check_formats import known_codes, page_of
+from builder.cli.check_formats import list_codes, read_page
 from builder.cli.code_classes import CLASSES, find_class, list_classed_codes
-from builder.cli.explain import lines_of
+from builder.cli.explain import format_page
 from builder.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 Capture = pytest.CaptureFixture[str]
 
 
-@rows("code", known_codes())
+@rows("code", list_codes())
 def test_the_page_of_a_code_is_printed(code: str, capsys: Capture) -> None:
     assert run(["explain", code]) == 0
     out, err = capsys.readouterr()
     assert (out.splitlines()[0], err) == (code, "")
     assert "```" not in out
     assert "](" not in out
-    words = [word for word in page_of(code).split() if not word.startswith(("#", "```")) and "](" not in word]
+    words = [word for word in read_page(code).split() if not word.startswith(("#", "```")) and "](" not in word]
     printed = out.split()
     assert [word for word in words if word.strip("[]") not in printed and word not in printed] == []
 
@@ -34,7 +34,7 @@ def test_the_page_of_a_code_is_printed(code: str, capsys: Capture) -> None:
 def test_a_paragraph_is_one_line_and_code_is_indented() -> None:
     page = "# code\n\nFirst line\nand [more](x.md).\n- an item\n\n```console\n$ recipe check\n\n  fix: it\n```\n"
     shown = ["code", "", "First line and more.", "- an item", "", "    $ recipe check", "", "      fix: it"]
-    assert [*lines_of(page)][: len(shown)] == shown
+    assert [*format_page(page)][: len(shown)] == shown
 
 
 @pytest.mark.parametrize("word", ["torch-build", "TORCH-BUILD", "error[torch-build]", "[torch-build]", "torch-build:"])
@@ -45,7 +45,7 @@ def test_a_code_is_found_as_it_stands_in_a_message(word: str, capsys: Capture) -
 
 def test_json_has_the_level_the_title_and_the_page(capsys: Capture) -> None:
     assert run(["explain", "glibc", "--format", "json"]) == 0
-    page = page_of("glibc")
+    page = read_page("glibc")
     found = json.loads(capsys.readouterr().out)
     title = "The base image's C library is too old for the wheels."
     assert found == {"schema": 1, "code": "glibc", "level": "error", "title": title, "page": page}
@@ -70,8 +70,8 @@ def test_a_wrong_code_has_the_nearest_ones(word: str, fix: str, capsys: Capture)
 
 
 def test_every_code_of_the_source_has_a_page_or_a_class() -> None:
-    assert set(list_classed_codes()) == source_codes() - set(known_codes())
-    assert set(known_codes()) <= source_codes()
+    assert set(list_classed_codes()) == source_codes() - set(list_codes())
+    assert set(list_codes()) <= source_codes()
     assert len(list_classed_codes()) == len(set(list_classed_codes()))
 
 
@@ -92,20 +92,20 @@ def test_the_page_of_all_codes_has_the_classes() -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-@pytest.mark.parametrize("code", known_codes())
+@pytest.mark.parametrize("code", list_codes())
 def test_prose_is_flush_and_lists_hang(code: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr("builder.cli.output.screen_width", lambda **_: columns)
+    monkeypatch.setattr("builder.cli.output.get_screen_width", lambda **_: columns)
     monkeypatch.setattr("builder.cli.output.click.echo", lambda text, **_: printed.extend(text.split("\n")))
     assert run(["explain", code]) == 0
-    code_lines = [f"    {line}".rstrip() for line in _fenced(page_of(code))]
+    code_lines = [f"    {line}".rstrip() for line in _fenced(read_page(code))]
     assert [line for line in code_lines if len(line) <= columns and line not in printed] == []
     item = False
     for line in printed:
         assert len(line) <= columns or len(line.split()) == 1, line
         item = line.startswith(("- ", "| ")) or (item and line.startswith("  ") and not line.startswith("   "))
         assert not line.startswith(" ") or item or line.startswith("    "), line
-    first = page_of(code).splitlines()[2]
+    first = read_page(code).splitlines()[2]
     assert len(first) <= columns or printed[3][:1].strip(), printed[:4]
 
 

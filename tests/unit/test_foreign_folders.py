@@ -20,8 +20,8 @@ from builder.layers.metadata import write_own_files
 from builder.layers.spec import Spec
 from builder.model.finding import ConfigError
 from builder.sif.errors import LayeringError
-from builder.sif.pack import escaped
-from builder.system.files import draft_path, write_atomic
+from builder.sif.pack import escape_path
+from builder.system.files import name_draft, write_atomic
 from builder.system.log import StepLog
 
 PACKAGE = Path(__file__).parents[2] / "builder"
@@ -146,9 +146,9 @@ def test_security_02_a_link_that_a_base_moves_elsewhere_is_refused(tmp_path: Pat
 
 
 def test_security_02_names_are_no_words_of_the_packer() -> None:
-    assert escaped('x" f 444 0 0 touch y') == 'x\\"\\ f\\ 444\\ 0\\ 0\\ touch\\ y'
+    assert escape_path('x" f 444 0 0 touch y') == 'x\\"\\ f\\ 444\\ 0\\ 0\\ touch\\ y'
     with pytest.raises(LayeringError, match="line break"):
-        escaped("a\nb f 444 0 0 id")
+        escape_path("a\nb f 444 0 0 id")
 
 
 def test_security_01_a_wheels_list_names_no_file_outside(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_security_12_drafts_take_no_place_that_is_foreseen(tmp_path: Path) -> No
     write_atomic(tmp_path / "plan.json", "new")
     assert mine.read_text() == "years of work"
     assert not (tmp_path / "plan.json").is_symlink()
-    assert draft_path(tmp_path / "x").name != f".x.recipe-{os.getpid()}"
-    draft_path(tmp_path / "plan.json").symlink_to(mine)
+    assert name_draft(tmp_path / "x").name != f".x.recipe-{os.getpid()}"
+    name_draft(tmp_path / "plan.json").symlink_to(mine)
     write_atomic(tmp_path / "plan.json", "newer")
     assert mine.read_text() == "years of work"

@@ -13,15 +13,15 @@ from support.rows import rows
 
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
-from builder.layers.reference import parts_of
-from builder.lock.conda import without_credentials
+from builder.layers.reference import parse_reference
+from builder.lock.conda import remove_credentials
 from builder.lock.pip import choose_wheel
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
 from builder.model.plan import Plan
 from builder.model.target import Context
-from builder.parse.lock_files import index_path, read_conda, read_index, read_lock, site_folder
+from builder.parse.lock_files import name_index, name_site_folder, read_conda, read_index, read_lock
 from builder.parse.pylock import read_pylock, write_pylock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
@@ -78,7 +78,7 @@ class Folder:
 
     def __init__(self, folder: Path) -> None:
         self.env = folder / "demo.yml"
-        self.index = index_path(self.env)
+        self.index = name_index(self.env)
         self.env.write_text(ENV)
 
     def context(self, site: str = "local", **more: object) -> Context:
@@ -134,7 +134,7 @@ def test_the_same_lock_is_the_same_bytes_and_other_sites_stay(folder: Folder) ->
     index = read_index(folder.index)
     assert index is not None
     assert sorted(index.sites) == ["frontier", "local"]
-    assert not (site_folder(folder.index, "frontier") / "pylock.toml").exists() or index.sites["frontier"].pip
+    assert not (name_site_folder(folder.index, "frontier") / "pylock.toml").exists() or index.sites["frontier"].pip
 
 
 def test_no_lock_is_none(folder: Folder) -> None:
@@ -165,7 +165,7 @@ def test_a_lock_altered_by_hand_is_refused(folder: Folder, name: str, old: str, 
 
 def test_a_lost_file_is_told(folder: Folder) -> None:
     folder.lock()
-    (site_folder(folder.index, "local") / "pixi.lock").unlink()
+    (name_site_folder(folder.index, "local") / "pixi.lock").unlink()
     with pytest.raises(ConfigError, match="does not exist"):
         read_lock(folder.index, "local")
 
@@ -430,12 +430,12 @@ def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
     ],
 )
 def test_references_are_read_as_docker_reads_them(reference: str, parts: tuple[str, str, str]) -> None:
-    assert parts_of(reference) == parts
+    assert parse_reference(reference) == parts
 
 
 def test_credentials_leave_every_address() -> None:
     text = "- https://u:p@h/c/x.conda\n- https://h/t/tk-123/c/x.conda\n"
-    assert without_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
+    assert remove_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
 
 
 def test_the_command_line_needs_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from builder.cli.init import RECIPES
 from builder.cli.json_documents import emit_document
-from builder.cli.main import cli, run
-from builder.cli.status import content, folder_of
-from builder.cli.terminal import next_lines
+from builder.cli.main import run, run_cli
+from builder.cli.status import describe_jobs, find_plan_folder
+from builder.cli.terminal import make_next_lines
 from builder.execute.doctor_readings import Reading
 from builder.model.finding import ConfigError
 from builder.model.target import Context
@@ -31,7 +31,7 @@ def lines_of(site: str, output: str) -> list[str]:
     recipe = load_recipe(RECIPES / "mnist-local.yml")
     context, found = Context(base="docker://ubuntu:24.04"), load_site(site)
     plan = make_plan(found, recipe, context=context)
-    return next_lines(Build(plan=plan, site=found, recipe=recipe, context=context, image=Path(output)))
+    return make_next_lines(Build(plan=plan, site=found, recipe=recipe, context=context, image=Path(output)))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_each_next_line_is_a_command_that_is_understood(site: str) -> None:
     for line in lines_of(site, "my images/x.sif"):
         program, command, *words = shlex.split(line.removeprefix("next: "))
         assert program == "recipe"
-        found = cli.get_command(click.Context(cli), command)
+        found = run_cli.get_command(click.Context(run_cli), command)
         assert found is not None
         context = found.make_context(command, list(words))  # it takes words out of the list
         assert "my images/x.sif" in words
@@ -66,7 +66,7 @@ def test_each_next_line_is_a_command_that_is_understood(site: str) -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], **more: Any) -> dict[str, Any]:
-    emit_document(content(Path("/x.plan"), kind="build", **more))
+    emit_document(describe_jobs(Path("/x.plan"), kind="build", **more))
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -107,7 +107,7 @@ def test_the_document_of_doctor(
 ) -> None:
     """What was looked at is given: what looks is in tests/commands and tests/engines."""
     monkeypatch.setattr("builder.cli.doctor.examine", lambda *_, **__: iter(READINGS))
-    monkeypatch.setattr("builder.cli.doctor.where_to_build", lambda *_, **__: [])
+    monkeypatch.setattr("builder.cli.doctor.examine_sites", lambda *_, **__: [])
     assert run(["doctor", *words, "--format", "json"]) == 4
     found = json.loads(capsys.readouterr().out)
     assert list(found) == ["schema", "site", "readings"]
@@ -123,11 +123,11 @@ def test_the_document_of_doctor(
 
 def test_status_names_a_submitted_plan_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        folder_of(tmp_path)
+        find_plan_folder(tmp_path)
     assert caught.value.findings[0].fix == "name the folder that ends in .plan, or the image"
     for name in ("my env.plan", "not submitted.plan"):
         (tmp_path / name / "jobs").mkdir(parents=True)
     (tmp_path / "my env.plan" / "jobs" / "submitted.json").write_text("{}")
     with pytest.raises(ConfigError) as caught:
-        folder_of(tmp_path)
+        find_plan_folder(tmp_path)
     assert caught.value.findings[0].fix == f"run `recipe status '{tmp_path}/my env.plan'`"

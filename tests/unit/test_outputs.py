@@ -15,10 +15,10 @@ from support.rows import rows
 
 from builder.cli.help import EXAMPLES, GROUPS
 from builder.cli.init import RECIPES as EXAMPLE_FOLDER
-from builder.cli.main import COMMANDS, cli, run
-from builder.cli.output import judged, painted
+from builder.cli.main import COMMANDS, run, run_cli
+from builder.cli.output import color_verdict, color_word
 from builder.execute.progress import is_noise
-from builder.parse.site import site_files
+from builder.parse.site import find_site_files
 
 WORLDS = ("build", "smoke", "run", "convert", "plan", "check")
 URI = re.compile(r"(?:[A-Za-z0-9._~/+,@=:!$&'()*;-]|%[0-9A-F]{2})+")
@@ -26,9 +26,9 @@ URI = re.compile(r"(?:[A-Za-z0-9._~/+,@=:!$&'()*;-]|%[0-9A-F]{2})+")
 
 def _commands() -> Iterator[tuple[str, click.Command]]:
     """Every command that can be typed, those of `recipe cache` too."""
-    context = click.Context(cli)
+    context = click.Context(run_cli)
     for name in COMMANDS:
-        command = cli.get_command(context, name)
+        command = run_cli.get_command(context, name)
         assert command is not None
         if isinstance(command, click.Group):
             yield from ((f"{name} {word}", found) for word, found in command.commands.items())
@@ -122,16 +122,16 @@ def test_quiet_leaves_what_was_asked_for(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_words_have_their_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.cli.output.use_color", lambda **_: True)
-    assert painted("pass") == "\x1b[32mpass\x1b[0m"
-    assert painted("refused: torch-build").startswith("\x1b[31m")
-    assert judged("ok    mnist 0.99\nFAIL  x: y\nthe smoke test failed: a.sif\nverdict: FAIL").split("\n") == [
+    monkeypatch.setattr("builder.cli.output.uses_color", lambda **_: True)
+    assert color_word("pass") == "\x1b[32mpass\x1b[0m"
+    assert color_word("refused: torch-build").startswith("\x1b[31m")
+    assert color_verdict("ok    mnist 0.99\nFAIL  x: y\nthe smoke test failed: a.sif\nverdict: FAIL").split("\n") == [
         "\x1b[32mok\x1b[0m    mnist 0.99",
         "\x1b[31mFAIL\x1b[0m  x: y",
         "\x1b[31mthe smoke test failed\x1b[0m: a.sif",
         "verdict: \x1b[31mFAIL\x1b[0m",
     ]
-    assert "\x1b[2J" not in judged("ok \x1b[2J")
+    assert "\x1b[2J" not in color_verdict("ok \x1b[2J")
 
 
 def test_the_live_line_shows_no_json() -> None:
@@ -152,7 +152,7 @@ def test_sarif_is_what_code_hosts_take(
     """The required properties of SARIF 2.1.0 and the rules of github/codeql-action (issues 1738 and 2459)."""
     found = ALL[name]
     monkeypatch.chdir(found.parent if isinstance(found, Path) else found.placed(tmp_path))
-    code = run(["check", "--format", "sarif", *site_files(), f"./{name}"])
+    code = run(["check", "--format", "sarif", *find_site_files(), f"./{name}"])
     out = capsys.readouterr().out
     assert code in (0, 2, 3)
     check_sarif(json.loads(out), faulty=code != 0)

@@ -37,7 +37,7 @@ def test_the_picture_of_check_is_what_check_prints(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for module in ("output", "check"):
-        monkeypatch.setattr(f"builder.cli.{module}.screen_width", lambda **_: COLUMNS)
+        monkeypatch.setattr(f"builder.cli.{module}.get_screen_width", lambda **_: COLUMNS)
     shutil.copy(ROOT / "recipes" / "mnist.yml", tmp_path)
     shutil.copy(ROOT / "recipes" / "mnist-local.yml", tmp_path)
     lines = ["$ recipe check mnist.yml"]

@@ -10,7 +10,7 @@ from support.rows import rows
 from builder.model.finding import ConfigError, Location
 from builder.model.recipe import PipRequirement
 from builder.parse.recipe import load_recipe
-from builder.parse.requirements_txt import Option, RequirementsReader, logical_lines, parse_line
+from builder.parse.requirements_txt import Option, RequirementsReader, join_logical_lines, parse_line
 
 AT = Location(file="requirements.txt", line=3)
 
@@ -36,11 +36,11 @@ def requirement(text: str) -> PipRequirement:
     ],
 )
 def test_logical_lines(text: str, lines: list[tuple[int, str]]) -> None:
-    assert list(logical_lines(text)) == lines
+    assert list(join_logical_lines(text)) == lines
 
 
 def test_a_long_run_of_spaces_is_read_in_linear_time() -> None:
-    assert list(logical_lines("a" + " " * 500_000 + "b")) == [(1, "a" + " " * 500_000 + "b")]
+    assert list(join_logical_lines("a" + " " * 500_000 + "b")) == [(1, "a" + " " * 500_000 + "b")]
 
 
 @rows(
@@ -181,7 +181,7 @@ def test_requirements_of_a_constraint_file_stay_constraints(tmp_path: Path) -> N
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
     reader.add_text("numpy\n-c c.txt", at=Location(file="recipe.txt", line=1), base=tmp_path)
     assert [item.name for item in reader.requirements] == ["numpy"]
-    assert [item.name for item in reader.options().constraints] == ["scipy", "numpy"]
+    assert [item.name for item in reader.make_options().constraints] == ["scipy", "numpy"]
 
 
 def test_find_links_stand_beside_the_file_or_the_recipe(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_find_links_stand_beside_the_file_or_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "sub" / "a.txt").write_text("-f wheels\n-f more\n-f https://example.org/x.html\n-f nowhere\n")
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
     reader.add_text("-r sub/a.txt", at=Location(file="recipe.txt", line=1), base=tmp_path)
-    assert reader.options().find_links == ("sub/wheels", "more", "https://example.org/x.html")
+    assert reader.make_options().find_links == ("sub/wheels", "more", "https://example.org/x.html")
     assert [finding.message for finding in reader.findings] == ["there is no 'nowhere' on this machine"]
 
 
@@ -198,8 +198,8 @@ def test_the_last_index_url_holds(tmp_path: Path) -> None:
     reader = RequirementsReader(file="recipe.txt", folder=tmp_path)
     lines = "-i https://a.example.org/s\n--extra-index-url https://b.example.org/s\n-i https://c.example.org/s"
     reader.add_text(lines, at=Location(file="recipe.txt", line=1), base=tmp_path)
-    assert reader.options().index_url == "https://c.example.org/s"
-    assert reader.options().extra_index_urls == ("https://b.example.org/s",)
+    assert reader.make_options().index_url == "https://c.example.org/s"
+    assert reader.make_options().extra_index_urls == ("https://b.example.org/s",)
 
 
 @rows(

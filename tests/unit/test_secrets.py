@@ -362,7 +362,7 @@ def test_security_22_a_pattern_of_recipeignore_takes_no_time(
     """Of a pattern with twenty stars there are more ways through a long name than any time is enough for."""
     (tmp_path / ".recipeignore").write_text(f"{pattern}\n", encoding="utf-8")
     (tmp_path / name).mkdir(parents=True, exist_ok=True)
-    assert IgnoreRules(tmp_path).reason(tmp_path / name, top=tmp_path) == ("asked" if fits else "")
+    assert IgnoreRules(tmp_path).find_reason(tmp_path / name, top=tmp_path) == ("asked" if fits else "")
 
 
 @pytest.mark.parametrize(

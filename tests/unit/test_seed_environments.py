@@ -11,7 +11,7 @@ from support.rows import rows
 from builder.model.finding import ConfigError, UnsupportedError, select_errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
-from builder.parse.site import load_site, site_files
+from builder.parse.site import find_site_files, load_site
 from builder.resolve.resolve import resolve
 
 WILD = Path(__file__).parent / "wild"
@@ -170,7 +170,7 @@ def told(answer: Target | UnsupportedError) -> str:
 def test_every_seed_is_written_down_for_every_site() -> None:
     assert set(TABLE) == set(SEEDS)
     for seed, lines in TABLE.items():
-        assert sorted(site for site, _, _ in lines) == sorted(site_files()), seed
+        assert sorted(site for site, _, _ in lines) == sorted(find_site_files()), seed
 
 
 @rows(("seed", "site", "expected", "why"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
@@ -283,7 +283,7 @@ def test_windows_given_in_the_file_win_over_the_tables(tmp_path: Path) -> None:
 
 
 def test_the_same_driver_changes_nothing() -> None:
-    for name in site_files():
+    for name in find_site_files():
         site = load_site(name)
         if site.gpu is None or site.gpu.driver is None:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from builder.cli.output import Styled, columns, fit, short_image
+from builder.cli.output import StyledText, fit, format_columns, shorten_image
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 
@@ -32,20 +32,20 @@ def test_the_next_lines_of_a_fix_begin_below_its_text() -> None:
 
 
 def test_the_last_column_hangs() -> None:
-    table = columns([["ok", "a name", "some words that are a few too many for it"]])
+    table = format_columns([["ok", "a name", "some words that are a few too many for it"]])
     assert fit(table, width=40) == ["ok  a name  some words that are a few", "            too many for it"]
 
 
 def test_colours_take_no_room() -> None:
     line = click.style("error:", fg="red", bold=True) + " twenty-four columns"
     assert fit(line, width=30) == [line]
-    row = columns([[Styled(click.style("ok", fg="green")), "a"], ["refused", "b"]]).splitlines()[0]
+    row = format_columns([[StyledText(click.style("ok", fg="green")), "a"], ["refused", "b"]]).splitlines()[0]
     assert row == click.style("ok", fg="green") + " " * 7 + "a"
 
 
 @pytest.mark.parametrize("room", [60, 45, 30, 20])
 def test_a_long_image_is_shortened(room: int) -> None:
-    short = short_image(REFERENCE, room=room)
+    short = shorten_image(REFERENCE, room=room)
     assert len(short) <= room
     assert short == {60: REFERENCE, 45: "…/intel-extension-for-pytorch:2.8.10-xpu"}.get(room, short)
     assert short.endswith("-xpu")

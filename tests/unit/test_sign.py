@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.cli.inputs import context_of, sites_folder
+from builder.cli.inputs import find_sites_folder, make_context
 from builder.execute.signature import find_signer, is_signed
 from builder.model.finding import ConfigError, ToolError
 from builder.model.plan import Plan
@@ -19,7 +19,7 @@ def plan(folder: Path, site: str, backend: str) -> Plan:
     env = folder / "environment.yml"
     env.write_text("name: x\ndependencies: [python=3.12]\n")
     words = {"account": "", "torch_index": "", "driver": "", "backend": backend, "base": ""}
-    return make_plan(*_inputs(site, env), context=context_of(**words))
+    return make_plan(*_inputs(site, env), context=make_context(**words))
 
 
 def test_a_folder_cannot_be_signed(tmp_path: Path) -> None:
@@ -40,5 +40,5 @@ def test_what_is_no_sif_is_not_signed(tmp_path: Path) -> None:
 
 
 def _inputs(site: str, env: Path) -> tuple[Site, Recipe]:
-    sites, recipes = load([site], [env], folder=sites_folder())
+    sites, recipes = load([site], [env], folder=find_sites_folder())
     return sites[0], recipes[0]

@@ -11,12 +11,12 @@ import pytest
 from support.faulty import Faulty, faulty, said
 from support.rows import rows
 
-from builder.cli.inputs import sites_folder
-from builder.execute.machine import machine_of
+from builder.cli.inputs import find_sites_folder
+from builder.execute.machine import find_other_site
 from builder.model.finding import ConfigError
 from builder.model.site import Job, Site
-from builder.parse.gpu_tables import driver_table, image_table
-from builder.parse.site import BUNDLED, bundled_hostnames, load_site, site_files
+from builder.parse.gpu_tables import load_driver_table, load_image_table
+from builder.parse.site import BUNDLED, find_site_files, load_site, read_bundled_hostnames
 from builder.parse.yaml import Table, parse_yaml, walk
 
 NAMES = sorted(path.stem for path in BUNDLED.glob("*.yaml"))
@@ -144,8 +144,8 @@ def test_what_the_sites_of_the_seeds_demand() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_base_images_hold_what_the_gpu_tables_say(name: str) -> None:
-    images = {image.tag: image for image in image_table().ngc_pytorch}
-    ipex = {tag: image for image in image_table().intel_ipex for tag in image.tags}
+    images = {image.tag: image for image in load_image_table().ngc_pytorch}
+    ipex = {tag: image for image in load_image_table().intel_ipex for tag in image.tags}
     for base in load_site(name).base_images:
         tag = base.reference.rpartition(":")[2]
         if base.family == "ngc-pytorch":
@@ -164,8 +164,8 @@ def test_base_images_hold_what_the_gpu_tables_say(name: str) -> None:
 @pytest.mark.parametrize("name", ["lumi-g", "frontier"])
 def test_an_amd_site_serves_what_its_driver_serves(name: str) -> None:
     site = load_site(name)
-    row = next(row for row in driver_table().site_drivers if row.site == name)
-    windows = {window.kmd: window.user_space for window in driver_table().rocm_windows}
+    row = next(row for row in load_driver_table().site_drivers if row.site == name)
+    windows = {window.kmd: window.user_space for window in load_driver_table().rocm_windows}
     assert site.gpu is not None
     assert row.until == ""
     assert site.gpu.driver == row.amdgpu
@@ -218,7 +218,7 @@ def test_a_users_file_wins_and_may_extend_its_namesake(tmp_path: Path) -> None:
     assert load_site("lumi-g", folder=tmp_path).title == "LUMI-G, our project"
     assert load_site("lumi-g", folder=tmp_path).node == load_site("lumi-g").node
     assert load_site("lumi-g").title == "LUMI-G"
-    assert site_files(tmp_path)["lumi-g"] == tmp_path / "lumi-g.yml"
+    assert find_site_files(tmp_path)["lumi-g"] == tmp_path / "lumi-g.yml"
 
 
 def test_a_site_of_two_steps_is_given_by_its_path(tmp_path: Path) -> None:
@@ -279,14 +279,14 @@ def test_a_faulty_site_is_refused_in_these_words(case: Faulty, tmp_path: Path) -
 
 
 def test_host_names_of_bundled_sites_are_those_of_their_files() -> None:
-    assert bundled_hostnames() == {name: load_site(name).hostnames for name in site_files()}
+    assert read_bundled_hostnames() == {name: load_site(name).hostnames for name in find_site_files()}
 
 
 def test_a_machine_of_another_site_is_known_by_its_name() -> None:
-    assert machine_of(load_site("dawn"), host="glogin1.bsc.es") == "mn5-gpp"
-    assert machine_of(load_site("dawn"), host="login-s-3") == ""
-    assert machine_of(load_site("lumi-g"), host="my-laptop") == ""
-    assert machine_of(load_site("local"), host="glogin1") == ""
+    assert find_other_site(load_site("dawn"), host="glogin1.bsc.es") == "mn5-gpp"
+    assert find_other_site(load_site("dawn"), host="login-s-3") == ""
+    assert find_other_site(load_site("lumi-g"), host="my-laptop") == ""
+    assert find_other_site(load_site("local"), host="glogin1") == ""
 
 
 def test_a_home_of_another_user_hides_no_bundled_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def test_a_home_of_another_user_hides_no_bundled_site(tmp_path: Path, monkeypatc
     for closed in (tmp_path / "home", own):
         closed.chmod(0)
         try:
-            assert list(site_files(sites_folder())) == NAMES
-            assert load_site("local", folder=sites_folder()) == load_site("local")
+            assert list(find_site_files(find_sites_folder())) == NAMES
+            assert load_site("local", folder=find_sites_folder()) == load_site("local")
         finally:
             closed.chmod(0o700)

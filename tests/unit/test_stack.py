@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from builder.parse.gpu_tables import TABLES, driver_table, image_table, package_table, torch_table
+from builder.parse.gpu_tables import TABLES, load_driver_table, load_image_table, load_package_table, load_torch_table
 from builder.parse.site import load_site
 
 
@@ -17,7 +17,7 @@ def two(version: str) -> str:
 
 
 def test_torch_releases_have_their_companions() -> None:
-    releases = torch_table().releases
+    releases = load_torch_table().releases
     assert [Version(row.torch) for row in releases] == sorted(Version(row.torch) for row in releases)
     assert len({row.torch for row in releases}) == len(releases)
     for row in releases:
@@ -35,7 +35,7 @@ def test_torch_releases_have_their_companions() -> None:
 
 
 def test_tokens_of_a_release_are_tokens_of_the_index() -> None:
-    table = torch_table()
+    table = load_torch_table()
     assert table.index.count("{token}") == 1
     for row in table.releases:
         for token in (*(row.cuda or ()), *(row.rocm or ())):
@@ -51,7 +51,7 @@ def test_lumi_is_served_by_the_wheels_that_the_facts_compute() -> None:
     assert gpu is not None
     served = {
         row.torch: [token for token in row.rocm or () if two(token.removeprefix("rocm")) in gpu.rocm]
-        for row in torch_table().releases
+        for row in load_torch_table().releases
     }
     assert served["2.3.1"] == []
     assert served["2.6.0"] == ["rocm6.1", "rocm6.2.4"]
@@ -61,15 +61,15 @@ def test_lumi_is_served_by_the_wheels_that_the_facts_compute() -> None:
 
 
 def test_the_targets_of_our_amd_sites_are_in_every_wheel() -> None:
-    assert all("gfx90a" in row.gfx for row in torch_table().gfx)
+    assert all("gfx90a" in row.gfx for row in load_torch_table().gfx)
 
 
 def test_triton_names_cover_every_release_once() -> None:
     for vendor in ("nvidia", "amd"):
-        for row in torch_table().releases:
+        for row in load_torch_table().releases:
             names = [
                 name.package
-                for name in torch_table().triton
+                for name in load_torch_table().triton
                 if name.vendor == vendor
                 and Version(name.torch_min or "0") <= Version(row.torch) <= Version(name.torch_max or "99")
             ]
@@ -79,30 +79,30 @@ def test_triton_names_cover_every_release_once() -> None:
 
 
 def test_image_rows_are_versions_in_order() -> None:
-    tags = [image.tag for image in image_table().ngc_pytorch]
+    tags = [image.tag for image in load_image_table().ngc_pytorch]
     assert tags == sorted(tags)
     assert len(set(tags)) == len(tags)
     assert "25.07-py3" not in tags
-    for image in image_table().ngc_pytorch:
+    for image in load_image_table().ngc_pytorch:
         assert re.fullmatch(r"2\d\.(0[1-9]|1[0-2])-py3", image.tag)
         Version(image.torch)
         Version(image.cuda)
         assert image.constraint_file == (image.tag >= "25.03")
         if image.cuda_driver is not None:
             Version(image.cuda_driver)
-    for row in image_table().intel_ipex:
+    for row in load_image_table().intel_ipex:
         assert Version(row.ipex).local == "xpu"
         assert (Version(row.torch).major, Version(row.torch).minor) == Version(row.ipex).release[:2]
 
 
 def test_an_ngc_torch_is_no_release_of_its_version() -> None:
-    torch = next(image.torch for image in image_table().ngc_pytorch if image.tag == "24.11-py3")
+    torch = next(image.torch for image in load_image_table().ngc_pytorch if image.tag == "24.11-py3")
     assert not SpecifierSet(">=2.6").contains(torch, prereleases=True)
     assert SpecifierSet("==2.6.*").contains(torch, prereleases=True)
 
 
 def test_driver_tables_ascend_and_agree() -> None:
-    table = driver_table()
+    table = load_driver_table()
     for versions in (
         [row.cuda for row in table.cuda_toolkits],
         [row.driver for row in table.cuda_toolkits],
@@ -121,7 +121,7 @@ def test_driver_tables_ascend_and_agree() -> None:
 
 
 def test_the_driver_of_a_toolkit_serves_its_major() -> None:
-    table = driver_table()
+    table = load_driver_table()
     least = {row.major: Version(row.min_driver) for row in table.cuda_majors}
     for row in table.cuda_toolkits:
         if Version(row.cuda) >= Version("11.1"):  # 11.0 came before minor-version compatibility
@@ -129,10 +129,10 @@ def test_the_driver_of_a_toolkit_serves_its_major() -> None:
 
 
 def test_package_rows_are_about_known_things() -> None:
-    table = package_table()
+    table = load_package_table()
     names = [row.name for row in table.packages]
     assert len(set(names)) == len(names)
-    releases = {row.torch for row in torch_table().releases}
+    releases = {row.torch for row in load_torch_table().releases}
     for row in table.packages:
         assert row.nvidia or row.amd or row.intel or row.silent_loss
         assert set(row.minimum) <= set(row.pypi)
@@ -152,7 +152,7 @@ def test_every_row_says_where_and_when_it_was_read() -> None:
         "packages.yaml",
         "torch.yaml",
     ]
-    for table in (torch_table(), image_table(), driver_table(), package_table()):
+    for table in (load_torch_table(), load_image_table(), load_driver_table(), load_package_table()):
         assert all(re.fullmatch(r"20\d\d-\d\d(-\d\d)?", source.checked) for source in table.sources.values())
         named = set()
         for field in fields(table):

@@ -13,8 +13,8 @@ from builder.model.finding import Finding, UnsupportedError, select_errors
 from builder.model.recipe import CondaSpec, PipRequirement, Recipe
 from builder.model.site import BackendName, Site
 from builder.model.target import Context, Target
-from builder.parse.gpu_tables import TorchRelease, driver_table, image_table, torch_table
-from builder.parse.site import load_site, site_files
+from builder.parse.gpu_tables import TorchRelease, load_driver_table, load_image_table, load_torch_table
+from builder.parse.site import find_site_files, load_site
 from builder.resolve.resolve import resolve
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
@@ -37,10 +37,10 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    sites = [load_site(name) for name in site_files()]
+    sites = [load_site(name) for name in find_site_files()]
     for site in sites:
         for backend in site.build.backends:
-            for row in torch_table().releases:
+            for row in load_torch_table().releases:
                 for python in PYTHONS:
                     # The companions change nothing but the lines: all of them on one Python in the middle.
                     for companions in VARIANTS if python == "3.11" else ((),):
@@ -70,16 +70,16 @@ def rocm_served(site: Site) -> frozenset[str]:
     """The user spaces that the site's kernel driver serves, by the matrix of drivers alone."""
     assert site.gpu is not None
     kmd = next(
-        row.kmd for row in driver_table().site_drivers if row.site == site.name and row.amdgpu == site.gpu.driver
+        row.kmd for row in load_driver_table().site_drivers if row.site == site.name and row.amdgpu == site.gpu.driver
     )
-    return frozenset(next(row.user_space for row in driver_table().rocm_windows if row.kmd == kmd))
+    return frozenset(next(row.user_space for row in load_driver_table().rocm_windows if row.kmd == kmd))
 
 
 def cuda_served(site: Site, major: int) -> bool:
     """Minor-version compatibility: the driver is as new as the least one of the toolkit's major."""
     assert site.gpu is not None
     assert site.gpu.driver is not None
-    least = next((row.min_driver for row in driver_table().cuda_majors if row.major == major), None)
+    least = next((row.min_driver for row in load_driver_table().cuda_majors if row.major == major), None)
     return least is not None and Version(site.gpu.driver) >= Version(least)
 
 
@@ -101,11 +101,11 @@ def brought(site: Site) -> dict[str, tuple[str, str, str]]:
     for image in site.base_images:
         name = image.reference.rpartition(":")[0]
         if image.family == "ngc-pytorch":
-            for ngc in image_table().ngc_pytorch:
+            for ngc in load_image_table().ngc_pytorch:
                 python = ".".join(ngc.python.split(".")[:2])
                 found[f"{name}:{ngc.tag}"] = (ngc.torch, python, ngc.cuda)
         elif image.family == "intel-ipex":
-            for ipex in image_table().intel_ipex:
+            for ipex in load_image_table().intel_ipex:
                 found |= {f"{name}:{tag}": (ipex.torch, ipex.python, "") for tag in ipex.tags}
         elif "torch" in image.provides and image.python:
             found[image.reference] = (image.provides["torch"], image.python, "")
@@ -204,9 +204,9 @@ def test_what_can_run_is_not_refused() -> None:
 def test_an_image_with_the_release_is_used_before_wheels(site: str) -> None:
     chosen = load_site(site)
     for reference, (torch, python, cuda) in images_of(site).items():
-        row = next((row for row in torch_table().releases if row.torch == Version(torch).base_version), None)
+        row = next((row for row in load_torch_table().releases if row.torch == Version(torch).base_version), None)
         runs = not cuda or cuda_served(chosen, int(cuda.split(".")[0]))
-        ngc = next((ngc for ngc in image_table().ngc_pytorch if reference.endswith(f":{ngc.tag}")), None)
+        ngc = next((ngc for ngc in load_image_table().ngc_pytorch if reference.endswith(f":{ngc.tag}")), None)
         if row is None or not runs or (ngc and {"torch", "cuda"} & set(ngc.unsure)):
             continue
         answer = outcome(Cell(row=row, site=chosen, backend=chosen.build.backends[0], python=python))

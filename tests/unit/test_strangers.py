@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.cli.corrections import corrected
+from builder.cli.corrections import apply_edits
 from builder.cli.main import run
-from builder.cli.output import use_color
+from builder.cli.output import uses_color
 from builder.compile.backends import check_backend
-from builder.execute.doctor_network import servers
-from builder.layers.cache_folders import limit_bytes
+from builder.execute.doctor_network import list_servers
+from builder.layers.cache_folders import read_limit_bytes
 from builder.model.finding import BuilderError, ConfigError, Finding, select_errors
 from builder.model.target import Context, Target
 from builder.parse.recipe import load_recipe
@@ -70,7 +70,7 @@ def faults(folder: Path, *conda: str, pip: tuple[str, ...] = (), site: str = "lo
 
 def fixed(folder: Path, finding: Finding) -> str:
     assert finding.edit is not None
-    text, made = corrected((folder / "x.yml").read_text(), [finding.edit])
+    text, made = apply_edits((folder / "x.yml").read_text(), [finding.edit])
     assert made == 1
     return text
 
@@ -153,7 +153,7 @@ def test_a_marker_on_torch_is_judged_with_the_images_python(
 
 
 def test_doctor_reads_references_as_the_builder_does() -> None:
-    found = servers(load_site("lumi-c"), environment={"UV_DEFAULT_INDEX": "https://index.example/simple"})
+    found = list_servers(load_site("lumi-c"), environment={"UV_DEFAULT_INDEX": "https://index.example/simple"})
     assert "https://registry-1.docker.io/v2/" in found.values()
     assert not any(":24" in url for url in found.values()), json.dumps(found)
 
@@ -233,10 +233,10 @@ def test_looking_at_the_cache_makes_nothing(
 @pytest.mark.parametrize("said", ["lots", "inf", "nan", "-1", "1e400", "40GB"])
 def test_a_limit_of_the_cache_that_is_none_is_refused(said: str) -> None:
     with pytest.raises(LayeringError) as caught:
-        limit_bytes({"RECIPE_CACHE_GIB": said})
+        read_limit_bytes({"RECIPE_CACHE_GIB": said})
     assert said in str(caught.value)
-    assert limit_bytes({"RECIPE_CACHE_GIB": "1.5"}) == 3 * 2**29
-    assert limit_bytes({}) == limit_bytes({"RECIPE_CACHE_GIB": ""}) == 40 * 2**30
+    assert read_limit_bytes({"RECIPE_CACHE_GIB": "1.5"}) == 3 * 2**29
+    assert read_limit_bytes({}) == read_limit_bytes({"RECIPE_CACHE_GIB": ""}) == 40 * 2**30
 
 
 def test_the_faulty_file_of_another_site_is_a_warning(
@@ -326,6 +326,6 @@ def test_a_dumb_terminal_gets_no_colour(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("NO_COLOR", raising=False)
     with contextlib.redirect_stderr(Screen()):
         monkeypatch.setenv("TERM", "xterm")
-        assert use_color()
+        assert uses_color()
         monkeypatch.setenv("TERM", "dumb")
-        assert not use_color()
+        assert not uses_color()

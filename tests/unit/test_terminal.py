@@ -11,8 +11,8 @@ import pytest
 from support.rows import rows
 
 from builder.cli.main import run
-from builder.cli.output import columns, echo, finding_lines
-from builder.cli.terminal import summary, verdict
+from builder.cli.output import echo, format_columns, format_finding
+from builder.cli.terminal import summarize_build, summarize_workload
 from builder.execute.progress import PlainProgress
 from builder.model.finding import Finding, Location
 from builder.model.report import Report, SmokeCheck
@@ -37,15 +37,15 @@ def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: py
 @rows("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
 def test_security_19_a_name_forges_no_line(text: str) -> None:
     finding = Finding(code="x", message=f"'{text}' is odd", at=Location(file=text, key=text), fix=f"look at {text}")
-    assert [line[:6] for line in finding_lines(finding)] == ["error:", "  at: ", "  fix:"]
-    assert not OBEYED.search("".join(finding_lines(finding)))
-    assert len(columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
+    assert [line[:6] for line in format_finding(finding)] == ["error:", "  at: ", "  fix:"]
+    assert not OBEYED.search("".join(format_finding(finding)))
+    assert len(format_columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
     report = Report(
         target="t", status="passed", image=text, steps=(),
         checks=(SmokeCheck(name=text, ok=False, measured=text, expected=text),),
         smoke={text: {"backend": text, "ranks": [], "device": {"name": text}, "imports": [{"name": text}]}},
     )  # fmt: skip
-    assert len(verdict(report).split("\n")) == 3
+    assert len(summarize_build(report).split("\n")) == 3
     stream = io.StringIO()
     progress = PlainProgress(stream)
     progress.begin(title=text, total=1)
@@ -82,9 +82,9 @@ def test_security_18_the_verdict_of_an_odd_result(odd: object) -> None:
             "training": {"first_loss": odd, "last_loss": odd},
             "seconds": {"total": odd},
         }
-        found = summary({**whole, name: odd})
+        found = summarize_workload({**whole, name: odd})
         assert found == "" or found.isprintable()
-    assert summary(odd) is not None
+    assert summarize_workload(odd) is not None
 
 
 def test_security_20_a_job_masks_the_same_names_as_a_build() -> None:

@@ -14,18 +14,18 @@ HOSTILE = """
 import sys
 from pathlib import Path
 from builder.execute.plan_folder import write_plan
-from builder.slurm.state import Ledger, Submitted, write_ledger
-from builder.model.plan import File, Plan, Step
+from builder.slurm.state import Ledger, SubmittedJob, write_ledger
+from builder.model.plan import PlanFile, Plan, Step
 folder, output = Path(sys.argv[1]), sys.argv[2]
 step = Step(name="build", kind="build", why="build", script="b.sh", batch="b.sbatch", produces=("x.sif",))
-files = (File(path="b.sh", text="touch CANARY"), File(path="b.sbatch", text="touch CANARY"))
+files = (PlanFile(path="b.sh", text="touch CANARY"), PlanFile(path="b.sbatch", text="touch CANARY"))
 plan = Plan(target="x.local.layers", recipe="x", site="local", backend="layers", vendor="cpu", image="x.sif",
             image_kind="sif", base="", steps=(step,), files=files)
 write_plan(plan, folder, recipe_folder=folder.parent)
 (folder / "x.sif").write_text("touch CANARY")
 (folder / "b-12.log").write_text("")
 write_ledger(Ledger(site="local", kind="build", output=output,
-                    jobs=(Submitted(job="12", step="build", script="b.sbatch", log="b-12.log"),)), folder)
+                    jobs=(SubmittedJob(job="12", step="build", script="b.sbatch", log="b-12.log"),)), folder)
 (folder / "jobs" / "12.json").write_text(
     '{"schema": 1, "job": "12", "exit_code": 0, "reason": "", "started": 1, "ended": 2}')
 """

@@ -133,9 +133,9 @@ def test_security_11_a_temporary_place_of_another_user_is_refused(
     code, text = bash(me, f"private_folder {place} 'node-local folder' 'submit the job again'")
     assert (code, culprit in text, "submit the job again" in text) == (1, True, True), text
     program = (
-        "import sys; from pathlib import Path; from builder.system.scratch import scratch_folder\n"
+        "import sys; from pathlib import Path; from builder.system.scratch import make_scratch_folder\n"
         "from builder.model.finding import ToolError\n"
-        "try:\n    scratch_folder(Path('.'), parent=Path(sys.argv[1])).__enter__()\n"
+        "try:\n    make_scratch_folder(Path('.'), parent=Path(sys.argv[1])).__enter__()\n"
         "except ToolError as error: print(error.exit_code, error.findings[0])"
     )
     ended = me.run("python", "-c", program, place)

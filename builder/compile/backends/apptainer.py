@@ -13,17 +13,17 @@ from builder.compile.image_files import (
 )
 from builder.compile.render import read_template, render
 from builder.compile.step_scripts import (
-    files_of,
+    attach_job,
+    list_job_files,
     list_runtime_commands,
     make_build_job,
     make_call,
     make_login_lines,
     make_proxy_lines,
     make_step_script,
-    with_job,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import Copy, File, ShellExpr, Step
+from builder.model.plan import Copy, PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 NORMALISER = Copy(source="layering", path="layering", bundled=True)  # the program that normalizes the image
@@ -58,9 +58,9 @@ def plan(target: Target) -> BackendPlan:
     number = 1
     script = f"{number}-build-image.sh"
     files = [
-        File(path="engine.sh", text=read_template("engine.sh")),
-        File(path=f"{name}.def", text=make_definition(target)),
-        File(path=script, text=make_build_script(target, image=image), executable=True),
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path=f"{name}.def", text=make_definition(target)),
+        PlanFile(path=script, text=make_build_script(target, image=image), executable=True),
         *make_image_files(target),
     ]
     job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
@@ -75,7 +75,11 @@ def plan(target: Target) -> BackendPlan:
     )
     copies = (*list_image_copies(target), NORMALISER)
     return BackendPlan(
-        image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
+        image=image,
+        image_kind="sif",
+        files=(*files, *list_job_files(job)),
+        steps=(attach_job(step, job),),
+        copies=copies,
     )
 
 

@@ -8,18 +8,18 @@ from builder.compile.image_files import make_base_check, make_environment_file, 
 from builder.compile.render import read_template
 from builder.compile.smoke_step import make_torch_check_step
 from builder.compile.step_scripts import (
-    files_of,
+    attach_job,
     isolate_caches,
+    list_job_files,
     make_build_job,
     make_call,
     make_conda_override,
     make_login_lines,
     make_proxy_lines,
     make_step_script,
-    with_job,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import File, ShellExpr, Step
+from builder.model.plan import PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 FIX = "use another site, or remove it"
@@ -49,9 +49,9 @@ def plan(target: Target) -> BackendPlan:
     name = name_image(target)
     image, script = f"{name}.sif", "1-build-image.sh"
     files = [
-        File(path="engine.sh", text=read_template("engine.sh")),
-        File(path="environment.yml", text=make_environment_file(target, with_pip=True)),
-        File(path=script, text=make_build_script(target, image=image), executable=True),
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
+        PlanFile(path=script, text=make_build_script(target, image=image), executable=True),
     ]
     job = make_build_job(target, script=script, name=name, title=f"Builds {image}")
     step = Step(
@@ -66,7 +66,10 @@ def plan(target: Target) -> BackendPlan:
     )
     verify, proof_files = make_torch_check_step(target, script="2-verify.sh", name=name)
     return BackendPlan(
-        image=image, image_kind="sif", files=(*files, *files_of(job), *proof_files), steps=(with_job(step, job), verify)
+        image=image,
+        image_kind="sif",
+        files=(*files, *list_job_files(job), *proof_files),
+        steps=(attach_job(step, job), verify),
     )
 
 

@@ -21,15 +21,15 @@ from builder.compile.image_files import (
 from builder.compile.render import read_template, render
 from builder.compile.step_scripts import (
     JobScript,
-    files_of,
+    attach_job,
+    list_job_files,
     list_runtime_commands,
     make_batch_script,
     make_call,
     make_step_script,
-    with_job,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import File, ShellExpr, Step
+from builder.model.plan import PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 PACKAGE_FILES = ("requirements.txt", "constraints.txt", "requirements-commits.txt", "compiled.txt", "tools.txt")
@@ -60,11 +60,11 @@ def plan(target: Target) -> BackendPlan:
     name = name_image(target)
     image, archive = f"{name}.sif", f"{name}.tar"
     files = [
-        File(path="engine.sh", text=read_template("engine.sh")),
-        File(path="Dockerfile", text=make_dockerfile(target)),
-        File(path=".dockerignore", text=f"*\n!{IMAGE_FOLDER}\n!inputs.recipe\n"),
-        File(path="1-build-image.sh", text=make_build_script(target, archive=archive), executable=True),
-        File(
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path="Dockerfile", text=make_dockerfile(target)),
+        PlanFile(path=".dockerignore", text=f"*\n!{IMAGE_FOLDER}\n!inputs.recipe\n"),
+        PlanFile(path="1-build-image.sh", text=make_build_script(target, archive=archive), executable=True),
+        PlanFile(
             path="2-convert.sh",
             text=make_convert_script(target, archive=archive, image=image, modules=False),
             executable=True,
@@ -72,7 +72,7 @@ def plan(target: Target) -> BackendPlan:
         *make_image_files(target),
     ]
     as_job = make_convert_job(target, archive=archive, image=image, name=f"{name}-convert", script="2-convert.sbatch")
-    files += files_of(as_job)
+    files += list_job_files(as_job)
     build = Step(
         name="build-image",
         kind="build",
@@ -94,7 +94,7 @@ def plan(target: Target) -> BackendPlan:
     )
     copies = (*list_image_copies(target), NORMALISER)
     return BackendPlan(
-        image=image, image_kind="sif", files=tuple(files), steps=(build, with_job(convert, as_job)), copies=copies
+        image=image, image_kind="sif", files=tuple(files), steps=(build, attach_job(convert, as_job)), copies=copies
     )
 
 

@@ -16,18 +16,18 @@ from builder.compile.image_files import (
 )
 from builder.compile.render import read_template
 from builder.compile.step_scripts import (
-    files_of,
+    attach_job,
+    list_job_files,
     list_runtime_commands,
     make_build_job,
     make_call,
     make_login_lines,
     make_proxy_lines,
     make_step_script,
-    with_job,
 )
 from builder.model.finding import Finding, Location
 from builder.model.lock import SUBDIRS
-from builder.model.plan import Copy, File, ShellExpr, Step
+from builder.model.plan import Copy, PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 SCRIPT = "1-build-image.sh"
@@ -65,9 +65,9 @@ def plan(target: Target) -> BackendPlan:
     name = name_image(target)
     image = f"{name}.sif"
     files = [
-        File(path="engine.sh", text=read_template("engine.sh")),
-        File(path="layers.json", text=make_layers_json(target, image=image)),
-        File(path=SCRIPT, text=make_build_script(target, image=image), executable=True),
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path="layers.json", text=make_layers_json(target, image=image)),
+        PlanFile(path=SCRIPT, text=make_build_script(target, image=image), executable=True),
         *(file for file in make_image_files(target) if file.path not in CONDA_FILES),
     ]
     job = make_build_job(target, script=SCRIPT, name=name, title=f"Builds {image}")
@@ -82,7 +82,11 @@ def plan(target: Target) -> BackendPlan:
     )
     copies = (*list_image_copies(target), Copy(source="layering", path="layering", bundled=True))
     return BackendPlan(
-        image=image, image_kind="sif", files=(*files, *files_of(job)), steps=(with_job(step, job),), copies=copies
+        image=image,
+        image_kind="sif",
+        files=(*files, *list_job_files(job)),
+        steps=(attach_job(step, job),),
+        copies=copies,
     )
 
 

@@ -7,17 +7,17 @@ from builder.compile.image_files import make_environment_file, name_image
 from builder.compile.render import read_template
 from builder.compile.smoke_step import make_torch_check_step
 from builder.compile.step_scripts import (
-    files_of,
+    attach_job,
     isolate_caches,
+    list_job_files,
     make_build_job,
     make_call,
     make_conda_override,
     make_proxy_lines,
     make_step_script,
-    with_job,
 )
 from builder.model.finding import Finding, Location
-from builder.model.plan import File, ShellExpr, Step
+from builder.model.plan import PlanFile, ShellExpr, Step
 from builder.model.target import Target
 
 FIX = "use another site, or remove it"
@@ -47,13 +47,13 @@ def plan(target: Target) -> BackendPlan:
     name = name_image(target)
     script = "1-build-image.sh"
     files = [
-        File(path="engine.sh", text=read_template("engine.sh")),
-        File(path="environment.yml", text=make_environment_file(target, with_pip=True)),
-        File(path=script, text=make_build_script(target, name=name), executable=True),
+        PlanFile(path="engine.sh", text=read_template("engine.sh")),
+        PlanFile(path="environment.yml", text=make_environment_file(target, with_pip=True)),
+        PlanFile(path=script, text=make_build_script(target, name=name), executable=True),
     ]
     if target.recipe.container.run:
         text = "set -e\n" + "".join(f"{command.rstrip()}\n" for command in target.recipe.container.run)
-        files.append(File(path="post-install.sh", text=text))
+        files.append(PlanFile(path="post-install.sh", text=text))
     job = make_build_job(target, script=script, name=name, title=f"Builds the installation {name}")
     step = Step(
         name="build-image",
@@ -68,8 +68,8 @@ def plan(target: Target) -> BackendPlan:
     return BackendPlan(
         image=name,
         image_kind="folder",
-        files=(*files, *files_of(job), *proof_files),
-        steps=(with_job(step, job), verify),
+        files=(*files, *list_job_files(job), *proof_files),
+        steps=(attach_job(step, job), verify),
     )
 
 

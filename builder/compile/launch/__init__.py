@@ -12,7 +12,7 @@ from builder.compile.launch.launchers import check_command
 from builder.compile.launch.shape import Shape, choose_job, count_ranks_per_node, make_shape
 from builder.compile.launch.suite_scripts import choose_suite, make_local_script, make_shape_script
 from builder.compile.render import read_template
-from builder.model.plan import File
+from builder.model.plan import PlanFile
 from builder.model.target import Target
 
 __all__ = [
@@ -27,21 +27,21 @@ __all__ = [
 ]
 
 
-def make_run_files(target: Target) -> tuple[File, ...]:
+def make_run_files(target: Target) -> tuple[PlanFile, ...]:
     files = [
-        File(path="run/container.sh", text=make_container_script(target)),
-        File(path="run/suite.sh", text=read_template("suite.sh")),
+        PlanFile(path="run/container.sh", text=make_container_script(target)),
+        PlanFile(path="run/suite.sh", text=read_template("suite.sh")),
     ]
     if target.site.scheduler.kind == "none":
         return (
             *files,
-            File(path="run/one.sh", text=make_local_script(target, ranks=False)),
-            File(path="run/ranks.sh", text=make_local_script(target, ranks=True)),
+            PlanFile(path="run/one.sh", text=make_local_script(target, ranks=False)),
+            PlanFile(path="run/ranks.sh", text=make_local_script(target, ranks=True)),
         )
     files += [
-        File(path="run/job.sh", text=make_job_environment(target)),
-        File(path="run/rank.sh", text=make_rank_script(target)),
-        File(path="run/watch.sh", text=read_template("watch.sh")),
+        PlanFile(path="run/job.sh", text=make_job_environment(target)),
+        PlanFile(path="run/rank.sh", text=make_rank_script(target)),
+        PlanFile(path="run/watch.sh", text=read_template("watch.sh")),
     ]
     for purpose in ("gpu", "node", "nodes"):
         job = target.site.scheduler.jobs.get(purpose)

@@ -36,10 +36,10 @@ def make_container_script(target: Target) -> str:
         f"    echo 'recipe: error: neither {first} nor {second} is installed' >&2",
         "    exit 1",
         "}",
-        *_options(target),
+        *_make_options(target),
         'if [ -d "${RECIPE_RESULTS:-}" ]; then options+=(--bind "$RECIPE_RESULTS"); fi',
         'if [ -n "${RECIPE_WORKDIR:-}" ]; then options+=(--bind "$RECIPE_WORKDIR"); fi',
-        *_variables(target),
+        *_make_variable_lines(target),
         "",
         "# in_image COMMAND...: in the folder the script was started in, or in RECIPE_WORKDIR",
         "in_image() {",
@@ -55,7 +55,7 @@ def make_container_script(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _options(target: Target) -> list[str]:
+def _make_options(target: Target) -> list[str]:
     """Make flags and binds; the site's optional binds are added only if they exist, because file names change."""
     runtime = target.site.runtime
     flags: list[Word] = [*([runtime.gpu_flag] if runtime.gpu_flag else []), *runtime.options]
@@ -69,7 +69,7 @@ def _options(target: Target) -> list[str]:
     return lines + shell.export(ISOLATION)
 
 
-def _variables(target: Target) -> list[str]:
+def _make_variable_lines(target: Target) -> list[str]:
     """Define `image_variables`: variables of the recipe, set for each run of an image that does not contain them.
 
     The runtime's prefixed names are set around one call, where no other program reads them; `--env` would split values
@@ -111,7 +111,7 @@ def _tykky(target: Target) -> str:
         f'image=${{RECIPE_IMAGE:-"$PWD/{name_image(target)}"}}',
         'export PATH="$image/bin:$PATH"',
         *shell.export(ISOLATION),
-        *_variables(target),
+        *_make_variable_lines(target),
         "",
         "# in_image COMMAND...: the wrappers of the installation start its container",
         "in_image() {",
@@ -237,15 +237,15 @@ def make_rank_script(target: Target) -> str:
         for folder in launch.node_local_dirs:
             words = f"{shell.quote_word(ShellExpr(folder))} 'node-local folder' 'submit the job again'"
             lines.append(f"private_folder {words} || fail 'a node-local folder cannot be made'")
-    lines += [*_one_process(target), "watch_stop"]
+    lines += [*_make_one_process_lines(target), "watch_stop"]
     if launch.launcher == "srun-torchrun":
-        lines += _torchrun_lines()
+        lines += _make_torchrun_lines()
     else:
         lines.append('exec_image "$@"')
     return "\n".join(lines) + "\n"
 
 
-def _one_process(target: Target) -> list[str]:
+def _make_one_process_lines(target: Target) -> list[str]:
     task = TASK_VARIABLES.get(target.site.launch.launcher, "SLURM_PROCID")
     return [
         "# RECIPE_ONE_PROCESS: a workload of one process; the other tasks exit",
@@ -258,7 +258,7 @@ def _one_process(target: Target) -> list[str]:
     ]
 
 
-def _torchrun_lines() -> list[str]:
+def _make_torchrun_lines() -> list[str]:
     """Make the lines for one task per node, where torchrun starts the ranks; only srun knows the node's number."""
     return [
         "# RECIPE_RANKS: ranks per node; PET_RDZV_*: address and id of the rendezvous; set by the job script",

@@ -46,11 +46,11 @@ def find_torchrun(words: Sequence[str]) -> str:
     if program == "torchrun":
         return program
     if _PYTHON.fullmatch(program):
-        return _module(rest[1:])
+        return _find_module(rest[1:])
     return ""
 
 
-def _module(options: list[str]) -> str:
+def _find_module(options: list[str]) -> str:
     """Return the launcher that `python -m` runs; words after a program's name are no options of python."""
     while options and options[0].startswith("-"):
         word = options.pop(0)
@@ -82,27 +82,27 @@ def _call(words: list[Word]) -> Lines:
     return f'{shell.quote_command([*words, *RANK_COMMAND])} "$@"'.splitlines()
 
 
-def _cores(job: Job) -> list[Word]:
+def _make_cores_option(job: Job) -> list[Word]:
     """Pass --cpus-per-task on: srun does not inherit it from the job since Slurm 22.05."""
     return [ShellExpr("--cpus-per-task=${SLURM_CPUS_PER_TASK}")] if job.cpus_per_task else []
 
 
-def _srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+def _make_srun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     launch = target.site.launch
     words: list[Word] = ["srun"]
     if is_bound(target, job):
         words.append(f"--cpu-bind=mask_cpu:{','.join(launch.cpu_masks)}")
     words += launch.one_gpu_options if purpose == "gpu" and launch.one_gpu_options else launch.options
-    return [], _call([*words, *_cores(job)])
+    return [], _call([*words, *_make_cores_option(job)])
 
 
-def _srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+def _make_srun_torchrun(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     del purpose
-    words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options, *_cores(job)]
+    words: list[Word] = ["srun", "--ntasks-per-node=1", *target.site.launch.options, *_make_cores_option(job)]
     return [f"export RECIPE_RANKS={count_ranks_per_node(target, job)}"], [*_RENDEZVOUS, *_call(words)]
 
 
-def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+def _make_mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     """Start ranks with Hydra, the launcher of Intel MPI, with the list of hosts and the ranks of each."""
     del purpose
     before = [
@@ -111,14 +111,14 @@ def _mpiexec(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
         "# Intel's mpirun sets the same in a job; mpiexec would use ssh.",
         "export I_MPI_HYDRA_BOOTSTRAP=${I_MPI_HYDRA_BOOTSTRAP:-slurm}",
         'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | paste -sd,)',
-        *_devices(target, job),
+        *_make_device_lines(target, job),
     ]
     before.append("world=$((tasks * SLURM_JOB_NUM_NODES))")
     words: list[Word] = ["mpiexec", "-n", ShellExpr("${world}"), "-ppn", ShellExpr("${tasks}")]
     return before, _call([*words, "--hosts", ShellExpr("${hosts}"), *target.site.launch.options])
 
 
-def _devices(target: Target, job: Job) -> Lines:
+def _make_device_lines(target: Target, job: Job) -> Lines:
     """Count the ranks of a node: the scheduler counts cards; ranks use stacks (FLAT) or cards (COMPOSITE)."""
     gpu, tasks = target.site.gpu, job.tasks_per_node
     hierarchy = target.site.launch.device_hierarchy
@@ -139,7 +139,7 @@ def _devices(target: Target, job: Job) -> Lines:
     ]
 
 
-def _plain(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
+def _make_plain(target: Target, job: Job, purpose: Purpose) -> tuple[Lines, Lines]:
     del target, job, purpose
     return [], ['bash run/rank.sh "$@"']
 
@@ -150,8 +150,8 @@ def is_bound(target: Target, job: Job) -> bool:
 
 
 LAUNCHERS: Mapping[Launcher, Callable[[Target, Job, Purpose], tuple[Lines, Lines]]] = {
-    "srun": _srun,
-    "srun-torchrun": _srun_torchrun,
-    "mpiexec": _mpiexec,
-    "plain": _plain,
+    "srun": _make_srun,
+    "srun-torchrun": _make_srun_torchrun,
+    "mpiexec": _make_mpiexec,
+    "plain": _make_plain,
 }

@@ -115,11 +115,11 @@ def _scale(target: Target, job: Job, *, devices: int, one: Job, share: float) ->
         gpus=-(-devices // stacks),
         devices=devices,
         bind=False,
-        options=_memory(job.options, share=share),
+        options=_scale_memory(job.options, share=share),
     )
 
 
-def _memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
+def _scale_memory(options: Mapping[str, str], *, share: float) -> dict[str, str]:
     """Scale the memory option; `mem-per-gpu` and `mem-per-cpu` need no change."""
     scaled = dict(options)
     found = _MEMORY.fullmatch(scaled.get("mem", ""))

@@ -55,18 +55,18 @@ def make_suite_lines(target: Target, job: Job | None, *, purpose: Purpose) -> Li
     shape = purpose if job is not None else {"gpu": "one"}.get(purpose, "ranks")
     lines = [shell.quote_command(["begin_suite", shape, *suite])]
     if purpose != "gpu" and job is not None and set(suite) - set(ONE_PROCESS):
-        lines.append(f"ranks={_ranks(target, job)}")
+        lines.append(f"ranks={_make_rank_count(target, job)}")
     if "allreduce" in suite:
-        lines += _floors(target, job)
-    lines += _device_lines(target, job) if suite != ("imports",) else []
+        lines += _make_floor_lines(target, job)
+    lines += _make_device_lines(target, job) if suite != ("imports",) else []
     limit = max(60, (job.minutes * 60 - RESERVED_SECONDS) // len(suite)) if job is not None else 600
     for name in suite:
-        words: list[Word] = ["--timeout", str(limit), *_expectations(target, job, purpose=purpose, name=name)]
+        words: list[Word] = ["--timeout", str(limit), *_make_expectations(target, job, purpose=purpose, name=name)]
         lines.append(_workload(name, words))
     return [*lines, "conclude_suite"]
 
 
-def _ranks(target: Target, job: Job) -> str:
+def _make_rank_count(target: Target, job: Job) -> str:
     """Return the number of ranks to start; on Dawn the device hierarchy decides it at run time."""
     each = "tasks" if target.site.launch.launcher == "mpiexec" else str(count_ranks_per_node(target, job))
     return f"$(({each} * SLURM_JOB_NUM_NODES))"
@@ -79,7 +79,7 @@ def _workload(name: str, words: list[Word]) -> str:
     return call + more + (' --started "$(date +%s.%N)"' if name == "startup" else "")
 
 
-def _device_lines(target: Target, job: Job | None) -> Lines:
+def _make_device_lines(target: Target, job: Job | None) -> Lines:
     """Require the site's GPUs in a job; a machine without a scheduler uses CPUs or the device of RECIPE_DEVICE."""
     vendor = target.site.vendor
     if vendor == "cpu":
@@ -89,7 +89,7 @@ def _device_lines(target: Target, job: Job | None) -> Lines:
     return [f"device=(--expect-vendor {vendor})"]
 
 
-def _expectations(target: Target, job: Job | None, *, purpose: Purpose, name: str) -> list[Word]:
+def _make_expectations(target: Target, job: Job | None, *, purpose: Purpose, name: str) -> list[Word]:
     words: list[Word] = []
     if name == "imports":
         return [*target.recipe.container.smoke.imports]
@@ -120,12 +120,12 @@ def _probe(target: Target, job: Job, *, purpose: Purpose) -> list[Word]:
         words += ["--expect-network", "|".join(launch.expect_network)]
     for path in launch.cache_not_under:
         words += ["--cache-not-under", path]
-    for variable, value in _variables(target, purpose=purpose).items():
+    for variable, value in _collect_variables(target, purpose=purpose).items():
         words += ["--expect-variable", f"{variable}={value}"]
     return words
 
 
-def _variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
+def _collect_variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
     """Collect the variables that every rank must have; those expanded late have no value yet."""
     launch = target.site.launch
     near = launch.multi_node_environment if purpose == "nodes" else launch.one_node_environment
@@ -135,19 +135,21 @@ def _variables(target: Target, *, purpose: Purpose) -> dict[str, str]:
     }
 
 
-def _floors(target: Target, job: Job | None) -> Lines:
+def _make_floor_lines(target: Target, job: Job | None) -> Lines:
     """Make the bandwidth floors by number of nodes; they are known for whole nodes only."""
     bandwidth = target.site.launch.bandwidth
     if job is None or not bandwidth or not uses_whole_nodes(target, job):
         return ["floors=()"]
     lines = ["floors=()", "case $SLURM_JOB_NUM_NODES in"]
     for nodes, sizes in bandwidth.items():
-        words = [word for size, figure in sizes.items() for word in ("--floor", f"{size}={_floor(target, figure)}")]
+        words = [
+            word for size, figure in sizes.items() for word in ("--floor", f"{size}={_compute_floor(target, figure)}")
+        ]
         lines.append(f"    {nodes}) floors=({' '.join(shell.quote_word(word) for word in words)}) ;;")
     return [*lines, "esac"]
 
 
-def _floor(target: Target, figure: str) -> str:
+def _compute_floor(target: Target, figure: str) -> str:
     """Return the measured bandwidth less the site's tolerance, in GB/s."""
     return f"{float(figure) * (100 - target.site.launch.bandwidth_tolerance) / 100:.4g}"
 

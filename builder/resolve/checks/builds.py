@@ -10,7 +10,7 @@ from packaging.version import Version
 from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement
 from builder.model.target import Target
-from builder.parse.gpu_tables import VendorPackage, package_table
+from builder.parse.gpu_tables import VendorPackage, load_package_table
 from builder.resolve.checks.packages import locate
 
 
@@ -116,7 +116,7 @@ def check_retired(target: Target) -> Iterator[Finding]:
 def check_one_module(target: Target) -> Iterator[Finding]:
     """Report packages that provide the same module: the last one installed overwrites the others."""
     installed = [re.split(r"[\[ =<>!~;@]", text)[0] for text in target.environment.pip_lines]
-    for row in package_table().packages:
+    for row in load_package_table().packages:
         found = sorted({name for name in installed if name in (row.name, *row.shares)}) if row.shares else []
         if len(found) > 1:
             message = f"{' and '.join(found)} install the same module: one overwrites the other in part"
@@ -127,7 +127,7 @@ def check_one_module(target: Target) -> Iterator[Finding]:
 
 def _find_installed(target: Target) -> Iterator[tuple[PipRequirement, VendorPackage]]:
     """Find the requirements that are installed unchanged, with their rows."""
-    rows = {row.name: row for row in package_table().packages}
+    rows = {row.name: row for row in load_package_table().packages}
     for line in target.recipe.pip:
         if line.name in rows and line.text in target.environment.pip_lines:
             yield line, rows[line.name]

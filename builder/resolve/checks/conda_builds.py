@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from builder.model.finding import Finding, Location
 from builder.model.recipe import CondaSpec
 from builder.model.target import Target
-from builder.parse.gpu_tables import VendorMarker, package_table
+from builder.parse.gpu_tables import VendorMarker, load_package_table
 from builder.resolve.checks.packages import VENDOR_NAMES, name_devices, suggest_counterpart
 from builder.resolve.conda_names import matches
 
@@ -21,7 +21,7 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
     """Report build strings and metapackages of conda that select another vendor's build, or the CPU's."""
     site = target.site
     for spec in target.recipe.conda:
-        marker = next((row for row in package_table().markers if _is_marked(row, spec)), None)
+        marker = next((row for row in load_package_table().markers if _is_marked(row, spec)), None)
         if marker is None or marker.vendor == site.vendor:
             continue
         at = Location(file=target.recipe.file, line=spec.line)
@@ -42,7 +42,7 @@ def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
 def _check_other_cuda_builds(target: Target) -> Iterator[Finding]:
     """Report any other CUDA build, which would be installed unchanged."""
     for spec in target.recipe.conda:
-        marked = any(_is_marked(row, spec) for row in package_table().markers)
+        marked = any(_is_marked(row, spec) for row in load_package_table().markers)
         installed = target.environment.place == "conda" and spec.text in target.environment.conda
         if "cuda" in spec.build and not marked and installed:
             at = Location(file=target.recipe.file, line=spec.line)

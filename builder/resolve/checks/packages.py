@@ -11,7 +11,7 @@ from builder.model.finding import Finding, Level, Location
 from builder.model.recipe import PipRequirement, Recipe
 from builder.model.site import Vendor
 from builder.model.target import Target
-from builder.parse.gpu_tables import VendorMarker, VendorPackage, package_table, torch_table
+from builder.parse.gpu_tables import VendorMarker, VendorPackage, load_package_table, load_torch_table
 from builder.resolve.conda_names import find_python_name, is_cuda_library, load_name_table, matches
 from builder.resolve.package_plan import (
     CUDA_RUNTIME,
@@ -79,7 +79,7 @@ def check_vendor(target: Target) -> Iterator[Finding]:
 def _find_other_vendor(line: PipRequirement, *, target: Target) -> VendorMarker | None:
     """Find the marker that assigns a requirement to another vendor, None if there is none."""
     vendor = target.site.vendor
-    found = (row for row in package_table().markers if _is_marked(row, line) and row.vendor != vendor)
+    found = (row for row in load_package_table().markers if _is_marked(row, line) and row.vendor != vendor)
     marker = next(found, None)
     return None if marker is None or _is_dropped(line, target=target) or vendor in _find_index_vendors(line) else marker
 
@@ -88,7 +88,7 @@ def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
     """Return the vendors that the file on the default index serves; it has no local version."""
     if "+" in line.specifier:
         return ()
-    return next((row.pypi for row in package_table().packages if row.name == line.name), ())
+    return next((row.pypi for row in load_package_table().packages if row.name == line.name), ())
 
 
 def _is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
@@ -136,7 +136,7 @@ def check_default_wheel(target: Target) -> Iterator[Finding]:
         return
     names = {line.name for line in recipe.pip}
     for line in recipe.pip:
-        row = next((row for row in package_table().packages if row.name == line.name), None)
+        row = next((row for row in load_package_table().packages if row.name == line.name), None)
         if (
             row is None
             or not row.pypi
@@ -174,7 +174,7 @@ def _is_served(row: VendorPackage, line: PipRequirement, *, names: set[str], tar
         return True  # no file on a default index has a local version
     extras = any(
         marker.vendor == target.site.vendor and marker.extra and _is_marked(marker, line)
-        for marker in package_table().markers
+        for marker in load_package_table().markers
     )
     plugin = any(name.startswith((f"{row.name}-cuda", f"{row.name}-rocm")) for name in names)
     return extras or (row.name == "jax" and plugin)
@@ -185,8 +185,8 @@ def check_many_builds(target: Target) -> Iterator[Finding]:
     site = target.site
     if site.vendor not in ("amd", "intel"):
         return
-    known = {row.name for row in package_table().packages} | {*FAMILY, *TRITON}
-    names = set(torch_table().gpu_dependent.names) - known
+    known = {row.name for row in load_package_table().packages} | {*FAMILY, *TRITON}
+    names = set(load_torch_table().gpu_dependent.names) - known
     for line in target.recipe.pip:
         kept = target.environment.place == "base" and line.name in target.base.provides
         pinned = find_vendor(line.specifier.partition("+")[2]) == site.vendor
@@ -194,7 +194,7 @@ def check_many_builds(target: Target) -> Iterator[Finding]:
             message = f"'{line.text}' has builds for several vendors under one name; the default index has NVIDIA's"
             fix = f"check that it does what you need on {name_devices(site.vendor)}"
             torch = target.environment.torch
-            if line.name in torch_table().indexed.names and torch and "://" in torch.index:
+            if line.name in load_torch_table().indexed.names and torch and "://" in torch.index:
                 fix += f"; the index {torch.index} may have a build for them, with a local version to pin"
             yield Finding(code="many-builds", message=message, at=locate(target.recipe, line), fix=fix, level="warning")
 
@@ -212,8 +212,8 @@ def _check_minimum(row: VendorPackage, line: PipRequirement, *, target: Target) 
 
 def suggest_counterpart(name: str, *, vendor: Vendor) -> str:
     """Suggest, from the table, what serves a vendor in place of a package."""
-    families = (row for row in package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
-    row = next(families, None) or next((row for row in package_table().packages if row.name in name), None)
+    families = (row for row in load_package_table().packages if name == row.name or name.startswith(f"{row.name}-"))
+    row = next(families, None) or next((row for row in load_package_table().packages if row.name in name), None)
     text = getattr(row, vendor, None) if row is not None and vendor != "cpu" else None
     if text:
         return f"for {VENDOR_NAMES[vendor]} there is: {text}"

@@ -9,7 +9,7 @@ from packaging.version import Version
 from builder.model.finding import Finding, Location
 from builder.model.site import Site
 from builder.model.target import Target
-from builder.parse.gpu_tables import torch_table
+from builder.parse.gpu_tables import load_torch_table
 from builder.resolve.driver import list_doubts
 from builder.resolve.torch import find_release, has_trouble, parse_cuda
 
@@ -37,7 +37,7 @@ def check_gpu_target(target: Target) -> Iterator[Finding]:
     if torch is None or gpu is None or gpu.vendor != "amd" or not torch.token.startswith("rocm"):
         return
     short = ".".join(torch.version.split(".")[:2])
-    row = next((row for row in torch_table().gfx if row.torch == short), None)
+    row = next((row for row in load_torch_table().gfx if row.torch == short), None)
     if row is not None and gpu.target not in (*row.gfx, *row.gfx_from_rocm6):
         gpus = f"{gpu.target}, the GPUs of '{target.site.name}'"
         message = f"the ROCm wheels of torch {torch.version} contain no kernels for {gpus}"

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from builder.model.finding import Finding, Level, Location, make_edit
 from builder.model.recipe import Recipe
 from builder.model.target import Target
-from builder.parse.gpu_tables import package_table
+from builder.parse.gpu_tables import load_package_table
 from builder.resolve.checks.packages import locate
 from builder.resolve.conda_names import find_python_name, load_name_table, matches
 from builder.resolve.requested import FAMILY
@@ -199,7 +199,7 @@ def _collect_known() -> frozenset[str]:
     table = load_name_table()
     names = {*table.same, *table.renamed, *table.renamed.values(), *table.other, *table.torch_choosers, *FAMILY}
     names |= {*table.not_on_index, *table.other_on_index, *table.bring_torch}
-    names |= {row.name for row in package_table().packages}
+    names |= {row.name for row in load_package_table().packages}
     return frozenset(str(canonicalize_name(name)) for name in names)
 
 

@@ -18,7 +18,7 @@ class Cause:
     within: int = 80  # lines from the end of the log
 
 
-def cause(code: str, *wordings: str, message: str, fix: str, needs: str = "", within: int = 80) -> Cause:
+def make_cause(code: str, *wordings: str, message: str, fix: str, needs: str = "", within: int = 80) -> Cause:
     """Make a cause from regular expressions, any of which tells it; `needs` must match some line as well."""
     pattern = re.compile("|".join(wordings))
     needed = re.compile(needs) if needs else None

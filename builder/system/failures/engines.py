@@ -1,21 +1,21 @@
 """Failures of Apptainer, cotainr, Docker and registries."""
 
-from builder.system.failures.cause import cause
+from builder.system.failures.cause import make_cause
 
 ENGINES = (
-    cause(
+    make_cause(
         "bind-at-build",
         r"destination (?P<path>\S+) doesn't exist in container",
         message="'{path}' was to be bound into the image while it was built, and the image has no such path",
         fix="unload modules that bind site folders (singularity-bindings, apptainer-enable-mpi) and unset *_BINDPATH",
     ),
-    cause(
+    make_cause(
         "bind-source",
         r"mount source (?P<path>\S+) doesn't exist",
         message="'{path}' was to be bound into the container and does not exist on this machine",
         fix="run this on a node that has it, or take it out of the binds",
     ),
-    cause(
+    make_cause(
         "no-fuse",
         r"fuse: device not found",
         r"squashfuse\S* (?:exited with status|not found)",
@@ -24,13 +24,13 @@ ENGINES = (
         message="the image could not be mounted: this machine has no usable FUSE",
         fix="ask the administrators for /dev/fuse and squashfuse, or run on another node",
     ),
-    cause(
+    make_cause(
         "multiple-conda",
         r"Multiple Conda installs interfere",
         message="the base image already holds a conda, and cotainr can have only its own",
         fix="take a base image without conda (lumi-rocm-*) in container.base, or another backend",
     ),
-    cause(
+    make_cause(
         "licence",
         r"not accepted the Miniforge installer license",
         r"licence of Miniforge is not accepted",
@@ -40,43 +40,43 @@ ENGINES = (
         message="a licence has to be accepted first",
         fix="read it and give --accept-licenses; for Anaconda's own channels use conda-forge in their place",
     ),
-    cause(
+    make_cause(
         "overwrite-refused",
         r"chosen not to overwrite (?P<path>\S+?)\.? ",
         message="'{path}' exists and was not overwritten",
         fix="remove it and build again",
     ),
-    cause(
+    make_cause(
         "prompt",
         r"EOFError: EOF when reading a line",
         message="a program asked a question, which a build cannot answer",
         fix="give --accept-licenses, and remove what the question is about",
     ),
-    cause(
+    make_cause(
         "wrapper-on-path",
         r"Remove (?P<path>.+) from PATH before running the tool",  # construct.py of hpc-container-wrapper 0.4.2
         message="an installation of Tykky is on PATH, and it makes no other one then: {path}",
         fix="take its bin/ out of PATH and build again",
     ),
-    cause(
+    make_cause(
         "docker-rights",
         r"permission denied while trying to connect to the [Dd]ocker",
         message="you may not use the Docker daemon of this machine",
         fix="have yourself added to the group `docker`, or set DOCKER_HOST to a rootless daemon",
     ),
-    cause(
+    make_cause(
         "docker-down",
         r"Cannot connect to the Docker daemon at (?P<address>\S+?)\.? ",
         message="no Docker daemon answers at '{address}'",
         fix="start it, or set DOCKER_HOST to where it is",
     ),
-    cause(
+    make_cause(
         "docker-buildx",
         r"the buildx component is missing or broken",  # docker 23 and later; Debian's 20.10 has BuildKit built in
         message="this docker client cannot build with BuildKit: its plug-in buildx is missing",
         fix="install docker-buildx (Docker calls it docker-buildx-plugin), or put another docker client on PATH",
     ),
-    cause(
+    make_cause(
         "rate-limit",
         r"toomanyrequests",
         r"You have reached your (?:unauthenticated )?pull rate limit",
@@ -84,7 +84,7 @@ ENGINES = (
         message="the registry has had too many requests from here",
         fix="log in to the registry, or try again in some hours",
     ),
-    cause(
+    make_cause(
         "no-image",
         r"manifest unknown",
         r"MANIFEST_UNKNOWN",
@@ -95,7 +95,7 @@ ENGINES = (
         message="the registry does not have the base image",
         fix="check the name and the tag of container.base",
     ),
-    cause(
+    make_cause(
         "unauthorized",
         r"unauthorized:",
         r"authentication required",
@@ -107,7 +107,7 @@ ENGINES = (
         message="the registry or package index refused: it wants a login, or the name is wrong",
         fix="check the name, and give the credentials in the environment or with `apptainer registry login`",
     ),
-    cause(
+    make_cause(
         "glibc",
         r"version [`'](?P<version>GLIBC(?:XX)?_[\d.]+)' not found",
         message="a program or library wants {version}, which is newer than what it was started on",

@@ -1,11 +1,11 @@
 """Failures of pip, uv, conda and of the network between them and their indexes."""
 
-from builder.system.failures.cause import cause
+from builder.system.failures.cause import make_cause
 
 _COMPILERS = r"gcc|g\+\+|cc|c\+\+|gfortran|clang|clang\+\+|nvcc|hipcc|icpx"
 
 PACKAGES = (
-    cause(
+    make_cause(
         "hash",
         r"DO NOT MATCH THE HASHES",
         r"[Hh]ash mismatch",
@@ -14,7 +14,7 @@ PACKAGES = (
         message="a downloaded file is not the one that was locked",
         fix="lock again if the index has replaced the file; if it has not, do not use it",
     ),
-    cause(
+    make_cause(
         "tls",
         r"CERTIFICATE_VERIFY_FAILED",
         r"invalid peer certificate",
@@ -24,7 +24,7 @@ PACKAGES = (
         message="a server's certificate is not trusted here: {host}",
         fix="name the site's certificate bundle in SSL_CERT_FILE, PIP_CERT and REQUESTS_CA_BUNDLE",
     ),
-    cause(
+    make_cause(
         "proxy",
         r"ProxyError",
         r"tunnel error",
@@ -34,7 +34,7 @@ PACKAGES = (
         message="the proxy cannot be reached or refuses",
         fix="check http_proxy, https_proxy and no_proxy",
     ),
-    cause(
+    make_cause(
         "no-network",
         r"[Nn]ame resolution",
         r"Name or service not known",
@@ -56,14 +56,14 @@ PACKAGES = (
         fix="build where the internet can be reached (a login node or a workstation), or set https_proxy; for layers "
         "`recipe fetch` there and `recipe build --offline` here do",
     ),
-    cause(
+    make_cause(
         "build-needs-module",
         r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'",
         needs=r"for_build_|build_meta|setup\.py|egg_info|[Pp]reparing metadata|Failed to build|build backend",
         message="a package imports '{module}' while it is built, and an isolated build has none",
         fix="build it after the others: container.run: [python -m pip install --no-build-isolation PACKAGE]",
     ),
-    cause(
+    make_cause(
         "no-compiler",
         rf"(?:command|execute) '(?P<program>[^']*\b(?:{_COMPILERS})[\w.-]*)'(?: failed)?: No such file",
         rf"No such file or directory: '(?P<path>[^']*\b(?:{_COMPILERS})[\w.-]*)'",
@@ -72,7 +72,7 @@ PACKAGES = (
         message="a package has to be compiled, and the base image has no compiler",
         fix="add one to container.system (build-essential, gcc), or ask for a release that has a wheel",
     ),
-    cause(
+    make_cause(
         "no-wheel",
         r"(?P<what>[\w.-]+==\S+) has no (?:usable wheels|wheels with a matching)",
         r"is not a supported wheel on this platform",
@@ -81,7 +81,7 @@ PACKAGES = (
         message="a package has no wheel for the image's Python or platform: {what}",
         fix="ask for another release of the package or another Python",
     ),
-    cause(
+    make_cause(
         "no-package",
         r"Because (?P<what>\S+) was not found in the package registry",
         r"No matching distribution found for (?P<pip>[^()]+)",
@@ -89,7 +89,7 @@ PACKAGES = (
         message="the package index has no such package or version: {what}{pip}{version}",
         fix="check the name and the version; if another index has it, add '--extra-index-url URL' to pip's packages",
     ),
-    cause(
+    make_cause(
         "conflict",
         r"ResolutionImpossible",
         r"No solution found when resolving",
@@ -97,7 +97,7 @@ PACKAGES = (
         message="the packages of the recipe cannot be installed together",
         fix="loosen the version of one of those that the log names",
     ),
-    cause(
+    make_cause(
         "no-conda-package",
         r"PackagesNotFoundError",
         r"ResolvePackageNotFound",
@@ -106,7 +106,7 @@ PACKAGES = (
         message="no conda channel of the recipe has a package that it asks for: {what}{mamba}",
         fix="check the name, the version and the channels",
     ),
-    cause(
+    make_cause(
         "conda-conflict",
         r"(?:LibMamba)?UnsatisfiableError",
         r"Could not solve for environment specs",
@@ -114,13 +114,13 @@ PACKAGES = (
         message="conda found no set of packages that fits the recipe",
         fix="loosen the version of one of those that the log names",
     ),
-    cause(
+    make_cause(
         "open-files",
         r"Too many open files",
         message="the limit of open files was reached",
         fix="raise it with `ulimit -n`, and choose a folder on a local disk with --tmpdir",
     ),
-    cause(
+    make_cause(
         "no-rights",
         r"(?P<what>[^\s:'\"]*/[^\s:'\"]+)['\"]?: [Pp]ermission denied",
         r"[Pp]ermission ?[Dd]enied.*?(?P<quoted>/[^\s'\"]+)",
@@ -129,7 +129,7 @@ PACKAGES = (
         fix="check its rights, or choose a place of your own with -o and --tmpdir",
         within=30,
     ),
-    cause(
+    make_cause(
         "no-program",
         r"(?P<program>[^\s:]+): command not found",
         message="'{program}' is not on this machine or not in the image",

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from builder.system.failures.cause import cause
+from builder.system.failures.cause import make_cause
 
 OWN = (
-    cause(
+    make_cause(
         "not-as-planned",
         r"verify: error: (?P<what>.+)",
         message="the image is not what was planned: {what}",
         fix="see which package brought that torch in its log; pin it, or leave out what requires another one",
     ),
-    cause(
+    make_cause(
         "base-replaced",
         r"recipe: error: (?P<what>\S+ of the base image was replaced: .+)",
         message="{what}",
         fix="find the package or command that installs another one in its log, and leave it out",
     ),
-    cause(
+    make_cause(
         "not-fetched",
         r"recipe: error: (?P<what>.+ not fetched before, and no server is asked)",
         message="{what}",
         fix="fetch it where there is a network: `recipe fetch`, with the same RECIPE_CACHE_DIR; or leave out --offline",
     ),
-    cause(
+    make_cause(
         "own-script",
         r"recipe: error: (?P<what>.+)",
         message="{what}",
@@ -48,7 +48,7 @@ _FULL = (
 _QUOTA = (r"[Dd]isk quota exceeded", r"EDQUOT", r"os error 122\b")
 
 MACHINE = (
-    cause(
+    make_cause(
         "time-limit",
         r"CANCELLED AT .* DUE TO TIME LIMIT",
         r"DUE to TIME LIMIT",
@@ -56,7 +56,7 @@ MACHINE = (
         fix="ask for a longer time limit",
     ),
     # user.max_user_namespaces=0 says "No space left on device": it has to come before the full disk (apptainer#2455)
-    cause(
+    make_cause(
         "no-user-namespaces",
         r"requires either a suid installation or unprivileged user namespaces",
         r"[Ff]ailed to create user namespace",
@@ -67,7 +67,7 @@ MACHINE = (
         message="this machine does not let you use user namespaces, and without them nothing can be built from a file",
         fix="build on another machine with --backend docker and convert the archive, or ask the site's administrators",
     ),
-    cause(
+    make_cause(
         "no-subuid",
         r"no mapping entry found in /etc/sub[ug]id",
         r"could not use fakeroot",
@@ -75,7 +75,7 @@ MACHINE = (
         message="this machine has no range of user ids for you in /etc/subuid and /etc/subgid, so fakeroot cannot work",
         fix="ask the administrators for such a range, or build on another machine with --backend docker",
     ),
-    cause(
+    make_cause(
         "one-user-id",
         r"E: set(?:groups|e?[ug]id) \d+ failed",
         r"su: cannot set groups",
@@ -84,46 +84,48 @@ MACHINE = (
         fix="have `fakeroot` installed on this machine or a range in /etc/subuid, or leave that package out",
     ),
     # The program that makes layers prints last where it wrote: the engine's message does not tell.
-    cause("quota", *_QUOTA, needs=_CACHE, message="your quota is used up in the cache '{place}'", fix=_MOVE_CACHE),
-    cause("quota", *_QUOTA, needs=_OUTPUT, message="your quota is used up in '{place}'", fix=_MOVE_OUTPUT),
-    cause("quota", *_QUOTA, message="your quota there is used up", fix=_SPACE),
-    cause(
+    make_cause("quota", *_QUOTA, needs=_CACHE, message="your quota is used up in the cache '{place}'", fix=_MOVE_CACHE),
+    make_cause("quota", *_QUOTA, needs=_OUTPUT, message="your quota is used up in '{place}'", fix=_MOVE_OUTPUT),
+    make_cause("quota", *_QUOTA, message="your quota there is used up", fix=_SPACE),
+    make_cause(
         "no-space",
         *_FULL,
         needs=_CACHE,
         message="no space was left on the disk of the cache '{place}'",
         fix=_MOVE_CACHE,
     ),
-    cause("no-space", *_FULL, needs=_OUTPUT, message="no space was left on the disk of '{place}'", fix=_MOVE_OUTPUT),
+    make_cause(
+        "no-space", *_FULL, needs=_OUTPUT, message="no space was left on the disk of '{place}'", fix=_MOVE_OUTPUT
+    ),
     # Apptainer's words for its last file, which is not a temporary one (pkg/sylog; seen with 1.4.5).
-    cause(
+    make_cause(
         "no-space-output",
         r"while creating SIF.*[Nn]o space left on device",
         r"(?:copying|writing).*\.(?:sif|part)\b.*[Nn]o space left on device",
         message="no space was left on the disk of the image",
         fix=_MOVE_OUTPUT,
     ),
-    cause(
+    make_cause(
         "no-rights",
         r"recipe: error: (?P<what>(?:permission denied|operation not permitted|read-only file system).*)",
         needs=_CACHE,
         message="the cache '{place}' cannot be used: {what}",
         fix="check its rights, or set RECIPE_CACHE_DIR to a folder of your own",
     ),
-    cause(
+    make_cause(
         "no-space-image",
         r"Write failed because No space left on device",
         r"Failed to write to output filesystem",
         message="the disk was full while the image was packed",
         fix=_SPACE,
     ),
-    cause(
+    make_cause(
         "no-space",
         *_FULL,
         message="no space was left on the disk",
         fix=_SPACE,
     ),
-    cause(
+    make_cause(
         "no-memory",
         r"oom[-_]kill",
         r"[Oo]ut [Oo]f [Mm]emory",
@@ -137,7 +139,7 @@ MACHINE = (
         message="the memory was used up and a program was killed",
         fix="ask for more memory (--mem); files in a /tmp in memory count too: --tmpdir can name a folder on a disk",
     ),
-    cause(
+    make_cause(
         "read-only",
         r"Read-only file system",
         r"Errno 30\b",

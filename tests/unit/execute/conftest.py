@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from builder.model.plan import File, Plan, Step
+from builder.model.plan import Plan, PlanFile, Step
 
 
 def make_plan(steps: dict[str, dict[str, Any]] | None = None, **changes: Any) -> Plan:
     """A plan whose steps are given as name -> fields, `text` being the script."""
     given = steps if steps is not None else {"build": {"text": "echo image >image.sif", "produces": ("image.sif",)}}
-    files = [File(path=f"{name}.sh", text=fields["text"], executable=True) for name, fields in given.items()]
+    files = [PlanFile(path=f"{name}.sh", text=fields["text"], executable=True) for name, fields in given.items()]
     made = []
     for name, fields in given.items():
         rest = {key: value for key, value in fields.items() if key != "text"}

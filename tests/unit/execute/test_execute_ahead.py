@@ -8,7 +8,7 @@ from typing import Any
 
 from builder.execute.image_scan import BackgroundScan
 from builder.model.plan import Plan
-from builder.system.checksums import sha256_of
+from builder.system.checksums import hash_file
 
 PlanOf = Callable[..., Plan]
 
@@ -18,8 +18,8 @@ def begun(plan: Plan, folder: Path, content: bytes) -> BackgroundScan:
     part = folder / f"{plan.image}.part"
     part.write_bytes(content)
     ahead = BackgroundScan(plan, folder=folder, digest="")
-    ahead.on_whole("another.part")
-    ahead.on_whole(f"{plan.image}.part")
+    ahead.note_whole_image("another.part")
+    ahead.note_whole_image(f"{plan.image}.part")
     part.rename(folder / plan.image)
     return ahead
 
@@ -29,8 +29,8 @@ def test_the_digest_is_of_what_was_renamed(plan_of: PlanOf, tmp_path: Path) -> N
     ahead = begun(plan, tmp_path, b"an image" * 100_000)
     first = ahead._begun
     assert first is not None
-    assert ahead.inside(put=True) is first
-    assert first.settle() == sha256_of(tmp_path / plan.image)
+    assert ahead.take_scan(put=True) is first
+    assert first.finish() == hash_file(tmp_path / plan.image)
 
 
 def test_an_image_that_changed_is_looked_into_again(plan_of: PlanOf, tmp_path: Path) -> None:
@@ -38,4 +38,4 @@ def test_an_image_that_changed_is_looked_into_again(plan_of: PlanOf, tmp_path: P
     ahead = begun(plan, tmp_path, b"an image" * 100_000)
     with (tmp_path / plan.image).open("ab") as file:
         file.write(b"more")
-    assert ahead.inside(put=True).settle() == sha256_of(tmp_path / plan.image)
+    assert ahead.take_scan(put=True).finish() == hash_file(tmp_path / plan.image)

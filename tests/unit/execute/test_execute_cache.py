@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.layer_cache import contents, prune_downloads
+from builder.execute.layer_cache import list_items, prune_downloads
 from builder.layers.cache import Store
 from builder.model.finding import ToolError
 
@@ -24,8 +24,8 @@ def test_what_was_compiled_of_downloads_is_removed_with_them(tmp_path: Path) -> 
     keep(store, "compiled", size=300)
     keep(store, "layers", size=70)
     (tmp_path / "conda" / "package").write_bytes(bytes(5))
-    with store.use_downloads(), pytest.raises(ToolError, match="a build is using"):
+    with store.lock_downloads(), pytest.raises(ToolError, match="a build is using"):
         prune_downloads(store, environment)
-    assert {one.kind for one in contents(store)} == {"compiled", "layers"}
+    assert {one.kind for one in list_items(store)} == {"compiled", "layers"}
     assert prune_downloads(store, environment) == 305
-    assert {one.kind for one in contents(store)} == {"layers"}
+    assert {one.kind for one in list_items(store)} == {"layers"}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.doctor import check_memory, drivers, kernel, version_line
-from builder.execute.doctor_readings import Reading, place_readings
+from builder.execute.doctor import check_memory, examine_drivers, examine_kernel, find_version_line
+from builder.execute.doctor_readings import Reading, examine_places
 from builder.model.finding import ToolError
 from builder.parse.site import load_site
 
@@ -27,13 +27,13 @@ def root_with(folder: Path, **files: str) -> Path:
 
 @pytest.mark.parametrize(("text", "version"), [(NVIDIA, "535.86.10"), (NVIDIA_OPEN, "580.65.06")])
 def test_the_nvidia_driver_is_read_from_proc(tmp_path: Path, text: str, version: str) -> None:
-    (reading,) = drivers(None, root=root_with(tmp_path, proc__driver__nvidia__version=text))
+    (reading,) = examine_drivers(None, root=root_with(tmp_path, proc__driver__nvidia__version=text))
     assert reading == Reading(name="nvidia driver", state="ok", says=version, group="GPU")
 
 
 def test_another_driver_is_reported_with_the_option_for_it(tmp_path: Path) -> None:
     root = root_with(tmp_path, sys__module__amdgpu__version="6.10.5\n")
-    (reading,) = drivers(load_site("lumi-g"), root=root)
+    (reading,) = examine_drivers(load_site("lumi-g"), root=root)
     assert reading.state == "bad"
     assert reading.says == "6.10.5 here, 6.3.60300-2084815 in the site's file"
     assert "--driver 6.10.5" in reading.fix
@@ -41,22 +41,22 @@ def test_another_driver_is_reported_with_the_option_for_it(tmp_path: Path) -> No
 
 def test_the_sites_own_driver_is_fine(tmp_path: Path) -> None:
     root = root_with(tmp_path, proc__driver__nvidia__version=NVIDIA)
-    (reading,) = drivers(load_site("mn5"), root=root)
+    (reading,) = examine_drivers(load_site("mn5"), root=root)
     assert (reading.state, reading.says) == ("ok", "535.86.10")
 
 
 def test_a_node_without_the_sites_gpus_cannot_tell(tmp_path: Path) -> None:
-    (reading,) = drivers(load_site("mn5"), root=tmp_path)
+    (reading,) = examine_drivers(load_site("mn5"), root=tmp_path)
     assert (reading.state, reading.fix) == ("none", "look on a GPU node")
-    assert drivers(load_site("local"), root=tmp_path) == []
+    assert examine_drivers(load_site("local"), root=tmp_path) == []
 
 
 def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
     root = root_with(tmp_path, proc__sys__user__max_user_namespaces="0\n", etc__subuid="anna:100000:65536\n")
-    states = {reading.name: reading.state for reading in kernel(root, user="anna")}
+    states = {reading.name: reading.state for reading in examine_kernel(root, user="anna")}
     assert states == {"user namespaces": "none", "sub-ids": "ok", "/dev/fuse": "none"}
     root = root_with(tmp_path, proc__sys__user__max_user_namespaces="95000\n")
-    states = {reading.name: reading.state for reading in kernel(root, user="ann")}
+    states = {reading.name: reading.state for reading in examine_kernel(root, user="ann")}
     assert states == {"user namespaces": "ok", "sub-ids": "none", "/dev/fuse": "none"}
 
 
@@ -75,14 +75,14 @@ def test_kernel_features_are_read_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_version_is_one_clean_line(text: str, line: str) -> None:
-    assert version_line(text) == line
+    assert find_version_line(text) == line
 
 
 def test_only_a_user_of_that_very_name_or_number_has_sub_ids(tmp_path: Path) -> None:
     root = root_with(tmp_path, etc__subuid=f"{os.getuid()}:100000:65536\n")
-    assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "ok"
+    assert {one.name: one.state for one in examine_kernel(root, user="anna")}["sub-ids"] == "ok"
     root = root_with(tmp_path, etc__subuid="annabel:100000:65536\n")
-    assert {one.name: one.state for one in kernel(root, user="anna")}["sub-ids"] == "none"
+    assert {one.name: one.state for one in examine_kernel(root, user="anna")}["sub-ids"] == "none"
 
 
 def test_too_little_memory_is_said_before_anything_is_started() -> None:
@@ -96,5 +96,5 @@ def test_too_little_memory_is_said_before_anything_is_started() -> None:
 def test_the_fix_names_the_variable_that_is_wrong(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path)}
     for name in ("RECIPE_TMPDIR", "TMPDIR"):
-        place = place_readings(environment={**home, name: str(tmp_path / "gone")}, layers=False)[0]
+        place = examine_places(environment={**home, name: str(tmp_path / "gone")}, layers=False)[0]
         assert (place.state, place.fix) == ("bad", f"set {name} or --tmpdir")

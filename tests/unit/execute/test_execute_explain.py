@@ -7,7 +7,7 @@ import re
 import pytest
 from support.rows import rows
 
-from builder.execute.diagnose import UNKNOWN, explain, last_word
+from builder.execute.diagnose import UNKNOWN, explain, find_error_line
 from builder.model.plan import Step
 from builder.system.event_reader import Event
 from builder.system.failures import CAUSES
@@ -333,7 +333,7 @@ def test_braces_in_a_log_do_no_harm() -> None:
     ],
 )
 def test_last_word(tail: list[str], expected: str) -> None:
-    assert last_word(tail) == expected
+    assert find_error_line(tail) == expected
 
 
 BUILDKIT_OLD = """\

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from builder.execute import plan_folder as folder_module
-from builder.execute.build_options import Interrupted
+from builder.execute.build_options import SignalInterrupt
 from builder.execute.plan_folder import write_plan
-from builder.layers.locks import new_mark
+from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError
-from builder.model.plan import Copy, File, Plan, from_json
+from builder.model.plan import Copy, Plan, PlanFile, from_json
 from builder.system.layout import LOCK_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
@@ -37,7 +37,10 @@ def code(call: Callable[[], None]) -> str:
 
 
 def test_a_new_folder_holds_the_files_and_the_plan(plan_of: PlanOf, tmp_path: Path) -> None:
-    files = (File(path="a.sh", text="#!/bin/bash\n\techo ä\r\n", executable=True), File(path="in/b.txt", text=""))
+    files = (
+        PlanFile(path="a.sh", text="#!/bin/bash\n\techo ä\r\n", executable=True),
+        PlanFile(path="in/b.txt", text=""),
+    )
     plan = plan_of({}, files=files)
     folder = tmp_path / "deep" / "kit"
     write_plan(plan, folder, recipe_folder=tmp_path)
@@ -108,14 +111,17 @@ def test_a_copied_folder_leaves_out_the_plan_folder_in_it(plan_of: PlanOf, tmp_p
     ],
 )
 def test_paths_that_leave_the_folder_or_meet_ours_are_refused(plan_of: PlanOf, tmp_path: Path, path: str) -> None:
-    for plan in (plan_of({}, files=(File(path=path, text=""),)), plan_of({}, copies=(Copy(source="s", path=path),))):
+    for plan in (
+        plan_of({}, files=(PlanFile(path=path, text=""),)),
+        plan_of({}, copies=(Copy(source="s", path=path),)),
+    ):
         assert code(lambda plan=plan: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "plan-path"
     assert not (tmp_path / "kit").exists()
 
 
 def test_two_files_of_one_path_are_refused(plan_of: PlanOf, tmp_path: Path) -> None:
     for other in ("a", "a/b"):
-        plan = plan_of({}, files=(File(path="a", text=""), File(path=other, text="")))
+        plan = plan_of({}, files=(PlanFile(path="a", text=""), PlanFile(path=other, text="")))
         assert code(lambda plan=plan: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "plan-path"
 
 
@@ -169,14 +175,18 @@ def test_strangers_files_are_left_alone(plan_of: PlanOf, tmp_path: Path) -> None
 
 def test_an_update_of_a_plan_folder_keeps_what_builds_left(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
-    old = (File(path="1-build.sh", text="old"), File(path="sub/2-convert.sh", text="old"), File(path="d/x", text=""))
+    old = (
+        PlanFile(path="1-build.sh", text="old"),
+        PlanFile(path="sub/2-convert.sh", text="old"),
+        PlanFile(path="d/x", text=""),
+    )
     write_plan(plan_of({}, files=old), kit, recipe_folder=tmp_path)
     (kit / "logs").mkdir()
     (kit / "logs/build.log").write_text("log")
     (kit / "report.json").write_text("{}")
     (kit / "image.sif").write_text("image")
     (kit / "notes.txt").write_text("mine")
-    new = (File(path="1-build.sh", text="new", executable=True), File(path="d", text="now a file"))
+    new = (PlanFile(path="1-build.sh", text="new", executable=True), PlanFile(path="d", text="now a file"))
     write_plan(plan_of({}, files=new), kit, recipe_folder=tmp_path)
     assert (kit / "1-build.sh").read_text() == "new"
     assert (kit / "1-build.sh").stat().st_mode & stat.S_IXUSR
@@ -211,7 +221,7 @@ def test_a_link_inside_the_folder_does_not_lead_out_of_it(plan_of: PlanOf, tmp_p
     write_plan(plan_of({}), kit, recipe_folder=tmp_path)
     outside.mkdir()
     (kit / "sub").symlink_to(outside)
-    plan = plan_of({}, files=(File(path="sub/x", text=""),))
+    plan = plan_of({}, files=(PlanFile(path="sub/x", text=""),))
     assert code(lambda: write_plan(plan, kit, recipe_folder=tmp_path)) == "folder-link"
     assert list(outside.iterdir()) == []
 
@@ -261,17 +271,17 @@ def test_security_12_a_plan_is_not_written_through_links_in_its_folder(
     mine, kit = tmp_path / "mine", tmp_path / "kit"
     mine.mkdir()
     (mine / "a.txt").write_text("years of work")
-    write_plan(plan_of(files=(File(path="sub/a.txt", text="1"),)), kit, recipe_folder=tmp_path)
+    write_plan(plan_of(files=(PlanFile(path="sub/a.txt", text="1"),)), kit, recipe_folder=tmp_path)
     (kit / "sub" / "a.txt").unlink()
     (kit / "sub").rmdir()
     (kit / "sub").symlink_to(mine)
     with pytest.raises(ConfigError, match="a link that leads out"):
-        write_plan(plan_of(files=(File(path="sub/a.txt", text="2"),)), kit, recipe_folder=tmp_path)
+        write_plan(plan_of(files=(PlanFile(path="sub/a.txt", text="2"),)), kit, recipe_folder=tmp_path)
     assert (mine / "a.txt").read_text() == "years of work"
 
 
 def test_fault_08_what_a_killed_run_left_goes_with_the_next_one(plan_of: PlanOf, tmp_path: Path) -> None:
-    mark = new_mark().split(".", 4)
+    mark = make_mark().split(".", 4)
     dead = tmp_path / f".kit.recipe-{'.'.join([mark[0], '4194305', *mark[2:]])}"  # a number that no process has
     live = tmp_path / f".kit.recipe-{'.'.join(mark)}"
     away = tmp_path / f".kit.recipe-{'.'.join([*mark[:4], 'another'])}"
@@ -290,7 +300,7 @@ def test_fault_08_a_signal_while_a_plan_is_written_leaves_nothing(
         signal.raise_signal(number)
 
     monkeypatch.setattr(folder_module, "_fill", half)
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(SignalInterrupt) as caught:
         write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
     assert caught.value.exit_code == exit_code
     assert list(tmp_path.iterdir()) == []

@@ -12,16 +12,24 @@ import pytest
 from support.rows import rows
 
 from builder.compile.step_scripts import parse_minutes
-from builder.execute.judgement import judge_suite, suite_shapes
+from builder.execute.judgement import judge_suite, list_suite_shapes
 from builder.execute.runner import OutputStat
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_overrides import JobOverrides, read_overrides
-from builder.slurm.job_record import read_record, record_path
-from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, job_fault
-from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
-from builder.slurm.submit import SubmitOptions, arguments
+from builder.slurm.job_record import name_record_file, read_record
+from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, find_job_fault
+from builder.slurm.state import (
+    Ledger,
+    SubmittedJob,
+    forget_command,
+    keep_command,
+    name_ledger_file,
+    read_ledger,
+    write_ledger,
+)
+from builder.slurm.submit import SubmitOptions, make_arguments
 from builder.system.capture import CapturedOutput
 
 PlanOf = Callable[..., Plan]
@@ -34,7 +42,7 @@ def batch_step(plan_of: PlanOf) -> Step:
 
 def words(plan_of: PlanOf, *, overrides: JobOverrides | None = None, **batch: Any) -> tuple[str, ...]:
     after = batch.pop("after", ())
-    return arguments(
+    return make_arguments(
         batch_step(plan_of),
         batch=SubmitOptions(kind="build", overrides=overrides or JobOverrides(), **batch),
         after=after,
@@ -71,8 +79,8 @@ def test_security_23_the_words_of_a_command_are_in_a_file_of_its_user_alone(plan
     assert (tmp_path / kept).read_bytes().split(b"\0") == [*(word.encode() for word in command), b""]
     assert words(plan_of, command=kept)[-1] == "build.sbatch"  # what squeue, ps and submitted.json show ends here
     assert keep_command(command, tmp_path) != kept
-    write_ledger(Ledger(site="s", kind="run", output="/x.sif", command=kept).with_job(JOB), tmp_path)
-    assert "S3CRET" not in ledger_path(tmp_path).read_text()
+    write_ledger(Ledger(site="s", kind="run", output="/x.sif", command=kept).add_job(JOB), tmp_path)
+    assert "S3CRET" not in name_ledger_file(tmp_path).read_text()
     forget_command(kept, tmp_path)
     assert not (tmp_path / kept).exists()
 
@@ -82,11 +90,11 @@ GOOD = {"partition": ["small", "smoke=dev-g"], "time": ["01:00:00"], "mem": ["64
 
 def test_values_for_all_and_for_one() -> None:
     overrides = read_overrides(GOOD, steps=["build-image", "smoke"], account="a", dependency="afterok:12")
-    assert (overrides.of("partition", step="build-image"), overrides.of("partition", step="smoke")) == (
+    assert (overrides.find("partition", step="build-image"), overrides.find("partition", step="smoke")) == (
         "small",
         "dev-g",
     )
-    assert (overrides.of("mem", step="smoke"), overrides.of("qos", step="smoke")) == ("64G", "")
+    assert (overrides.find("mem", step="smoke"), overrides.find("qos", step="smoke")) == ("64G", "")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +172,7 @@ def test_a_job_that_would_wait_for_ever(reason: str, code: str | None) -> None:
 
 # --- what is kept ----------------------------------------------------------------------------------------------------
 
-JOB = Submitted(
+JOB = SubmittedJob(
     job="12",
     step="build",
     script="build.sbatch",
@@ -178,18 +186,18 @@ JOB = Submitted(
 
 def test_the_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_ledger(tmp_path) is None
-    ledger = Ledger(site="s", kind="build", output="/x.sif").with_job(JOB)
+    ledger = Ledger(site="s", kind="build", output="/x.sif").add_job(JOB)
     write_ledger(ledger, tmp_path)
     assert read_ledger(tmp_path) == ledger
-    assert json.loads(ledger_path(tmp_path).read_text())["schema"] == 1
+    assert json.loads(name_ledger_file(tmp_path).read_text())["schema"] == 1
 
 
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}']
 )
 def test_a_damaged_ledger_is_said(tmp_path: Path, text: str) -> None:
-    ledger_path(tmp_path).parent.mkdir()
-    ledger_path(tmp_path).write_text(text)
+    name_ledger_file(tmp_path).parent.mkdir()
+    name_ledger_file(tmp_path).write_text(text)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_ledger(tmp_path)
 
@@ -198,8 +206,8 @@ RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10,
 
 
 def test_a_record(tmp_path: Path) -> None:
-    record_path(tmp_path, "12").parent.mkdir()
-    record_path(tmp_path, "12").write_text(json.dumps(RECORD))
+    name_record_file(tmp_path, "12").parent.mkdir()
+    name_record_file(tmp_path, "12").write_text(json.dumps(RECORD))
     found = read_record(tmp_path, "12")
     assert found is not None
     assert (found.exit_code, found.seconds, found.nodes) == (3, 4.0, "n1")
@@ -207,8 +215,8 @@ def test_a_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
 def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
-    record_path(tmp_path, "12").parent.mkdir()
-    record_path(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
+    name_record_file(tmp_path, "12").parent.mkdir()
+    name_record_file(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
     assert read_record(tmp_path, "12") is None
 
 
@@ -230,17 +238,17 @@ def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
     ],
 )
 def test_what_slurm_did_to_a_job(end: JobResult, code: str | None, tmp_path: Path) -> None:
-    finding = job_fault(JOB, end, folder=tmp_path)
+    finding = find_job_fault(JOB, end, folder=tmp_path)
     assert (finding.code if finding else None) == code
 
 
 def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     end = JobResult(exit_code=9, word="FAILED")
-    finding = job_fault(JOB, end, folder=tmp_path)
+    finding = find_job_fault(JOB, end, folder=tmp_path)
     assert finding is not None
     assert finding.message == "job 12 of step 'build' failed with exit code 9, says Slurm, and left no record"
     monkeypatch.setattr("builder.slurm.monitor.SMALL", 1 << 62)
-    finding = job_fault(JOB, end, folder=tmp_path)
+    finding = find_job_fault(JOB, end, folder=tmp_path)
     assert finding is not None
     assert finding.message.endswith(f"and left no record: the disk of '{tmp_path}' is full")
 
@@ -277,7 +285,7 @@ def judged(tmp_path: Path, verdict: Any) -> list[tuple[str, bool]]:
     place = tmp_path / "results" / "nodes"
     place.mkdir(parents=True)
     (place / "verdict.json").write_text(verdict if isinstance(verdict, str) else json.dumps(verdict))
-    assert suite_shapes(STEP) == ("nodes",)
+    assert list_suite_shapes(STEP) == ("nodes",)
     return [(check.name, check.ok) for check in judge_suite("nodes", tmp_path)[1]]
 
 
@@ -313,7 +321,7 @@ class Answers:
     def __init__(self, *words: str, started: float = 0.0) -> None:
         self.words, self.started = list(words), started
 
-    def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
+    def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
         stages: dict[str, Any] = {"RUNNING": "running", "COMPLETING": "running", "PENDING": "waiting"}
         started = self.started if word != "COMPLETING" else 0.0
@@ -332,7 +340,7 @@ def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower,
 
 
 def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, log = record_path(tmp_path, "12"), tmp_path / "b-12.log"
+    path, log = name_record_file(tmp_path, "12"), tmp_path / "b-12.log"
     path.parent.mkdir()
     told = {**RECORD, "exit_code": 143, "reason": "time limit", "ending": True}
     path.write_text(json.dumps(told))
@@ -354,7 +362,7 @@ def test_the_record_of_a_job_that_must_end_waits_for_its_work(tmp_path: Path, mo
 
 
 def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = record_path(tmp_path, "12")
+    path = name_record_file(tmp_path, "12")
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled", "ending": True}))
     monkeypatch.setattr("builder.slurm.monitor.time.sleep", lambda _: None)
@@ -384,7 +392,7 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
 def test_a_cancelled_job_is_cancelled_in_each_order_of_events(
     code: int, reason: str, word: str, expected: tuple[int, str], tmp_path: Path
 ) -> None:
-    path = record_path(tmp_path, "12")
+    path = name_record_file(tmp_path, "12")
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": code, "reason": reason}))
     watch, _ = follower(tmp_path, word)
@@ -394,7 +402,7 @@ def test_a_cancelled_job_is_cancelled_in_each_order_of_events(
 
 def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> None:
     """Seen on Slurm 22.05: the script of a job whose node is set down ends with 0, and leaves a record."""
-    path = record_path(tmp_path, "12")
+    path = name_record_file(tmp_path, "12")
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 0}))
     watch, _ = follower(tmp_path, "NODE_FAIL")
@@ -405,7 +413,7 @@ def test_a_job_that_lost_its_node_fails_despite_its_record(tmp_path: Path) -> No
 @pytest.mark.property
 def test_a_record_of_the_run_before_says_nothing_of_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job was cancelled and put back into the queue; its next run leaves no record, and Slurm is the witness."""
-    path = record_path(tmp_path, "12")
+    path = name_record_file(tmp_path, "12")
     path.parent.mkdir()
     path.write_text(json.dumps({**RECORD, "exit_code": 143, "reason": "cancelled"}))
     for name, value in (("time.sleep", lambda _: None), ("ASK", (0.0, 0.0))):

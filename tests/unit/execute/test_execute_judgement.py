@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builder.execute.judgement import failed, judge_results, read_proof, read_results
+from builder.execute.judgement import describe_failed_checks, judge_results, read_proof, read_results
 from builder.execute.report_file import report_json
 from builder.model.plan import Step
 from builder.model.report import Report
@@ -32,29 +32,29 @@ def result(**changes: Any) -> dict[str, Any]:
 
 def test_results_are_judged_by_their_numbers() -> None:
     checks = judge_results({"mnist": result()}, expect={})
-    assert failed(checks) == ""
+    assert describe_failed_checks(checks) == ""
     assert "mnist: accuracy" in [check.name for check in checks]
     bad = judge_results({"mnist": result(accuracy=0.1)}, expect={})
-    assert failed(bad) == "mnist: accuracy: 0.1, expected >= 0.9"
+    assert describe_failed_checks(bad) == "mnist: accuracy: 0.1, expected >= 0.9"
 
 
 def test_the_plan_says_which_build_of_torch_it_must_be() -> None:
-    assert failed(judge_results({"mnist": result()}, expect={"torch": "2.6.0+cpu"})) == ""
-    assert failed(judge_results({"mnist": result()}, expect={"torch": "2.5.0+cpu"})).startswith(
+    assert describe_failed_checks(judge_results({"mnist": result()}, expect={"torch": "2.6.0+cpu"})) == ""
+    assert describe_failed_checks(judge_results({"mnist": result()}, expect={"torch": "2.5.0+cpu"})).startswith(
         "mnist: torch: 2.6.0+cpu"
     )
 
 
 def test_a_vendor_is_expected_of_a_run_on_its_devices_only() -> None:
     # On a login node the image for AMD GPUs trains on the CPU; the run itself says what it was asked to prove.
-    assert failed(judge_results({"mnist": result()}, expect={"vendor": "amd"})) == ""
+    assert describe_failed_checks(judge_results({"mnist": result()}, expect={"vendor": "amd"})) == ""
     asked = result(expected={"vendor": "amd", "device": "cpu", "seconds": 600.0})
-    assert "mnist: vendor: cpu" in failed(judge_results({"mnist": asked}, expect={"vendor": "amd"}))
+    assert "mnist: vendor: cpu" in describe_failed_checks(judge_results({"mnist": asked}, expect={"vendor": "amd"}))
 
 
 @pytest.mark.parametrize("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
 def test_odd_results_fail(odd: Any) -> None:
-    assert failed(judge_results({"mnist": odd}, expect={"vendor": "amd"}))
+    assert describe_failed_checks(judge_results({"mnist": odd}, expect={"vendor": "amd"}))
 
 
 def test_results_are_read_by_the_names_of_products(tmp_path: Path) -> None:

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 import builder
-from builder.execute.build_options import Interrupted, Options, Signals
+from builder.execute.build_options import ExecutionOptions, SignalInterrupt, Signals
 from builder.execute.executor import choose_steps
-from builder.layers.uv import own_uv
+from builder.layers.uv import find_own_uv
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
-from builder.system.scratch import step_environment
+from builder.system.scratch import make_step_environment
 
 PlanOf = Callable[..., Plan]
 
 
-def options(**changes: Any) -> Options:
-    return Options(environment={}, **changes)
+def options(**changes: Any) -> ExecutionOptions:
+    return ExecutionOptions(environment={}, **changes)
 
 
 def steps_of(plan_of: PlanOf) -> Plan:
@@ -59,9 +59,9 @@ def test_the_environment_of_a_step_has_no_binds() -> None:
         "APPTAINER_BINDPATH": "/a", "APPTAINER_CONTAINLIBS": "x", "APPTAINER_CACHEDIR": "/c", "RECIPE_TMPDIR": "/old",
     }  # fmt: skip
     own = Path(sys.executable)
-    assert step_environment(user, scratch=Path("/t")) == {
+    assert make_step_environment(user, scratch=Path("/t")) == {
         "PATH": f"/bin:{own.parent}",  # the user's own programs come first
-        "RECIPE_UV": own_uv(),
+        "RECIPE_UV": find_own_uv(),
         "RECIPE_PYTHON": str(own),
         "RECIPE_LAYERING": str(Path(builder.__file__).with_name("layers")),
         "APPTAINER_CACHEDIR": "/c",
@@ -83,11 +83,11 @@ def test_signals_become_interrupts_and_go_back() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     signals = Signals()
     for number, exit_code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        with pytest.raises(Interrupted) as caught, signals.caught():
+        with pytest.raises(SignalInterrupt) as caught, signals.catch():
             signal.raise_signal(number)
         assert caught.value.exit_code == exit_code
         assert str(caught.value) == signal.Signals(number).name
-    with signals.caught(), signals.held():
+    with signals.catch(), signals.shield():
         signal.raise_signal(signal.SIGTERM)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
@@ -95,7 +95,7 @@ def test_signals_become_interrupts_and_go_back() -> None:
 def test_an_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Signals().caught():
+        with Signals().catch():
             signal.raise_signal(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

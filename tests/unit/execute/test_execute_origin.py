@@ -20,13 +20,13 @@ from builder.execute import up_to_date
 from builder.execute.folder_lock import lock_folder
 from builder.execute.plan_folder import lock_plan_folder, write_plan
 from builder.execute.report_file import write_report
-from builder.execute.up_to_date import current_report, not_this
-from builder.inspect.origin import Origin, identity, origin_in, origin_of, plan_digest
-from builder.inspect.origin import plan_of as plan_of_folder
+from builder.execute.up_to_date import explain_not_current, find_current_result
+from builder.inspect.origin import Origin, compute_identity, compute_plan_digest, find_origin, read_origin
+from builder.inspect.origin import read_plan_digest as plan_of_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, ToolError
-from builder.model.plan import Copy, File, Plan
+from builder.model.plan import Copy, Plan, PlanFile
 from builder.model.report import Report, StepResult
-from builder.sif.digest import sha256_of
+from builder.sif.digest import hash_file
 from builder.slurm import submitted_jobs
 from builder.slurm.state import Ledger
 from builder.system.layout import OLD_FILE, PLAN_FILE, REPORT_FILE, SOURCES_FILE
@@ -44,20 +44,20 @@ class Place:
         (folder / "base.sif").write_text("base")
         write_plan(plan, self.kit, recipe_folder=folder)
         self.image.write_bytes(b"an image")
-        self.report(origin_in(self.kit, plan))
+        self.report(read_origin(self.kit, plan))
 
     def report(self, origin: Origin) -> None:
         steps = tuple(StepResult(name=step.name, status="ok", seconds=1.0) for step in self.plan.steps)
         steps = (*steps, StepResult(name="smoke", status="ok", seconds=1.0))
         report = Report(
             target="x", status="passed", image=str(self.image.resolve()), steps=steps, plan=origin.plan,
-            sources=origin.sources, identity=identity(self.image), image_bytes=self.image.stat().st_size,
-            image_sha256=sha256_of(self.image),
+            sources=origin.sources, identity=compute_identity(self.image), image_bytes=self.image.stat().st_size,
+            image_sha256=hash_file(self.image),
         )  # fmt: skip
         write_report(report, self.kit)
 
     def current(self, plan: Plan) -> bool:
-        found = current_report(plan, folder=self.kit, output=self.image, recipe_folder=self.home, no_smoke=False)
+        found = find_current_result(plan, folder=self.kit, output=self.image, recipe_folder=self.home, no_smoke=False)
         return found is not None
 
 
@@ -69,7 +69,7 @@ def place(plan_of: PlanOf, tmp_path: Path) -> Place:
 
 
 def other_than(plan: Plan) -> Plan:
-    return replace(plan, files=(*plan.files, File(path="image/requirements.txt", text="six==1.17.0\n")))
+    return replace(plan, files=(*plan.files, PlanFile(path="image/requirements.txt", text="six==1.17.0\n")))
 
 
 def test_fault_01_an_image_of_this_plan_is_up_to_date(place: Place) -> None:
@@ -110,9 +110,9 @@ def test_security_15_odd_files_of_a_plan_folder_are_read_within_bounds(place: Pl
     """A plan folder that came as an archive is the user's own, and what is in it is a stranger's."""
     put(place.kit / name, kind)
     assert place.current(place.plan) == (name in (OLD_FILE, SOURCES_FILE))
-    assert not_this(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ""
-    assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else plan_digest(place.plan))
-    assert origin_of(place.plan, (), folder=place.kit) is not None
+    assert explain_not_current(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ""
+    assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else compute_plan_digest(place.plan))
+    assert find_origin(place.plan, (), folder=place.kit) is not None
     (place.home / "notes.txt").write_text("new")
     if name != PLAN_FILE or kind != "pipe":  # a folder without a plan is somebody else's
         write_plan(other_than(place.plan), place.kit, recipe_folder=place.home, force=True)
@@ -129,8 +129,8 @@ def test_fault_01_a_plan_that_was_replaced_makes_the_old_report_old(place: Place
 
 def test_fault_01_findings_and_the_place_of_the_recipe_are_not_the_plan(place: Place) -> None:
     told = replace(place.plan, findings=(Finding(code="x", message="of /home/somebody", fix="", level="note"),))
-    assert plan_digest(told) == plan_digest(place.plan)
-    assert plan_digest(other_than(place.plan)) != plan_digest(place.plan)
+    assert compute_plan_digest(told) == compute_plan_digest(place.plan)
+    assert compute_plan_digest(other_than(place.plan)) != compute_plan_digest(place.plan)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "base.sif"])
@@ -146,7 +146,7 @@ def test_fault_01_a_file_that_was_changed_under_its_old_time_is_another(place: P
 def test_fault_01_a_file_that_changes_while_the_image_is_built_is_another(plan_of: PlanOf, tmp_path: Path) -> None:
     plan = plan_of(copies=(Copy(source="notes.txt", path="image/root/opt/notes.txt"),))
     place = Place(plan, tmp_path)
-    origin = origin_in(place.kit, plan)
+    origin = read_origin(place.kit, plan)
     (tmp_path / "notes.txt").write_text("later")
     place.report(origin)  # written after the change, of what was copied before it
     assert not place.current(plan)
@@ -187,11 +187,11 @@ def test_fault_01_a_step_left_out_has_the_product_of_the_plan_before(place: Plac
     other = other_than(plan)
     (place.kit / "image.sif").write_text("made of plan")
     write_plan(other, place.kit, recipe_folder=place.home)
-    assert origin_of(other, (), folder=place.kit) == Origin()
-    assert origin_of(other, other.steps, folder=place.kit).plan == plan_digest(other)
+    assert find_origin(other, (), folder=place.kit) == Origin()
+    assert find_origin(other, other.steps, folder=place.kit).plan == compute_plan_digest(other)
     (place.kit / "image.sif").unlink()
     (place.kit / "image.sif").write_text("made of the other")
-    assert origin_of(other, (), folder=place.kit).plan == plan_digest(other)
+    assert find_origin(other, (), folder=place.kit).plan == compute_plan_digest(other)
 
 
 @pytest.mark.property
@@ -222,22 +222,22 @@ def test_fault_01_every_rename_leaves_the_folder_known_as_old(
 
 def test_fault_01_jobs_are_of_the_plan_that_they_were_submitted_with(place: Place) -> None:
     """Another plan has taken the folder since: what the jobs made is of neither, and so not up to date."""
-    ledger = Ledger(site="x", kind="build", output=str(place.image), origin=origin_in(place.kit, place.plan))
-    assert submitted_jobs._origin(ledger, place.plan, folder=place.kit) == ledger.origin
+    ledger = Ledger(site="x", kind="build", output=str(place.image), origin=read_origin(place.kit, place.plan))
+    assert submitted_jobs._find_origin(ledger, place.plan, folder=place.kit) == ledger.origin
     other = other_than(place.plan)
     write_plan(other, place.kit, recipe_folder=place.home)
-    assert submitted_jobs._origin(ledger, other, folder=place.kit) == Origin()
-    place.report(submitted_jobs._origin(ledger, other, folder=place.kit))
+    assert submitted_jobs._find_origin(ledger, other, folder=place.kit) == Origin()
+    place.report(submitted_jobs._find_origin(ledger, other, folder=place.kit))
     assert not place.current(other)
     assert not place.current(place.plan)
 
 
 def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`plan_in` reads the SIF itself: tests/engines/test_origin.py."""
+    """`read_image_plan` reads the SIF itself: tests/engines/test_origin.py."""
 
     def said(plan: Plan, *, of: Plan) -> str:
-        monkeypatch.setattr(up_to_date, "plan_in", lambda _image: plan_digest(of))
-        return not_this(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+        monkeypatch.setattr(up_to_date, "read_image_plan", lambda _image: compute_plan_digest(of))
+        return explain_not_current(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
 
     assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"
     assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test")
@@ -274,7 +274,7 @@ def test_fault_06_a_plan_is_held_from_its_writing_on(place: Place) -> None:
     with lock_plan_folder(place.plan, place.kit, recipe_folder=place.home):
         error = in_a_thread(lambda: write_plan(other, place.kit, recipe_folder=place.home))
         assert code_of(error) == "build-running"
-        assert origin_in(place.kit, place.plan).plan == plan_digest(place.plan)
+        assert read_origin(place.kit, place.plan).plan == compute_plan_digest(place.plan)
         with lock_folder(place.kit):  # the same build
             pass
         assert code_of(in_a_thread(lambda: lock_folder(place.kit).__enter__())) == "build-running"
@@ -323,11 +323,11 @@ def test_fault_01_the_plan_folder_among_the_files_is_no_part_of_them(plan_of: Pl
     (tmp_path / "src" / "a.py").write_text("a")
     plan, kit = plan_of(copies=(Copy(source="src", path="image/root/src"),)), tmp_path / "src" / "x.plan"
     write_plan(plan, kit, recipe_folder=tmp_path)
-    first = origin_in(kit, plan)
+    first = read_origin(kit, plan)
     write_plan(plan, kit, recipe_folder=tmp_path)
-    assert origin_in(kit, plan) == first
+    assert read_origin(kit, plan) == first
     assert not (kit / ".old.json").exists()
     (tmp_path / "src" / "b.py").write_text("b")
     write_plan(plan, kit, recipe_folder=tmp_path)
-    assert origin_in(kit, plan).plan == first.plan
-    assert origin_in(kit, plan).sources != first.sources
+    assert read_origin(kit, plan).plan == first.plan
+    assert read_origin(kit, plan).sources != first.sources

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builder.model.finding import ConfigError, Finding, Location
-from builder.model.plan import Copy, File, PackageDecision, Plan, Step, from_json, to_json
+from builder.model.plan import Copy, PackageDecision, Plan, PlanFile, Step, from_json, to_json
 
 FULL: dict[str, Any] = {
     "copies": (Copy(source="smoke", path="smoke", bundled=True), Copy(source="/data/ä b", path="data")),
@@ -111,6 +111,6 @@ def test_every_field_of_a_step_is_kept() -> None:
     )  # fmt: skip
     plan = Plan(
         target="t", recipe="r", site="s", backend="docker", vendor="cpu", image="i", image_kind="folder", base="b",
-        steps=(step,), files=(File(path="f", text="x", executable=True),),
+        steps=(step,), files=(PlanFile(path="f", text="x", executable=True),),
     )  # fmt: skip
     assert from_json(to_json(plan)) == plan

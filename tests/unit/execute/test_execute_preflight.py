@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from builder.execute.executor import kept_image
+from builder.execute.executor import find_kept_image
 from builder.execute.machine import check_machine
 from builder.execute.preflight import check_output, check_space, find_programs
 from builder.model.finding import BuilderError, ConfigError, Location, ToolError
@@ -61,13 +61,13 @@ def test_an_output_is_not_overwritten_without_force(plan_of: PlanOf, tmp_path: P
 
 def test_an_image_that_no_step_makes_is_kept(plan_of: PlanOf, tmp_path: Path) -> None:
     plan = plan_of({"test": {"text": "", "kind": "smoke"}})
-    assert kept_image(plan, plan.steps, tmp_path) == tmp_path / plan.image
+    assert find_kept_image(plan, plan.steps, tmp_path) == tmp_path / plan.image
 
 
 @pytest.mark.parametrize("product", ["x.sif", "x.sif/bin/python3"])
 def test_an_image_that_a_step_makes_is_not_kept(plan_of: PlanOf, tmp_path: Path, product: str) -> None:
     plan = plan_of({"build": {"text": "", "produces": (product,)}}, image="x.sif")
-    assert kept_image(plan, plan.steps, tmp_path) is None
+    assert find_kept_image(plan, plan.steps, tmp_path) is None
 
 
 def test_a_dangling_link_is_an_output_too(plan_of: PlanOf, tmp_path: Path) -> None:

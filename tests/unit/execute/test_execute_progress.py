@@ -7,7 +7,14 @@ import io
 import pytest
 
 from builder.execute import progress as module
-from builder.execute.progress import LiveProgress, PlainProgress, Progress, QuietProgress, choose_progress, duration
+from builder.execute.progress import (
+    LiveProgress,
+    PlainProgress,
+    Progress,
+    QuietProgress,
+    choose_progress,
+    format_duration,
+)
 from builder.model.plan import Step
 from builder.model.report import StepResult
 
@@ -23,11 +30,11 @@ class Terminal(io.StringIO):
 
 def play(progress: Progress) -> None:
     progress.begin(title="demo.local.apptainer: x.sif", total=1)
-    progress.step_begins(STEP, number=1)
-    progress.line("Collecting torch " + "x" * 500)
-    progress.tick()
-    progress.step_ends(StepResult(name="build", status="ok", seconds=4.21))
-    progress.step_ends(StepResult(name="smoke", status="skipped", seconds=0))
+    progress.begin_step(STEP, number=1)
+    progress.show_line("Collecting torch " + "x" * 500)
+    progress.refresh()
+    progress.end_step(StepResult(name="build", status="ok", seconds=4.21))
+    progress.end_step(StepResult(name="smoke", status="skipped", seconds=0))
     progress.note("[bold]a note[/bold]")
     progress.end()
 
@@ -55,7 +62,7 @@ def test_what_says_nothing_is_not_the_last_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     stream = io.StringIO()
     progress = PlainProgress(stream)
-    progress.step_begins(STEP, number=1)
+    progress.begin_step(STEP, number=1)
     for text in (
         "INFO:    Creating SIF file...",
         "INFO:    Non-gzip squashfs compression might not work with some installations",
@@ -63,9 +70,9 @@ def test_what_says_nothing_is_not_the_last_line(monkeypatch: pytest.MonkeyPatch)
         "WARNING: While bind mounting '/tmp/a b:/mnt': destination is already in the mount point list",
         "  ",
     ):
-        progress.line(text)
+        progress.show_line(text)
     now[0] += 31
-    progress.tick()
+    progress.refresh()
     assert stream.getvalue().splitlines()[-1] == "[1/0] build: 31.0 s: INFO:    Creating SIF file..."
 
 
@@ -75,11 +82,11 @@ def test_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     progress = PlainProgress(stream)
     progress.begin(title="t", total=2)
-    progress.step_begins(STEP, number=2)
-    progress.line("Installing")
+    progress.begin_step(STEP, number=2)
+    progress.show_line("Installing")
     for _ in range(100):
         now[0] += 1
-        progress.tick()
+        progress.refresh()
     beats = [line for line in stream.getvalue().splitlines() if "Installing" in line]
     assert beats == [f"[2/2] build: {text}: Installing" for text in ("30.0 s", "1 min 00 s", "1 min 30 s")]
 
@@ -129,4 +136,4 @@ def test_no_terminal_codes_without_a_terminal() -> None:
     [(0, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
 )
 def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.execute.build_options import Interrupted
+from builder.execute.build_options import SignalInterrupt
 from builder.system.checksums import Digest
-from builder.system.publish import publish, size_of
+from builder.system.publish import measure_image, publish
 
 
 @pytest.fixture
@@ -85,10 +85,10 @@ def test_a_copy_that_breaks_off_leaves_the_old_output(
 
     def broken_copy(_source: Path, draft: Path) -> None:
         draft.write_text("hal")
-        raise Interrupted(signal.SIGTERM)
+        raise SignalInterrupt(signal.SIGTERM)
 
     monkeypatch.setattr("builder.system.publish._copy", broken_copy)
-    with pytest.raises(Interrupted):
+    with pytest.raises(SignalInterrupt):
         publish(image, output)
     assert output.read_text() == "old"
     assert image.read_text() == "image"
@@ -98,14 +98,14 @@ def test_a_copy_that_breaks_off_leaves_the_old_output(
 def test_an_image_is_measured(tmp_path: Path) -> None:
     image = tmp_path / "x.sif"
     image.write_bytes(b"abc")
-    assert size_of(image) == 3
+    assert measure_image(image) == 3
     digest = Digest(image)
     image.unlink()  # it is moved while it is read
-    assert digest.result() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert digest.wait() == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     large = bytes(range(256)) * 8191 + b"end"  # no whole number of blocks
     image.write_bytes(large)
-    assert Digest(image).result() == hashlib.sha256(large).hexdigest()
+    assert Digest(image).wait() == hashlib.sha256(large).hexdigest()
     folder = folder_image(tmp_path / "env", "four")
-    assert (size_of(folder), Digest(folder).result()) == (4 + len("python"), None)
+    assert (measure_image(folder), Digest(folder).wait()) == (4 + len("python"), None)
     with pytest.raises(FileNotFoundError):
-        Digest(tmp_path / "none.sif").result()
+        Digest(tmp_path / "none.sif").wait()

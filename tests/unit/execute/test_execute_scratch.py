@@ -13,7 +13,7 @@ import pytest
 
 from builder.model.finding import BuilderError, ConfigError, ToolError
 from builder.system.files import remove_tree, write_atomic
-from builder.system.scratch import remove_leftovers, scratch_folder
+from builder.system.scratch import make_scratch_folder, remove_leftovers
 
 
 def code(call: Callable[[], Any], error: type[BuilderError] = ConfigError) -> str:
@@ -27,7 +27,7 @@ def test_the_temporary_folder_goes_whatever_is_in_it(tmp_path: Path) -> None:
     kit, parent = tmp_path / "kit", tmp_path / "tmp"
     kit.mkdir()
     parent.mkdir()
-    with scratch_folder(kit, parent=parent) as scratch:
+    with make_scratch_folder(kit, parent=parent) as scratch:
         assert scratch.name.startswith(f"recipe-{os.getpid()}-")
         assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
         recorded = json.loads((kit / ".state.json").read_text())
@@ -62,7 +62,7 @@ def test_a_broken_state_is_forgotten(tmp_path: Path, text: str) -> None:
 
 def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     def enter() -> None:
-        with scratch_folder(tmp_path, parent=tmp_path / "gone"):
+        with make_scratch_folder(tmp_path, parent=tmp_path / "gone"):
             pass
 
     assert code(enter, ToolError) == "no-tmpdir"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from builder.execute.build_options import Interrupted
+from builder.execute.build_options import SignalInterrupt
 from builder.execute.parallel import (
     CancellableProgress,
     CancelToken,
@@ -19,7 +19,7 @@ from builder.execute.parallel import (
     PlainMultiProgress,
     QuietMultiProgress,
     choose_multi_progress,
-    default_parallelism,
+    choose_parallelism,
 )
 from builder.execute.progress import QuietProgress
 from builder.model.plan import Step
@@ -68,33 +68,33 @@ def test_a_signal_ends_running_and_waiting_builds() -> None:
         began.set()
         os.kill(os.getpid(), signal.SIGTERM)
         while True:
-            progress.tick()
+            progress.refresh()
 
     found = ParallelRunner[None](jobs=1, halt=halt).run([work, began.clear])
-    codes = [stop.exit_code for stop in found if isinstance(stop, Interrupted)]
+    codes = [stop.exit_code for stop in found if isinstance(stop, SignalInterrupt)]
     assert (codes, began.is_set()) == ([143, 143], True)
 
 
 def test_how_many_at_once() -> None:
-    assert default_parallelism(1) == 1
-    assert 1 <= default_parallelism(100) <= 4
+    assert choose_parallelism(1) == 1
+    assert 1 <= choose_parallelism(100) <= 4
 
 
 def play(side: Callable[[str], object]) -> None:
     for name in ("lumi-g", "one"):
         progress = side(name)
         progress.begin(title=f"demo.{name}", total=1)  # type: ignore[attr-defined]
-        progress.step_begins(STEP, number=1)  # type: ignore[attr-defined]
-        progress.line("Collecting torch")  # type: ignore[attr-defined]
-        progress.tick()  # type: ignore[attr-defined]
-        progress.step_ends(StepResult(name="build", status="ok", seconds=4.21))  # type: ignore[attr-defined]
+        progress.begin_step(STEP, number=1)  # type: ignore[attr-defined]
+        progress.show_line("Collecting torch")  # type: ignore[attr-defined]
+        progress.refresh()  # type: ignore[attr-defined]
+        progress.end_step(StepResult(name="build", status="ok", seconds=4.21))  # type: ignore[attr-defined]
         progress.note("two\nlines")  # type: ignore[attr-defined]
         progress.end()  # type: ignore[attr-defined]
 
 
 def test_plain_lines_begin_with_the_name() -> None:
     stream = io.StringIO()
-    play(PlainMultiProgress(stream, width=6, verbose=False).side)
+    play(PlainMultiProgress(stream, width=6, verbose=False).get_progress)
     lines = stream.getvalue().splitlines()
     assert lines[:5] == [
         "lumi-g  demo.lumi-g",
@@ -109,8 +109,8 @@ def test_plain_lines_begin_with_the_name() -> None:
 def test_rows_on_a_terminal() -> None:
     stream = Terminal()
     together = LiveMultiProgress(stream, width=6, verbose=True, color=False)
-    with together.shown():
-        play(together.side)
+    with together.show():
+        play(together.get_progress)
     text = stream.getvalue()
     for said in ("lumi-g  [1/1] build  0.0 s", "one       Collecting torch", "lumi-g  [1/1] build: done after 4.2 s"):
         assert said in text

@@ -11,7 +11,7 @@ from builder.execute.execution import LocalPrefix
 from builder.model.finding import BuilderError, ToolError, UnsupportedError
 from builder.model.plan import Plan
 from builder.model.report import StepResult
-from builder.slurm.state import Ledger, Submitted, forget_ledger, read_ledger, write_ledger
+from builder.slurm.state import Ledger, SubmittedJob, forget_ledger, read_ledger, write_ledger
 from builder.slurm.submit import split_steps
 
 PlanOf = Callable[..., Plan]
@@ -56,7 +56,7 @@ def test_what_cannot_be_says_what_to_do(
 def test_what_ran_here_is_kept_with_the_jobs(tmp_path: Path) -> None:
     result = StepResult(name="build", status="ok", seconds=1.5, exit_code=0, log="logs/build.log")
     lead = LocalPrefix(results=(result,), proof={"torch": "2"}, versions={"docker": "27"}, began=100.0)
-    job = Submitted(job="7", step="convert", script="c.sbatch", log="c-7.log", submitted=150.0)
+    job = SubmittedJob(job="7", step="convert", script="c.sbatch", log="c-7.log", submitted=150.0)
     ledger = Ledger(site="s", kind="build", output="/x.sif", jobs=(job,), lead=lead)
     write_ledger(ledger, tmp_path)
     assert (read_ledger(tmp_path), ledger.began) == (ledger, 100.0)

@@ -15,7 +15,7 @@ from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import Slurm
 from builder.slurm.job_overrides import JobOverrides
 from builder.slurm.state import Ledger, read_ledger
-from builder.slurm.submit import SubmitOptions, Task, of_tasks, submit
+from builder.slurm.submit import SubmitOptions, Task, select_tasks, submit
 
 PlanOf = Callable[..., Plan]
 STEPS = {
@@ -78,7 +78,7 @@ def test_one_plan_is_a_chain_of_jobs(plan_of: PlanOf, tmp_path: Path) -> None:
 def test_several_are_a_chain_of_arrays(plan_of: PlanOf, tmp_path: Path) -> None:
     slurm, tasks = StandInSlurm(), tasks_of(plan_of, tmp_path, 3)
     tasks[1] = replace(tasks[1], steps=tasks[1].steps[1:])  # its image is there: it has no build
-    options = of_tasks(OPTIONS, [task.number for task in tasks], most=2)
+    options = select_tasks(OPTIONS, [task.number for task in tasks], most=2)
     ledgers = submitted(slurm, tasks, tmp_path, options=options)
     assert [[(job.job, job.after) for job in ledger.jobs] for ledger in ledgers if ledger] == [
         [("7_0", ()), ("8_0", ("7_0",)), ("9_0", ("7_0",))],
@@ -96,7 +96,7 @@ def test_what_is_in_the_queue_is_cancelled_with_what_is_refused(
 ) -> None:
     slurm, tasks = StandInSlurm(refused=refused), tasks_of(plan_of, tmp_path, 2)
     with pytest.raises(StepError):
-        submitted(slurm, tasks, tmp_path, options=of_tasks(OPTIONS, [0, 1], most=2))
+        submitted(slurm, tasks, tmp_path, options=select_tasks(OPTIONS, [0, 1], most=2))
     assert slurm.cancelled == cancelled
     ledger = read_ledger(tasks[0].folder)
     assert (None if ledger is None else [job.job for job in ledger.jobs]) == jobs

@@ -14,9 +14,9 @@ from builder.execute.plan_folder import write_plan
 from builder.execute.report_file import read_report
 from builder.model.finding import ConfigError
 from builder.model.plan import Plan
-from builder.slurm.job_record import read_record, record_path
+from builder.slurm.job_record import name_record_file, read_record
 from builder.slurm.monitor import LogTail
-from builder.slurm.state import Ledger, Submitted, ledger_path, read_ledger, write_ledger
+from builder.slurm.state import Ledger, SubmittedJob, name_ledger_file, read_ledger, write_ledger
 from builder.slurm.status import read_plan_list
 from builder.slurm.submitted_jobs import check_output, read_plan, require_ledger
 from builder.system import trust
@@ -24,7 +24,7 @@ from builder.system.trust import TRUST, check_folder
 
 PlanOf = Callable[..., Plan]
 RECORD = {"schema": 1, "job": "12", "exit_code": 3, "reason": "", "started": 10, "ended": 14, "nodes": "n", "log": "l"}
-JOB = Submitted(job="12", step="build", script="b.sbatch", log="b-12.log")
+JOB = SubmittedJob(job="12", step="build", script="b.sbatch", log="b-12.log")
 ODD: tuple[Any, ...] = (
     None,
     True,
@@ -145,7 +145,7 @@ def test_security_03_a_step_has_a_plain_name(kit: Path) -> None:
 
 @pytest.mark.parametrize("place", ["plan.json", "jobs/submitted.json", "jobs/12.json", "report.json", "jobs"])
 def test_security_03_no_link_in_a_plan_folder_is_followed(kit: Path, tmp_path: Path, place: str) -> None:
-    record_path(kit, "12").write_text(
+    name_record_file(kit, "12").write_text(
         '{"schema": 1, "job": "12", "exit_code": 0, "reason": "", "started": 1, "ended": 2}'
     )
     (kit / "report.json").write_text("{}")
@@ -272,11 +272,11 @@ TEXTS = [
 
 
 def test_security_18_an_odd_ledger_is_one_finding(kit: Path) -> None:
-    document = json.loads(ledger_path(kit).read_text())
+    document = json.loads(name_ledger_file(kit).read_text())
     texts = TEXTS + [changed(document, path, odd) for path in places(document) for odd in ODD]
     read = 0
     for text in texts:
-        ledger_path(kit).write_text(text, errors="surrogatepass")
+        name_ledger_file(kit).write_text(text, errors="surrogatepass")
         found = read_or_code(lambda: read_ledger(kit))
         if isinstance(found, Ledger):
             read += 1
@@ -288,10 +288,10 @@ def test_security_18_an_odd_ledger_is_one_finding(kit: Path) -> None:
 
 def test_security_18_an_odd_record_is_no_record(kit: Path) -> None:
     for text in TEXTS + [changed(RECORD, [key], odd) for key in RECORD for odd in (*ODD, 10**400, "1" * 5000)]:
-        record_path(kit, "12").write_text(text, errors="surrogatepass")
+        name_record_file(kit, "12").write_text(text, errors="surrogatepass")
         found = read_record(kit, "12")
         assert found is None or found.seconds >= 0
-    record_path(kit, "12").write_text('{"schema": 1, "job": "12", "exit_code": 0, "started": 1, "ended": 1e400}')
+    name_record_file(kit, "12").write_text('{"schema": 1, "job": "12", "exit_code": 0, "started": 1, "ended": 1e400}')
     assert read_record(kit, "12") is None
 
 

@@ -17,10 +17,10 @@ from builder.pipeline import batch
 from builder.pipeline.batch import follow
 from builder.pipeline.request import Outcomes
 from builder.slurm.client import JobState, Slurm
-from builder.slurm.job_record import record_path
+from builder.slurm.job_record import name_record_file
 from builder.slurm.monitor import Monitor
-from builder.slurm.state import Ledger, Submitted, write_ledger
-from builder.slurm.submitted_jobs import interrupt_text
+from builder.slurm.state import Ledger, SubmittedJob, write_ledger
+from builder.slurm.submitted_jobs import describe_interrupt
 
 PlanOf = Callable[..., Plan]
 RECORD = {"schema": 1, "exit_code": 3, "reason": "", "started": 1.0, "ended": 2.0, "nodes": "n1", "log": "x.log"}
@@ -33,7 +33,7 @@ class StandInSlurm(Slurm):
         super().__init__({})
         self.answers, self.asked, self.cancelled = list(answers), list[list[str]](), list[str]()
 
-    def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
+    def query_states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         self.asked.append(list(jobs))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return None if answer is None else {job: state for job, state in answer.items() if job in jobs}
@@ -71,7 +71,7 @@ def folders(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         folder = tmp_path / f"{name}.plan"
         write_plan(plan_of(steps), folder, recipe_folder=tmp_path)
         jobs = tuple(
-            Submitted(job=f"{array}_{number}", step=step, script="x.sbatch", log="x.log", submitted=1.0)
+            SubmittedJob(job=f"{array}_{number}", step=step, script="x.sbatch", log="x.log", submitted=1.0)
             for array, step in ((7, "build"), (8, "smoke"))
         )
         write_ledger(Ledger(site="s", kind="build", output=str(folder.with_suffix(".sif")), jobs=jobs), folder)
@@ -80,7 +80,7 @@ def folders(plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def leave_record(folder: Path, job: str) -> None:
-    record_path(folder, job).write_text(json.dumps({**RECORD, "job": job}))
+    name_record_file(folder, job).write_text(json.dumps({**RECORD, "job": job}))
 
 
 def followed(
@@ -133,22 +133,22 @@ def test_an_answer_serves_all_who_asked_for_no_newer_one() -> None:
 
 
 def test_so_many_at_a_time_work_on_what_jobs_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.slurm.monitor.default_parallelism", lambda _: 1)
+    monkeypatch.setattr("builder.slurm.monitor.choose_parallelism", lambda _: 1)
     monitor, waits, others = Monitor(StandInSlurm({}), builds=2), threading.Event(), threading.Event()
     order = []
 
     def second() -> None:
-        with monitor.turn():
+        with monitor.take_turn():
             order.append("second")
             waits.set()
             others.wait(10)
             order.append("second ends")
 
     thread = threading.Thread(target=second)
-    with monitor.turn():
+    with monitor.take_turn():
         order.append("first")
         thread.start()
-        with monitor.others_turn():
+        with monitor.yield_turn():
             assert waits.wait(10)
             others.set()
         order.append("first again")
@@ -159,15 +159,15 @@ def test_so_many_at_a_time_work_on_what_jobs_left(monkeypatch: pytest.MonkeyPatc
 def test_who_is_stopped_while_a_job_runs_takes_no_turn_again() -> None:
     monitor = Monitor(StandInSlurm({}))
     for _ in range(3):
-        with pytest.raises(KeyboardInterrupt), monitor.turn(), monitor.others_turn():
+        with pytest.raises(KeyboardInterrupt), monitor.take_turn(), monitor.yield_turn():
             raise KeyboardInterrupt
-    with monitor.turn():
+    with monitor.take_turn():
         pass
 
 
 def test_the_words_when_someone_stops_following() -> None:
-    some = interrupt_text(["1", "2"], place=Path("x.plan"), cancelled=False)
+    some = describe_interrupt(["1", "2"], place=Path("x.plan"), cancelled=False)
     assert some.startswith("interrupted: jobs 1, 2 in the queue or running; `recipe status x.plan`")
-    assert interrupt_text(["1"], place=Path("x"), cancelled=True) == "interrupted: job 1 cancelled"
-    assert "9 jobs" in interrupt_text([str(job) for job in range(9)], place=Path("x"), cancelled=False)
-    assert "all jobs have ended" in interrupt_text([], place=Path("x"), cancelled=False)
+    assert describe_interrupt(["1"], place=Path("x"), cancelled=True) == "interrupted: job 1 cancelled"
+    assert "9 jobs" in describe_interrupt([str(job) for job in range(9)], place=Path("x"), cancelled=False)
+    assert "all jobs have ended" in describe_interrupt([], place=Path("x"), cancelled=False)

@@ -102,7 +102,7 @@ def test_security_18_an_odd_answer_of_a_base_image_is_none(
 ) -> None:
     """Its `python3` is any program, and says what it likes."""
     (tmp_path / "base.sif").write_text("x")
-    monkeypatch.setattr(base, "which", lambda *_, **__: Path("/bin/apptainer"))
+    monkeypatch.setattr(base, "find_program", lambda *_, **__: Path("/bin/apptainer"))
     monkeypatch.setattr(base, "capture", lambda *_, **__: CapturedOutput(exit_code=0, text=answer))
     found = locked_base(tmp_path / "base.sif")
     assert (found.python, found.provides) == ("", {})

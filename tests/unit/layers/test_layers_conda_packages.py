@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.conda_client import _error, read_packages
-from builder.layers.conda_layers import _find_python, with_dependencies
+from builder.layers.conda_client import _make_layering_error, read_packages
+from builder.layers.conda_layers import _find_python, collect_dependencies
 from builder.layers.conda_packages import (
     DIST,
     LARGE,
@@ -22,7 +22,7 @@ from builder.layers.conda_packages import (
     group_packages,
     remove_package,
 )
-from builder.layers.conda_solver import CondaPackage, solve_request, virtual_packages
+from builder.layers.conda_solver import CondaPackage, list_virtual_packages, solve_request
 from builder.sif.errors import LayeringError
 
 
@@ -94,7 +94,7 @@ def test_what_python_needs() -> None:
         package("libc"),
         package("x"),
     ]
-    assert [one.name for one in with_dependencies(packages[0], packages)] == ["libc", "libffi", "python"]
+    assert [one.name for one in collect_dependencies(packages[0], packages)] == ["libc", "libffi", "python"]
 
 
 def test_no_token_and_no_folder_of_this_machine_names_a_layer() -> None:
@@ -118,9 +118,9 @@ def test_another_python_than_cpython_is_refused(build: str) -> None:
 
 
 def test_the_site_is_what_the_solver_sees() -> None:
-    found = virtual_packages(machine="aarch64", glibc="2.28", cuda="")
+    found = list_virtual_packages(machine="aarch64", glibc="2.28", cuda="")
     assert found == ("__archspec=1=aarch64", "__glibc=2.28=0", "__linux=0=0", "__unix=0=0")
-    assert "__cuda=12.4=0" in virtual_packages(machine="x86_64", glibc="2.28", cuda="12.4")
+    assert "__cuda=12.4=0" in list_virtual_packages(machine="x86_64", glibc="2.28", cuda="12.4")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_lists_of_a_private_channel_are_not_kept(channels: list[str], alias: str
     ],
 )
 def test_what_to_do_about_a_failure(kind: str, text: str, fix: str) -> None:
-    assert fix in _error(kind, text, what="no").fix
+    assert fix in _make_layering_error(kind, text, what="no").fix
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.cache import Entry
-from builder.layers.image_file import Draft, Layer, layer_offsets, round_to_page
+from builder.layers.cache import CacheEntry
+from builder.layers.image_file import Draft, Layer, list_layer_offsets, round_to_page
 from builder.sif.errors import AlteredError
 from builder.sif.sif import DESCRIPTOR, PARTITION, SQUASHFS, SYSTEM, Object, Sif, write_header
 from builder.sif.squashfs import GZIP, NONE, ZSTD, Superblock
@@ -25,7 +25,7 @@ def squashfs(content: bytes, *, compression: int = ZSTD) -> bytes:
         inodes=1, time=0, block_size=1 << 17, fragments=0, compression=compression, log=17, flags=0, owners=1, root=0,
         size=size, owner_table=size, attribute_table=NONE, inode_table=96, folder_table=96, fragment_table=96,
     )  # fmt: skip
-    return head.packed() + content
+    return head.to_bytes() + content
 
 
 def base_of(path: Path, root: bytes) -> Path:
@@ -49,14 +49,15 @@ def layer_of(path: Path, content: bytes, *, fresh: bool = True, compression: int
     path.write_bytes(whole)
     digest = hashlib.sha256(whole).hexdigest()
     return Layer(
-        entry=Entry(kind="layers", key=path.name, path=path, sha256=digest, size=len(whole), title="t"), fresh=fresh
+        entry=CacheEntry(kind="layers", key=path.name, path=path, sha256=digest, size=len(whole), title="t"),
+        fresh=fresh,
     )
 
 
 def parts(target: Path, layers: list[Layer], *, root: bytes) -> list[bytes]:
     """What lies where base and layers are to lie, and what lies behind."""
     data = target.read_bytes()
-    begins = [START + begin for begin in layer_offsets(layers, begin=round_to_page(len(root)))]
+    begins = [START + begin for begin in list_layer_offsets(layers, begin=round_to_page(len(root)))]
     found = [data[START : START + len(root)]]
     found += [data[begin : begin + layer.entry.size] for begin, layer in zip(begins, layers, strict=False)]
     return [*found, data[begins[-1] :]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from builder.layers.bytecode import compiled_path
+from builder.layers.bytecode import name_compiled_file
 from builder.layers.bytecode_cache import PackageSources, compile_packages
 from builder.layers.cache import Store
 from builder.sif.pack import Piece
@@ -29,7 +29,7 @@ class Room:
         for path in paths:
             made = self.work / path.replace("/", "-")
             made.write_text(path)
-            pieces.append(Piece(path=compiled_path(path, TAG), source=made, offset=0, size=len(path)))
+            pieces.append(Piece(path=name_compiled_file(path, TAG), source=made, offset=0, size=len(path)))
         return pieces
 
     def later(self, job: Callable[[], object]) -> None:

@@ -12,12 +12,12 @@ from support.rows import rows
 
 from builder.layers.base_facts import BaseFacts
 from builder.layers.bytecode import is_imported, load, save
-from builder.layers.uv import INDEXES, SETTINGS, uv_environment, uv_settings
-from builder.layers.wheel_files import PREFIX, list_sources, normalise, write_environment
-from builder.layers.wheels import Pin, Resolver, parse_pins, platform_of, resolve, uv_options
+from builder.layers.uv import INDEXES, SETTINGS, make_uv_environment, make_uv_settings
+from builder.layers.wheel_files import PREFIX, list_sources, normalize_installation, write_environment
+from builder.layers.wheels import Pin, Resolver, list_uv_options, name_platform, parse_pins, resolve
 from builder.model import secrets
 from builder.sif.errors import LayeringError
-from builder.sif.pack import Piece, below, unfold
+from builder.sif.pack import Piece, expand_pieces, move_below
 
 LOCK = """\
 numpy==2.4.6 \\
@@ -115,13 +115,13 @@ def test_sources_are_built_inside(line: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_platform_is_what_the_images_glibc_serves(machine: str, glibc: str, platform: str) -> None:
-    assert platform_of(machine, glibc) == platform
+    assert name_platform(machine, glibc) == platform
 
 
 @pytest.mark.parametrize(("machine", "glibc"), [("x86_64", ""), ("x86_64", "2.5"), ("riscv64", "2.36")])
 def test_an_image_without_wheels_is_refused(machine: str, glibc: str) -> None:
     with pytest.raises(LayeringError, match="the base image has"):
-        platform_of(machine, glibc)
+        name_platform(machine, glibc)
 
 
 def test_settings_of_the_users_own_projects_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,23 +130,23 @@ def test_settings_of_the_users_own_projects_decide_nothing(tmp_path: Path, monke
     ways = {"UV_HTTP_RETRIES": "0", "UV_INDEX_TORCH_PASSWORD": "word", "UV_LINK_MODE": "copy"}
     for name, value in {**own, **ways}.items():
         monkeypatch.setenv(name, value)
-    found = uv_environment(uv_settings({**own, **ways}, cache=tmp_path))
+    found = make_uv_environment(make_uv_settings({**own, **ways}, cache=tmp_path))
     assert not own.keys() & found.keys()
     assert {name: found[name] for name in ways} == ways
     assert found["UV_NO_CONFIG"] == "1"
 
 
 def test_one_index_of_a_request_is_the_only_one(tmp_path: Path) -> None:
-    settings = uv_settings({"UV_INDEX_URL": "https://a", "UV_EXTRA_INDEX_URL": "https://b"}, cache=tmp_path)
+    settings = make_uv_settings({"UV_INDEX_URL": "https://a", "UV_EXTRA_INDEX_URL": "https://b"}, cache=tmp_path)
     assert {settings[name] for name in INDEXES} == {"https://a", "https://b"}
-    assert not uv_environment(settings, own_index=True).keys() & {*INDEXES, *SETTINGS["UV_INDEX"]}
+    assert not make_uv_environment(settings, own_index=True).keys() & {*INDEXES, *SETTINGS["UV_INDEX"]}
 
 
 def test_no_request_is_sent_offline(tmp_path: Path) -> None:
-    assert "UV_OFFLINE" not in uv_settings({}, cache=tmp_path)
+    assert "UV_OFFLINE" not in make_uv_settings({}, cache=tmp_path)
     for found in (
-        uv_settings({}, cache=tmp_path, offline=True),
-        uv_settings({"RECIPE_OFFLINE": "yes"}, cache=tmp_path),
+        make_uv_settings({}, cache=tmp_path, offline=True),
+        make_uv_settings({"RECIPE_OFFLINE": "yes"}, cache=tmp_path),
     ):
         assert found["UV_OFFLINE"] == "1"
 
@@ -157,13 +157,13 @@ def test_logins_are_looked_for_in_every_index() -> None:
 
 
 def test_pips_settings_are_uvs_where_uv_has_none(tmp_path: Path) -> None:
-    found = uv_settings(
+    found = make_uv_settings(
         {"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": "/a /b", "UV_INDEX": "https://u"}, cache=tmp_path
     )
     assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["UV_INDEX"]) == ("https://a", "/a,/b", "https://u")
     assert found["UV_CACHE_DIR"] == str(tmp_path / "uv")
     (tmp_path / "r.txt").write_text("--pre\n--trusted-host h\n--extra-index-url https://x\nsix\n")
-    assert uv_options(tmp_path / "r.txt") == [
+    assert list_uv_options(tmp_path / "r.txt") == [
         "--prerelease", "allow", "--allow-insecure-host", "h", "--extra-index-url", "https://x",
     ]  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_links_of_the_base_are_followed() -> None:
     assert facts.resolve_path("/a/c") == "/usr/b/c"
     assert facts.resolve_path("/new/folder") == "/new/folder"
     assert facts.resolve_path("/loop/x").startswith("/")
-    above = facts.with_layer({"/lib": 0o755}, {"/opt": "/srv"}, set())
+    above = facts.apply_layer({"/lib": 0o755}, {"/opt": "/srv"}, set())
     assert (above.resolve_path("/lib/x"), above.resolve_path("/opt/x")) == ("/lib/x", "/srv/x")
 
 
@@ -211,7 +211,7 @@ def staged(folder: Path) -> Path:
 
 @pytest.mark.parametrize("minor", [f"{sys.version_info[0]}.{sys.version_info[1]}", "3.99"])
 def test_nothing_of_this_machine_stays_in_an_installation(minor: str, tmp_path: Path) -> None:
-    site = normalise(staged(tmp_path / "tree"), minor=minor)
+    site = normalize_installation(staged(tmp_path / "tree"), minor=minor)
     assert site == tmp_path / "tree" / "lib" / f"python{minor}" / "site-packages"
     text = "".join(path.read_text() for path in sorted((tmp_path / "tree").rglob("*")) if path.is_file())
     assert sys.executable not in text
@@ -229,7 +229,7 @@ def test_nothing_of_this_machine_stays_in_an_installation(minor: str, tmp_path: 
 def test_a_script_is_replaced_not_written_through_a_link(tmp_path: Path) -> None:
     tree = staged(tmp_path / "tree")
     (tmp_path / "cached").hardlink_to(tree / "bin" / "x")
-    normalise(tree, minor="3.11")
+    normalize_installation(tree, minor="3.11")
     assert (tmp_path / "cached").read_text().startswith(f"#!{sys.executable}\n")
 
 
@@ -250,7 +250,7 @@ def test_kept_files_come_back(tmp_path: Path) -> None:
     pieces = [Piece(path=path, source=tmp_path / "0.data", offset=at, size=size) for path, at, size in rows]
     save(pieces, tmp_path / "kept.pycs")
     (tmp_path / "b").mkdir()
-    unfold(below("/opt/env", load(tmp_path / "kept.pycs")), tmp_path / "b")
+    expand_pieces(move_below("/opt/env", load(tmp_path / "kept.pycs")), tmp_path / "b")
     found = {str(path.relative_to(tmp_path / "b")): path.read_bytes() for path in (tmp_path / "b").rglob("*.pyc")}
     assert found == {"opt/env/d/x.pyc": b"one", "opt/env/d/e/y.pyc": b"three", "opt/env/empty.pyc": b""}
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.execute.layer_cache import cache_of, check_files, lockless, open_cache, prune_downloads
+from builder.execute.layer_cache import check_files, ensure_cache_folder, explain_no_locks, open_cache, prune_downloads
 from builder.layers import locks
 from builder.layers.cache import Store
 from builder.layers.cache_folders import CONDA, FETCH, LAYERS, UV
-from builder.layers.locks import is_dead, new_mark
-from builder.layers.private_folders import PrivateError, private_folder, temporary_parent
+from builder.layers.locks import is_dead, make_mark
+from builder.layers.private_folders import PrivateError, ensure_private_folder, ensure_temporary_parent
 from builder.layers.shared_cache import SharedCache
 from builder.model.finding import ToolError
-from builder.system.scratch import private_parent, scratch_folder
+from builder.system.scratch import find_private_parent, make_scratch_folder
 
 DAY = 86400.0
 
@@ -54,8 +54,8 @@ def lock_of_each_node_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def other_machine_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "_machine", lambda: "another")
-    monkeypatch.setattr(locks, "_boot", lambda: "00000000")
+    monkeypatch.setattr(locks, "_name_machine", lambda: "another")
+    monkeypatch.setattr(locks, "_find_boot", lambda: "00000000")
 
 
 def test_security_14_a_cache_is_made_for_its_user_alone_whatever_the_umask(tmp_path: Path, umask: int) -> None:
@@ -87,14 +87,14 @@ def test_security_14_a_cache_that_others_can_write_is_refused(tmp_path: Path, pa
 @pytest.mark.parametrize("bits", [0o755, 0o700, 0o750])
 def test_a_cache_that_others_only_read_is_used(tmp_path: Path, bits: int) -> None:
     tmp_path.chmod(bits)
-    assert cache_of({"RECIPE_CACHE_DIR": str(tmp_path)}) == tmp_path
+    assert ensure_cache_folder({"RECIPE_CACHE_DIR": str(tmp_path)}) == tmp_path
     assert mode(tmp_path) == bits
 
 
 def test_a_link_of_ones_own_leads_to_the_cache(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir(0o700)
     (tmp_path / "cache").symlink_to("scratch")
-    assert cache_of({"RECIPE_CACHE_DIR": str(tmp_path / "cache")}) == tmp_path / "scratch"
+    assert ensure_cache_folder({"RECIPE_CACHE_DIR": str(tmp_path / "cache")}) == tmp_path / "scratch"
 
 
 @pytest.mark.parametrize("bits", [0o777, 0o707, 0o703])
@@ -103,9 +103,9 @@ def test_security_14_a_cache_that_others_can_replace_is_refused(tmp_path: Path, 
     cache.mkdir(0o700, parents=True)
     cache.parent.chmod(bits)
     with pytest.raises(PrivateError, match=f"'{cache}' is not safe: '{cache.parent}' can be written by all users"):
-        private_folder(cache, what="cache folder", instead="?")
+        ensure_private_folder(cache, what="cache folder", instead="?")
     cache.parent.chmod(bits | 0o1000)
-    assert private_folder(cache, what="cache folder", instead="?") == cache
+    assert ensure_private_folder(cache, what="cache folder", instead="?") == cache
 
 
 def test_security_14_without_a_home_there_is_no_cache_in_tmp(tmp_path: Path) -> None:
@@ -123,25 +123,25 @@ def test_security_14_without_locks_nothing_is_removed(
 ) -> None:
     store = Store(tmp_path)
     keep(store, "a")
-    assert lockless(store) == ""
+    assert explain_no_locks(store) == ""
     without_locks_stand_in(monkeypatch, number)
     keep(store, "b")  # builds go on
-    left = tmp_path / LAYERS / "work" / new_mark().replace(f".{os.getpid()}.", ".4194305.")
+    left = tmp_path / LAYERS / "work" / make_mark().replace(f".{os.getpid()}.", ".4194305.")
     left.mkdir()
     assert store.prune(0) == []
     store.sweep()
     assert left.is_dir()
-    assert not any(store.drop(entry) for entry in store.entries())
+    assert not any(store.drop(entry) for entry in store.list_entries())
     stray = tmp_path / LAYERS / "layers" / "half.sqfs"
     stray.touch()
-    with store.use_downloads(alone=True) as ours:
+    with store.lock_downloads(alone=True) as ours:
         assert not ours
     with pytest.raises(ToolError, match="no locks"):
         prune_downloads(store, {"RECIPE_CACHE_DIR": str(tmp_path)})
     assert check_files(store) == ((), ())
     assert stray.exists()
-    assert {entry.key for entry in store.entries()} == {"a", "b"}
-    assert "no locks" in lockless(store)
+    assert {entry.key for entry in store.list_entries()} == {"a", "b"}
+    assert "no locks" in explain_no_locks(store)
 
 
 def test_security_14_without_locks_an_altered_layer_is_made_again(
@@ -150,11 +150,11 @@ def test_security_14_without_locks_an_altered_layer_is_made_again(
     without_locks_stand_in(monkeypatch, errno.ENOSYS)
     store = Store(tmp_path)
     keep(store, "a")
-    store.path("layers", "a").write_bytes(b"y" * 1000)
-    assert [store.check(entry) for entry in store.entries()] == [False]
+    store.get_path("layers", "a").write_bytes(b"y" * 1000)
+    assert [store.check(entry) for entry in store.list_entries()] == [False]
     keep(store, "a")
-    assert store.path("layers", "a").read_bytes() == b"x" * 1000
-    assert [store.check(entry) for entry in Store(tmp_path).entries()] == [True]
+    assert store.get_path("layers", "a").read_bytes() == b"x" * 1000
+    assert [store.check(entry) for entry in Store(tmp_path).list_entries()] == [True]
 
 
 def test_security_14_what_another_node_uses_stays_without_locks(
@@ -167,15 +167,15 @@ def test_security_14_what_another_node_uses_stays_without_locks(
     with monkeypatch.context() as there:
         other_machine_stand_in(there)
         elsewhere = Store(tmp_path)
-        with elsewhere.keep("layers", "a"), elsewhere.use_downloads(), elsewhere.work_folder() as living:
+        with elsewhere.keep("layers", "a"), elsewhere.lock_downloads(), elsewhere.work_folder() as living:
             there.undo()
             lock_of_each_node_stand_in(monkeypatch)
             here.sweep()
             assert living.is_dir()
             assert [entry.key for entry in here.prune(0)] == ["b"]
-            with here.use_downloads(alone=True) as ours:
+            with here.lock_downloads(alone=True) as ours:
                 assert not ours
-            assert "a" in {entry.key for entry in here.entries()}
+            assert "a" in {entry.key for entry in here.list_entries()}
     assert [entry.key for entry in here.prune(0)] == ["a"]
 
 
@@ -184,9 +184,9 @@ def test_security_14_an_entry_that_is_taken_while_it_is_dropped_stays(
 ) -> None:
     store = Store(tmp_path)
     keep(store, "a")
-    (entry,) = store.entries()
+    (entry,) = store.list_entries()
     answers = iter([False, True])  # of nobody, and then of somebody who came between
-    monkeypatch.setattr(store.locks, "in_use", lambda _name: next(answers))
+    monkeypatch.setattr(store.locks, "is_used", lambda _name: next(answers))
     assert not store.drop(entry)
     assert store.find("layers", "a") == entry
 
@@ -205,7 +205,7 @@ def test_security_14_an_entry_that_is_taken_while_it_is_dropped_stays(
     ],
 )
 def test_security_14_marks_tell_who_has_ended(tmp_path: Path, change: str, dead: bool) -> None:
-    path = tmp_path / f"x@{change.format(*new_mark().split('.', 4))}"
+    path = tmp_path / f"x@{change.format(*make_mark().split('.', 4))}"
     path.touch()
     assert is_dead(path, mark=path.name.partition("@")[2]) is dead
     os.utime(path, (time.time() - 15 * DAY,) * 2)
@@ -214,11 +214,11 @@ def test_security_14_marks_tell_who_has_ended(tmp_path: Path, change: str, dead:
 
 
 def test_a_mark_of_before_the_machine_started_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / new_mark()
+    path = tmp_path / make_mark()
     path.touch()
-    monkeypatch.setattr(locks, "_boot", lambda: "11111111")
+    monkeypatch.setattr(locks, "_find_boot", lambda: "11111111")
     assert not is_dead(path)
-    monkeypatch.setattr(locks, "_booted", lambda: time.time() + 1)
+    monkeypatch.setattr(locks, "_read_boot_time", lambda: time.time() + 1)
     assert is_dead(path)
 
 
@@ -227,7 +227,7 @@ def test_security_11_a_temporary_place_that_others_can_write_is_refused(tmp_path
     parent = tmp_path / "tmp"
     parent.mkdir()
     parent.chmod(bits)
-    with pytest.raises(ToolError) as caught, scratch_folder(tmp_path, parent=parent):
+    with pytest.raises(ToolError) as caught, make_scratch_folder(tmp_path, parent=parent):
         pass
     (finding,) = caught.value.findings
     assert (finding.code, caught.value.exit_code) == ("no-tmpdir", 4)
@@ -236,7 +236,7 @@ def test_security_11_a_temporary_place_that_others_can_write_is_refused(tmp_path
     assert "--tmpdir" in finding.fix
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
     parent.chmod(bits | 0o1000)
-    with scratch_folder(tmp_path, parent=parent) as scratch:
+    with make_scratch_folder(tmp_path, parent=parent) as scratch:
         assert mode(scratch) == 0o700
 
 
@@ -253,13 +253,13 @@ def test_security_11_a_place_of_another_user_is_refused(tmp_path: Path, monkeypa
         with monkeypatch.context() as patch:
             other_user_stand_in(patch)
             for check in (
-                lambda: temporary_parent(tmp_path, instead="?"),
-                lambda: temporary_parent(tmp_path / "new", instead="?"),
-                lambda: private_folder(tmp_path, what="cache folder", instead="?"),
+                lambda: ensure_temporary_parent(tmp_path, instead="?"),
+                lambda: ensure_temporary_parent(tmp_path / "new", instead="?"),
+                lambda: ensure_private_folder(tmp_path, what="cache folder", instead="?"),
             ):
                 with pytest.raises(PrivateError, match=r"belongs to .*\(?uid \d+\)?"):
                     check()
-        assert temporary_parent(tmp_path, instead="?") == tmp_path
+        assert ensure_temporary_parent(tmp_path, instead="?") == tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
@@ -267,18 +267,18 @@ def test_security_11_a_link_of_another_user_is_refused(tmp_path: Path, monkeypat
     """It leads to a safe place now."""
     for name, target in (("link", "/tmp"), ("outer", "link"), ("gone", "nowhere")):
         (tmp_path / name).symlink_to(target)
-    assert temporary_parent(tmp_path / "outer", instead="?") == Path("/tmp").resolve()
+    assert ensure_temporary_parent(tmp_path / "outer", instead="?") == Path("/tmp").resolve()
     other_user_stand_in(monkeypatch)
     for path in (tmp_path / "link", tmp_path / "outer", tmp_path / "gone"):
         with pytest.raises(PrivateError, match="is a link of"):
-            temporary_parent(path, instead="?")
+            ensure_temporary_parent(path, instead="?")
 
 
 def test_security_11_what_is_missing_of_a_place_is_made_for_its_user_alone(tmp_path: Path, umask: int) -> None:
     del umask
-    made = private_parent(tmp_path / "local" / "me" / "tmp", make=True)
+    made = find_private_parent(tmp_path / "local" / "me" / "tmp", make=True)
     assert {oct(mode(path)) for path in (made, made.parent, made.parent.parent)} == {"0o700"}
-    assert temporary_parent(Path("/tmp"), instead="?") == Path("/tmp").resolve()
+    assert ensure_temporary_parent(Path("/tmp"), instead="?") == Path("/tmp").resolve()
 
 
 def test_fault_08_a_temporary_folder_is_written_down_before_it_is_there(
@@ -293,7 +293,7 @@ def test_fault_08_a_temporary_folder_is_written_down_before_it_is_there(
             mkdir(path, *words)
 
     monkeypatch.setattr(Path, "mkdir", killed_stand_in)
-    with scratch_folder(tmp_path, parent=tmp_path) as scratch:
+    with make_scratch_folder(tmp_path, parent=tmp_path) as scratch:
         assert str(scratch) in seen[0]
 
 

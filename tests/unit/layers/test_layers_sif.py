@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.layers.cache import Entry
+from builder.layers.cache import CacheEntry
 from builder.layers.image_file import Layer, write_image
 from builder.sif.errors import AlteredError
 from builder.sif.sif import (
@@ -26,7 +26,7 @@ from builder.sif.sif import (
     add_layer,
     copy_file,
     copy_range,
-    layers_of,
+    list_layers,
     read_sif,
     write_header,
 )
@@ -59,7 +59,7 @@ def base_image(
 def layer(path: Path, content: bytes, *, fresh: bool = False) -> Layer:
     path.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    entry = Entry(kind="layers", key="k", path=path, sha256=digest, size=len(content), title="t")
+    entry = CacheEntry(kind="layers", key="k", path=path, sha256=digest, size=len(content), title="t")
     return Layer(entry=entry, fresh=fresh)
 
 
@@ -76,7 +76,7 @@ def test_layers_lie_over_a_base_that_is_as_it_was(fresh: bool, tmp_path: Path) -
     ]  # fmt: skip
     assert [item.number for item in sif.objects] == [1, 2, 3]
     assert all(item.offset % 4096 == 0 for item in sif.overlays)
-    assert [found.size for found in layers_of(tmp_path / "x.sif", sif)] == [5000, 4096]
+    assert [found.size for found in list_layers(tmp_path / "x.sif", sif)] == [5000, 4096]
     assert {item.partition[2] for item in sif.objects if item.partition} == {b"02\0"}
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.execute.layer_cache import prune
-from builder.layers.cache import REMOVER, Entry, Store, key_of
-from builder.layers.cache_folders import LAYERS, cache_folder, limit_bytes
+from builder.layers.cache import REMOVER, CacheEntry, Store, compute_key
+from builder.layers.cache_folders import LAYERS, find_cache_folder, read_limit_bytes
 
 
 def filled(folder: Path, *keys: str) -> Store:
@@ -52,7 +52,7 @@ def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="No space"):
         store.get("layers", "k", title="t", make=fail)
-    assert store.entries() == []
+    assert store.list_entries() == []
     assert list((store.folder / "layers").iterdir()) == []
     assert list((store.folder / "work").iterdir()) == []
 
@@ -60,7 +60,7 @@ def test_a_maker_that_fails_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"xx", b"x" * 2000])
 def test_an_entry_of_another_size_is_none(content: bytes, tmp_path: Path) -> None:
     store = filled(tmp_path, "k")
-    store.path("layers", "k").write_bytes(content)
+    store.get_path("layers", "k").write_bytes(content)
     assert store.find("layers", "k") is None
     entry, fresh = store.get("layers", "k", title="t", make=lambda path: path.write_bytes(b"new"))
     assert (fresh, entry.path.read_bytes()) == (True, b"new")
@@ -68,9 +68,9 @@ def test_an_entry_of_another_size_is_none(content: bytes, tmp_path: Path) -> Non
 
 def test_an_altered_entry_of_the_same_size_is_found_and_removed(tmp_path: Path) -> None:
     store = filled(tmp_path, "k", "l")
-    store.path("layers", "k").write_bytes(b"y" * 1000)
-    assert [store.check(entry) for entry in store.entries()] == [False, True]
-    assert [entry.key for entry in store.entries()] == ["l"]
+    store.get_path("layers", "k").write_bytes(b"y" * 1000)
+    assert [store.check(entry) for entry in store.list_entries()] == [False, True]
+    assert [entry.key for entry in store.list_entries()] == ["l"]
 
 
 def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_files_of_a_killed_build_are_no_entries_and_are_swept(tmp_path: Path) ->
     for thread in threading.enumerate():
         if thread.name == REMOVER:
             thread.join()
-    store.path("layers", "half").write_bytes(b"half")
+    store.get_path("layers", "half").write_bytes(b"half")
     with store.work_folder() as living:
         random, _, _, rest = living.name.split(".", 3)
         dead = living.with_name(f"{random}.{os.getpid()}.1.{rest}")  # the number of this process, which it had not then
@@ -94,7 +94,7 @@ def test_the_least_recently_used_goes_first_and_used_ones_stay(tmp_path: Path) -
     store = filled(tmp_path, "a", "b", "c", "d")
     with store.keep("layers", "a"):
         assert [entry.key for entry in store.prune(2500)] == ["b", "c"]
-    assert [entry.key for entry in store.entries()] == ["a", "d"]
+    assert [entry.key for entry in store.list_entries()] == ["a", "d"]
     assert store.prune(2500) == []
     assert [entry.key for entry in store.prune(0)] == ["a", "d"]
 
@@ -102,28 +102,28 @@ def test_the_least_recently_used_goes_first_and_used_ones_stay(tmp_path: Path) -
 def test_use_is_noted(tmp_path: Path) -> None:
     store = filled(tmp_path, "a", "b")
     store.get("layers", "a", title="a", make=lambda path: path.write_bytes(b""))
-    assert [entry.key for entry in store.entries()] == ["b", "a"]
+    assert [entry.key for entry in store.list_entries()] == ["b", "a"]
 
 
 def test_a_file_under_the_same_name_has_a_digest_of_its_own(tmp_path: Path) -> None:
     store, path = Store(tmp_path / "cache"), tmp_path / "base.sif"
     path.write_bytes(b"one")
     os.utime(path, (1000, 1000))
-    first = store.digest(path)
+    first = store.find_digest(path)
     other = tmp_path / "other"
     other.write_bytes(b"two")
     os.utime(other, (1000, 1000))
     other.replace(path)
-    assert store.digest(path) != first
+    assert store.find_digest(path) != first
 
 
 def test_keys_and_settings() -> None:
-    assert key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}) != key_of({"a": 1, "b": [3]})
-    assert cache_folder({"RECIPE_CACHE_DIR": "/c"}) == Path("/c")
-    assert cache_folder({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/recipe")
-    assert cache_folder({"HOME": "/h"}) == Path("/h/.cache/recipe")
-    assert limit_bytes({"RECIPE_CACHE_GIB": "2"}) == 2 * 2**30
-    assert limit_bytes({"RECIPE_CACHE_GIB": ""}) == limit_bytes({}) == 40 * 2**30
+    assert compute_key({"a": 1, "b": [2]}) == compute_key({"b": [2], "a": 1}) != compute_key({"a": 1, "b": [3]})
+    assert find_cache_folder({"RECIPE_CACHE_DIR": "/c"}) == Path("/c")
+    assert find_cache_folder({"XDG_CACHE_HOME": "/x", "HOME": "/h"}) == Path("/x/recipe")
+    assert find_cache_folder({"HOME": "/h"}) == Path("/h/.cache/recipe")
+    assert read_limit_bytes({"RECIPE_CACHE_GIB": "2"}) == 2 * 2**30
+    assert read_limit_bytes({"RECIPE_CACHE_GIB": ""}) == read_limit_bytes({}) == 40 * 2**30
 
 
 def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_parallel_builds_do_not_deadlock(tmp_path: Path) -> None:
         store = Store(tmp_path)
         look, looked = store.find, list[str]()
 
-        def late(kind: str, key: str) -> Entry | None:
+        def late(kind: str, key: str) -> CacheEntry | None:
             looked.append(key)
             return None if looked.count(key) == 1 else look(kind, key)
 

@@ -8,7 +8,7 @@ import pytest
 from support.rows import rows
 
 from builder.layers.wheel_stubs import write_stubs
-from builder.lock.site_lock import normalise_packages
+from builder.lock.site_lock import normalize_packages
 
 ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "a\u2028b", "a" * 5000)
 
@@ -16,7 +16,7 @@ ODD = ("../out", "a/b", "a\n-r /etc/hosts", "a\r-i x", "a b", "a#b", "", "-r", "
 @rows("name", ODD)
 def test_security_02_a_package_of_an_image_names_no_file_and_no_line(name: str, tmp_path: Path) -> None:
     names = {name: "1.0", str(tmp_path / "out"): "1.0", "numpy": "1.26"}
-    assert normalise_packages(names) == {"numpy": "1.26"}
+    assert normalize_packages(names) == {"numpy": "1.26"}
     (tmp_path / "a").mkdir()
     (line,) = write_stubs(tmp_path / "stubs", names)
     assert line.startswith("numpy @ file://")
@@ -25,6 +25,6 @@ def test_security_02_a_package_of_an_image_names_no_file_and_no_line(name: str, 
 
 @pytest.mark.parametrize("version", ["1/../../out", "1\n-r /etc/hosts", "", "1 ; x"])
 def test_security_02_a_version_of_an_image_names_no_file_and_no_line(version: str, tmp_path: Path) -> None:
-    assert normalise_packages({"x": version}) == {}
+    assert normalize_packages({"x": version}) == {}
     assert write_stubs(tmp_path / "stubs", {"x": version}) == []
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

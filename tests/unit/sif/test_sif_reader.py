@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from builder.sif import reader as module
-from builder.sif.merge import blocks
+from builder.sif.merge import make_blocks
 from builder.sif.reader import Reader
 from builder.sif.squashfs import (
     BLOCK,
@@ -25,10 +25,10 @@ from builder.sif.squashfs import (
     NO_FRAGMENT,
     NONE,
     SUPERBLOCK,
+    MetadataTable,
     SquashfsError,
     Superblock,
-    Table,
-    unpacker,
+    make_unpacker,
 )
 
 MODE = (0o755, 0, 0, 7)  # mode, owner, group, time
@@ -46,18 +46,18 @@ def listing(*rows: tuple[bytes, int, int]) -> bytes:
 
 def image(inodes: bytes, listings: bytes, *, compression: int = GZIP) -> io.BytesIO:
     """A squashfs of tables that are not packed; its root is the first inode."""
-    tables = [blocks(inodes), blocks(listings), b""]
+    tables = [make_blocks(inodes), make_blocks(listings), b""]
     places = [SUPERBLOCK.size]
     for table in tables:
         places.append(places[-1] + len(table))
-    owners = blocks(bytes(4)) + struct.pack("<Q", places[2])
+    owners = make_blocks(bytes(4)) + struct.pack("<Q", places[2])
     size = places[2] + len(owners)
     head = Superblock(
         inodes=9, time=7, block_size=1 << 17, fragments=0, compression=compression, log=17, flags=0, owners=1, root=0,
         size=size, owner_table=size - 8, attribute_table=NONE, inode_table=places[0], folder_table=places[1],
         fragment_table=places[2],
     )  # fmt: skip
-    return io.BytesIO(head.packed() + tables[0] + tables[1] + owners)
+    return io.BytesIO(head.to_bytes() + tables[0] + tables[1] + owners)
 
 
 def one(name: bytes, inode: bytes) -> io.BytesIO:
@@ -80,21 +80,21 @@ def refused(content: io.BytesIO) -> str:
 
 def read_all(content: io.BytesIO) -> None:
     reader = Reader(content)
-    for found in reader.files():
-        reader.attributes(found)
-        for _ in reader.parts(found):
+    for found in reader.list_files():
+        reader.read_attributes(found)
+        for _ in reader.read_blocks(found):
             pass
 
 
 def test_a_sound_image_is_read() -> None:
     reader = Reader(one(b"hole", file(200_000, sizes=bytes(8))))
-    rows = list(reader.files())
+    rows = list(reader.list_files())
     assert [(row.path, row.kind, row.mode, row.time, row.size) for row in rows] == [
         ("/", FOLDER, 0o755, 7, 0), ("/hole", FILE, 0o755, 7, 200_000),
     ]  # fmt: skip
     assert reader.read(rows[1], limit=200_000) == bytes(200_000)
     assert (reader.find("/hole"), reader.find("hole/x"), reader.find("/x")) == (rows[1], None, None)
-    assert (reader.names("/"), reader.names("/hole"), reader.names("/none")) == ({"hole"}, set(), set())
+    assert (reader.list_names("/"), reader.list_names("/hole"), reader.list_names("/none")) == ({"hole"}, set(), set())
     with pytest.raises(SquashfsError, match="199999 at most"):
         reader.read(rows[1], limit=199_999)
 
@@ -138,10 +138,10 @@ def test_security_15_more_paths_than_any_image_has(monkeypatch: pytest.MonkeyPat
 def test_security_15_a_table_that_unpacks_to_more_is_refused() -> None:
     packed = zlib.compress(bytes(BLOCK))
     block = struct.pack("<H", len(packed)) + packed
-    unpack = unpacker(GZIP)
-    assert len(Table(raw=block * 3, unpack=unpack).whole[0]) == 3 * BLOCK
+    unpack = make_unpacker(GZIP)
+    assert len(MetadataTable(raw=block * 3, unpack=unpack).whole[0]) == 3 * BLOCK
     with pytest.raises(SquashfsError, match="too long"):
-        Table(raw=block * (LIMIT // BLOCK + 1), unpack=unpack)
+        MetadataTable(raw=block * (LIMIT // BLOCK + 1), unpack=unpack)
     longer = zlib.compress(bytes(BLOCK + 1))
     with pytest.raises(SquashfsError, match="too long"):
         unpack(longer)

@@ -72,7 +72,7 @@ def test_security_01_removing_and_walking_follow_no_link(top: Path, mine: Path, 
         with pytest.raises(TreeError):
             list(tree.walk(top, path))
     else:
-        assert tree.seen(top, f"{path}/thesis") is None
+        assert tree.stat_path(top, f"{path}/thesis") is None
     assert tree.remove(Path(path, "thesis"), below=top)
     assert snapshot(mine) == before
     assert tree.remove(top)
@@ -103,7 +103,7 @@ def test_security_17_a_link_in_the_place_of_a_closed_folder_is_not_opened_up(top
     (mine / "docs").chmod(0o500)
     before = snapshot(mine)
     with (
-        tree.folder(top, str(Path(name).parent)) as at,
+        tree.open_folder_below(top, str(Path(name).parent)) as at,
         pytest.raises(OSError, match=r"Not a directory|symbolic links"),
     ):
         tree._open_up(Path(name).name, at)
@@ -226,7 +226,7 @@ def test_a_folder_that_is_moved_away_during_a_walk_ends_it(tmp_path: Path) -> No
     ],
 )
 def test_security_02_links_that_lead_out(path: str, target: str, out: bool) -> None:
-    assert tree.leaves(path, target) is out
+    assert tree.can_leave_tree(path, target) is out
 
 
 def test_security_02_links_are_copied_last_and_as_they_are(top: Path, mine: Path, tmp_path: Path) -> None:
