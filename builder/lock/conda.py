@@ -62,11 +62,11 @@ def lock_conda(asked: LockRequest, *, virtual: tuple[str, ...], folder: str, at:
         message = f"py-rattler finished with {finished.exit_code} and no answer: {format_output_tail(finished)}"
         raise ToolError(Finding(code="lock-solver", message=message, fix="check `pip show py-rattler`")) from None
     if result["error"]:
-        raise _make_error(result["error"], Mask(session.environment)(result["text"]), at=at)
+        raise _make_solver_error(result["error"], Mask(session.environment)(result["text"]), at=at)
     return remove_credentials(output.read_text(encoding="utf-8"))
 
 
-def _make_error(kind: str, text: str, *, at: Location) -> Exception:
+def _make_solver_error(kind: str, text: str, *, at: Location) -> Exception:
     text = re.sub(r"\s+", " ", remove_credentials(text)).strip()
     if kind in UNSOLVABLE:
         reason = text.removeprefix("Cannot solve the request because of: ")
