@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from recipe_program import Room, inside, report_of, run, stop, until_text
 from stand_ins.images import docker, stand_in_debian
-from testbed import MN5_BED, MODULES
+from testbed import MN5_BED, MODULES, near_the_limit
 
 pytestmark = pytest.mark.engines
 
@@ -131,7 +131,7 @@ def test_a_task_that_runs_out_of_time_is_told_and_says_so(bed: Room) -> None:
     while not (log.exists() and "begun" in log.read_text().splitlines()):
         assert time.monotonic() < end, "the task does not begin"
         time.sleep(0.2)
-    run(["scontrol", "update", f"JobId={job}", "TimeLimit=1"]).expect(0)
+    near_the_limit(job, by_hand=True)
     done = bed.recipe("status", "out", "--follow").expect(5)
     assert verdicts(done.err) == {"slow-bed": "failed", "good-bed": "passed"}
     assert f"job {job} of step 'build-image' ran out of time" in done.err
