@@ -19,22 +19,23 @@ from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, 
 from smoke_program import Smoke
 
 TORCH = "torch==2.13.0"
-# With `-n` any file is one worker's, which makes what its tests share once. Whoever takes longest begins first.
+# With `-n` any file is one worker's, which makes what its tests share once. Those that take longest begin first, those
+# that wait for jobs among those that compute.
 LONG = (
-    "test_ngc",
     "test_jobs",
-    "test_same_bytes",
-    "test_launch_suite",
+    "test_smoke_workload",
+    "test_ngc",
+    "test_smoke_suite",
     "test_full_disk",
+    "test_same_bytes",
+    "test_origin_backends",
+    "test_launch_suite",
     "test_full_cache",
     "test_killed",
-    "test_smoke_suite",
-    "test_smoke_workload",
-    "test_origin_backends",
-    "test_launch_lines",
-    "test_arrays",
-    "test_injection",
     "test_cotainr",
+    "test_arrays",
+    "test_launch_lines",
+    "test_injection",
 )
 
 
@@ -52,7 +53,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever takes longest begins first."""
+    """Files that take long come first."""
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 

@@ -130,7 +130,7 @@ MN5_BED = """
       jobs:
         gpu: {{cpus_per_task: 1, options: {{qos: , partition: test}}}}
         node: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
-        nodes: {{tasks_per_node: 2, cpus_per_task: 1, options: {{qos: , partition: test}}}}
+        nodes: {{tasks_per_node: 1, cpus_per_task: 1, options: {{qos: , partition: test}}}}
         convert: {{minutes: 15, options: {{qos: , exclusive: , partition: test}}}}
     base_images:
       - reference: docker://{base}

@@ -59,7 +59,8 @@ print(*(probe.getsockname()[1] for probe in taken))
 }
 
 ready() { # both nodes answer
-    [ -f "$SLURM_CONF" ] && [ "$(sinfo --noheader --Node --partition=test --states=idle,mix,alloc 2>/dev/null | wc -l)" -eq 2 ]
+    [ -f "$SLURM_CONF" ] && owns "$FOLDER/slurmctld.pid" slurmctld &&
+        [ "$(sinfo --noheader --Node --partition=test --states=idle,mix,alloc 2>/dev/null | wc -l)" -eq 2 ]
 }
 
 write_config() {
@@ -125,7 +126,7 @@ start_munge() {
     # munged wants a socket that every user of the machine can reach; this one is for ours, below a home that may be closed.
     if ! is_root; then force=(--force); fi
     as_user munged "${force[@]}" --key-file "$FOLDER/munge/key" --socket "$FOLDER/munge/socket" --pid-file "$FOLDER/munge/munged.pid" \
-        --log-file "$FOLDER/munge/log" --seed-file "$FOLDER/munge/seed" 8>&-
+        --log-file "$FOLDER/munge/log" --seed-file "$FOLDER/munge/seed" 9>&-
 }
 
 start_slurm() {
@@ -133,9 +134,9 @@ start_slurm() {
     as_user mkdir -p "$FOLDER"/{state,munge} "${NODES[@]/#/$FOLDER/spool.}"
     any_daemon || write_config # those that still run have read it
     owns "$FOLDER/munge/munged.pid" munged || start_munge
-    owns "$FOLDER/slurmctld.pid" slurmctld || as_user slurmctld 8>&-
+    owns "$FOLDER/slurmctld.pid" slurmctld || as_user slurmctld 9>&-
     for node in "${NODES[@]}"; do
-        owns "$FOLDER/slurmd.$node.pid" slurmd || as_user slurmd -N "$node" 8>&-
+        owns "$FOLDER/slurmd.$node.pid" slurmd || as_user slurmd -N "$node" 9>&-
     done
     until ready; do
         tries=$((tries + 1))
@@ -149,6 +150,8 @@ start_slurm() {
 
 stop_slurm() {
     local node
+    exec 9>"$STATE/logs/slurm-$NUMBER.lock"
+    flock 9 # it may be starting
     if ready; then as_user scancel --user="$(as_user id -un)" || true; fi
     for node in "${NODES[@]}"; do end_process "$FOLDER/slurmd.$node.pid" slurmd; done
     end_process "$FOLDER/slurmctld.pid" slurmctld
@@ -159,9 +162,11 @@ choose "${2:-1}"
 case ${1:-} in
     start)
         require_user
-        exec 8>"$STATE/logs/slurm.lock"
-        flock 8
+        exec 8>"$STATE/logs/slurm.lock" 9>"$STATE/logs/slurm-$NUMBER.lock"
+        flock 9
+        flock 8 # for what all of them share
         name_nodes
+        exec 8>&-
         ready || start_slurm
         echo "SLURM_CONF=$SLURM_CONF"
         ;;

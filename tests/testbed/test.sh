@@ -70,14 +70,25 @@ start() { # start SERVICE [NUMBER]: started unless it runs; its address becomes 
     say "$address"
 }
 
+start_slurms() { # one for each worker, all at one time; the first one's address becomes part of the environment
+    local number other others=()
+    for ((number = 2; number <= WORKERS; number++)); do
+        if "$CHECKOUT/tests/testbed/slurm.sh" status "$number" >/dev/null 2>&1; then continue; fi
+        STARTED+=("slurm $number")
+        "$CHECKOUT/tests/testbed/slurm.sh" start "$number" >/dev/null &
+        others+=("$!")
+    done
+    start slurm 1
+    for other in "${others[@]}"; do wait "$other"; done
+}
+
 prepare_engines() {
     "$CHECKOUT/tests/testbed/engines.sh" apptainer docker registry tools slurm launch browser
     trap clean_up EXIT
     # First what may be missing, then what takes minutes.
     start docker
     start registry
-    local number
-    for ((number = WORKERS; number > 0; number--)); do start slurm "$number"; done # the first one's address stays
+    start_slurms
     "$CHECKOUT/tests/testbed/venv.sh" cotainr impi
     "$CHECKOUT/tests/testbed/base-image.sh" >/dev/null
     test_environment
