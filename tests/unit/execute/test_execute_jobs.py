@@ -19,7 +19,7 @@ from builder.model.plan import Plan, Step, StepJob
 from builder.slurm.client import JobState, Slurm, explain_endless_wait, explain_rejection
 from builder.slurm.job_overrides import JobOverrides, read_overrides
 from builder.slurm.job_record import read_record, record_path
-from builder.slurm.monitor import Follower, JobResult, LogTail, Monitor, job_fault
+from builder.slurm.monitor import LAG, Follower, JobResult, LogTail, Monitor, job_fault
 from builder.slurm.state import Ledger, Submitted, forget_command, keep_command, ledger_path, read_ledger, write_ledger
 from builder.slurm.submit import SubmitOptions, arguments
 from builder.system.capture import CapturedOutput
@@ -310,23 +310,24 @@ def test_codes_have_no_blanks() -> None:
 class Answers:
     """Stands in for the controller's answers alone: what it says of job 12, one word a question."""
 
-    def __init__(self, *words: str, started: float = 0.0) -> None:
-        self.words, self.started = list(words), started
+    def __init__(self, *words: str, started: float = 0.0, ended: float = 0.0) -> None:
+        self.words, self.started, self.ended = list(words), started, ended
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState] | None:
         word = self.words.pop(0) if len(self.words) > 1 else self.words[0]
         stages: dict[str, Any] = {"RUNNING": "running", "COMPLETING": "running", "PENDING": "waiting"}
         started = self.started if word != "COMPLETING" else 0.0
-        return {jobs[0]: JobState(stage=stages.get(word, "ended"), word=word, nodes="n1", started=started)}
+        stage = stages.get(word, "ended")
+        return {jobs[0]: JobState(stage=stage, word=word, nodes="n1", started=started, ended=self.ended)}
 
     def exit_code(self, job: str) -> int | None:
         return 9 if job == "12" else None
 
 
-def follower(folder: Path, *words: str, started: float = 0.0) -> tuple[Follower, list[str]]:
+def follower(folder: Path, *words: str, started: float = 0.0, ended: float = 0.0) -> tuple[Follower, list[str]]:
     lines: list[str] = []
     log = LogTail(folder=folder, name="b-12.log", on_line=lines.append, mask=str)
-    slurm: Any = Answers(*words, started=started)
+    slurm: Any = Answers(*words, started=started, ended=ended)
     watch = Follower(job=JOB, folder=folder, monitor=Monitor(slurm), log=log, on_tick=lambda: None, note=lambda _: None)
     return watch, lines
 
@@ -363,6 +364,29 @@ def test_a_job_killed_before_its_last_record_keeps_its_first(tmp_path: Path, mon
     watch, _ = follower(tmp_path, "RUNNING", "CANCELLED")
     end = watch.follow()
     assert (end.exit_code, end.reason, end.recorded, end.word) == (143, "cancelled", True, "CANCELLED")
+
+
+@rows(
+    ("ago", "looks"),
+    [
+        (60.0, 0),  # what its node has written is here
+        (LAG - 2, 2),
+        (0.0, 15),
+        (-60.0, 15),  # another clock
+        (None, 15),  # Slurm does not say when
+    ],
+)
+def test_a_record_is_waited_for_as_long_as_files_may_lag(
+    ago: float | None, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, naps = 1000.0, list[float]()
+    monkeypatch.setattr("builder.slurm.monitor.time.sleep", naps.append)
+    monkeypatch.setattr("builder.slurm.monitor.time.monotonic", lambda: len(naps) * 1.0)
+    monkeypatch.setattr("builder.slurm.monitor.time.time", lambda: now)
+    watch, _ = follower(tmp_path, "FAILED", ended=0.0 if ago is None else now - ago)
+    end = watch.follow()
+    assert (end.exit_code, end.recorded) == (9, False)
+    assert looks <= len(naps) <= looks + 4  # between two looks at Slurm
 
 
 @rows(
