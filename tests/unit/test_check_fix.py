@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.fixing import corrected
 from builder.cli.main import run
@@ -131,7 +132,7 @@ def test_a_file_that_is_right_stays(env: Path, capsys: pytest.CaptureFixture[str
     assert env.read_text().endswith("numpy=1.26\n")
 
 
-@pytest.mark.parametrize(("line", "old"), [("- a a", "a"), ("- abc", "b"), ("- x  # a", "a"), ("- a-b", "a")])
+@rows(("line", "old"), [("- a a", "a"), ("- abc", "b"), ("- x  # a", "a"), ("- a-b", "a")])
 def test_words_that_do_not_stand_there_once_are_left(line: str, old: str) -> None:
     assert corrected(line, [Edit(file="x", line=1, old=old, new="z")]) == (line, 0)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.inputs import context_of
 from builder.cli.output import finding_lines
@@ -419,7 +420,7 @@ DRIVERS = [
 ]
 
 
-@pytest.mark.parametrize(("driver", "kernel"), DRIVERS)
+@rows(("driver", "kernel"), DRIVERS)
 def test_a_driver_of_amds_is_read_with_care(driver: str, kernel: str) -> None:
     assert find_kernel_driver(driver) == kernel
 
@@ -648,9 +649,7 @@ def test_security_23_the_image_of_micromamba_can_be_named_by_its_digest(
     assert not [line for line in lines if "mambaorg" in line]
 
 
-@pytest.mark.parametrize(
-    "value", ["x", "/x.sif", "docker://a b", "docker://a\nRUN x", "oras://a/b@sha256:0", "docker://a AS x"]
-)
+@rows("value", ["x", "/x.sif", "docker://a b", "docker://a\nRUN x", "oras://a/b@sha256:0", "docker://a AS x"])
 def test_security_23_what_is_no_image_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("RECIPE_MICROMAMBA", value)
     with pytest.raises(ConfigError, match="RECIPE_MICROMAMBA"):
