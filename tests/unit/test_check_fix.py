@@ -264,7 +264,7 @@ def test_a_file_without_write_permission_stays(env: Path, capsys: pytest.Capture
     assert run(["check", "--fix", "--diff", "local", str(env)]) == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "--no-cache", "--no-cach-dir", "--no-idx-cache", "--only-bin-pkgs :all:", "--pre-release", "--pre=no",

@@ -181,7 +181,7 @@ def test_a_folder_as_an_output_is_refused_in_words(
         assert (answer.code, "is a folder" in answer.err, "--force" in answer.err) == (2, True, False), answer.err
 
 
-@pytest.mark.parametrize("words", [
+@rows("words", [
     ("build", "-n", "local", "mnist.yml", "-o", ""), ("plan", "local", "mnist.yml", "-o", ""), ("inspect", ""),
     ("check", ""), ("check", "local", ""), ("diff", "", ""), ("report", ""), ("status", ""), ("convert", "mn5", ""),
     ("init", "-o", ""), ("build", "-n", "local", "mnist.yml", "--tmpdir", ""), ("inspect", "mnist.yml", "--sbom", ""),

@@ -68,7 +68,7 @@ def change(plan: Plan, path: list[str | int], value: Any) -> str:
     return json.dumps(content)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "value", "key", "message"),
     [
         (["schema"], 2, "schema", "the plan has schema 2, this version reads 1"),
