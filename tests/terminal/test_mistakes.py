@@ -45,7 +45,7 @@ def test_a_mistake(row: Mistake, seat: Seat) -> None:
     for line in row.before:
         assert seat.type(line).code == 0
     seat.write(row.edited)
-    wide, shown = seat.type(row.line, columns=120, color=False), seat.type(row.line)
+    wide, shown = seat.type_again(row.line, columns=120, color=False), seat.type(row.line)
     text = shown.text
     assert (wide.code, faults(wide), broken(shown, wide)) == (row.code, [], [])
     assert (shown.code, faults(shown)) == (row.code, []), text

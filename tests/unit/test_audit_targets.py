@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.rows import rows
 
 from builder.audit.device_code import Code, Kind
 from builder.audit.gpu_verdict import fits_module, fits_tag
@@ -31,7 +31,7 @@ ROWS: list[tuple[Kind, str, str, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "target", "device", "right"), ROWS)
+@rows(("kind", "target", "device", "right"), ROWS)
 def test_code_and_device(kind: Kind, target: str, device: str, right: bool) -> None:
     assert runs(Code(kind=kind, target=target), [device]) is right
 
@@ -44,7 +44,7 @@ def test_ptx_needs_a_driver_that_knows_its_version() -> None:
     assert (newest_ptx("12.2"), newest_ptx("12.99"), newest_ptx(""), newest_ptx("9.0")) == ("8.2", "8.8", "", "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("tag", "python", "right"),
     [
         ("cp312-cp312-linux_x86_64", "3.12", True), ("cp312-cp312-linux_x86_64", "3.13", False),

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder.cli.corrections import corrected
 from builder.cli.main import run
@@ -131,7 +132,7 @@ def test_a_file_that_is_right_stays(env: Path, capsys: pytest.CaptureFixture[str
     assert env.read_text().endswith("numpy=1.26\n")
 
 
-@pytest.mark.parametrize(("line", "old"), [("- a a", "a"), ("- abc", "b"), ("- x  # a", "a"), ("- a-b", "a")])
+@rows(("line", "old"), [("- a a", "a"), ("- abc", "b"), ("- x  # a", "a"), ("- a-b", "a")])
 def test_words_that_do_not_stand_there_once_are_left(line: str, old: str) -> None:
     assert corrected(line, [Edit(file="x", line=1, old=old, new="z")]) == (line, 0)
 
@@ -263,7 +264,7 @@ def test_a_file_without_write_permission_stays(env: Path, capsys: pytest.Capture
     assert run(["check", "--fix", "--diff", "local", str(env)]) == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "--no-cache", "--no-cach-dir", "--no-idx-cache", "--only-bin-pkgs :all:", "--pre-release", "--pre=no",

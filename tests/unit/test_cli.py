@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.rows import rows
 
 from builder import __version__
 from builder.cli.main import COMMANDS, run
@@ -75,8 +76,8 @@ def test_help_names_every_command(recipe: Call, option: str) -> None:
         assert re.search(rf"^  {name} +{re.escape(text)}$", answer.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS))
-@pytest.mark.parametrize("option", ["-h", "--help"])
+@rows("command", sorted(COMMANDS))
+@rows("option", ["-h", "--help"])
 def test_every_command_has_help(recipe: Call, command: str, option: str) -> None:
     answer = recipe(command, option)
     assert (answer.code, answer.err) == (0, "")
@@ -154,7 +155,7 @@ def test_sites_are_listed(recipe: Call) -> None:
     assert {item["name"]: item["vendor"] for item in found["sites"]}["dawn"] == "intel"
 
 
-@pytest.mark.parametrize("name", sorted(site_files()))
+@rows("name", sorted(site_files()))
 def test_a_site_is_shown_with_its_sources(recipe: Call, name: str) -> None:
     answer = recipe("sites", name)
     assert (answer.code, answer.err) == (0, "")
@@ -248,7 +249,7 @@ def test_plan_show_prints_and_writes_nothing(recipe: Call, mnist: Path, tmp_path
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("site", "name", "first"),
     [
         ("mn5", "Dockerfile", "FROM nvcr.io/nvidia/pytorch:"),
@@ -327,7 +328,7 @@ def test_the_account_is_from_the_option_or_slurms_variable(
     assert "#SBATCH --account=project_2\n" in recipe(*words).out
 
 
-@pytest.mark.parametrize(
+@rows(
     ("option", "value"),
     [
         ("--account", "x\ntouch CANARY"),

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import pytest
 from support.matrix import Case, cases, compiled, everything, outcome, plans, recipes, text_of
+from support.rows import rows
 
 from builder.compile.step_scripts import make_batch_header, step_job
 from builder.execute.plan_folder import write_plan
@@ -180,9 +181,7 @@ def test_the_account_is_never_guessed() -> None:
             assert "#SBATCH --account=project_1" in make_batch_header(step_job(target, job, name="x"))
 
 
-@pytest.mark.parametrize(
-    ("minutes", "time"), [(15, "00:15:00"), (60, "01:00:00"), (90, "01:30:00"), (3000, "50:00:00")]
-)
+@rows(("minutes", "time"), [(15, "00:15:00"), (60, "01:00:00"), (90, "01:30:00"), (3000, "50:00:00")])
 def test_time_limits_are_hours_and_minutes(minutes: int, time: str) -> None:
     from dataclasses import replace
 

@@ -179,7 +179,7 @@ def test_a_faulty_index_is_told(folder: Folder, text: str) -> None:
         read_lock(folder.index, "local")
 
 
-@pytest.mark.parametrize(
+@rows(
     "address",
     [
         "https://user:secret@conda.example/c/linux-64/x-1-0.conda",
@@ -224,16 +224,14 @@ def test_security_05_an_address_that_means_another_path_or_line_is_refused(addre
             read_pylock(f'lock-version = "1.0"\n[[packages]]\n{package}\n', file=Path("pylock.toml"))
 
 
-@pytest.mark.parametrize(
-    "name", ["a%2Fx-1-0.conda", "x-1-0%20b.conda", "x-1-%27$%27.conda", "%2Ex-1-0.conda", "x-1-%00.conda"]
-)
+@rows("name", ["a%2Fx-1-0.conda", "x-1-0%20b.conda", "x-1-%27$%27.conda", "%2Ex-1-0.conda", "x-1-%00.conda"])
 def test_security_05_a_file_name_is_plain_when_it_is_decoded(name: str) -> None:
     text = f"packages:\n- conda: file:///c/linux-64/{name}\n  sha256: {'1' * 64}\n"
     with pytest.raises(ConfigError):
         read_conda(text, file=Path("pixi.lock"))
 
 
-@pytest.mark.parametrize("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
+@rows("subdir", ["..", "%2e%2e", "a/b", ".", "linux%2F64"])
 def test_security_05_a_platform_that_is_a_path_is_refused(subdir: str) -> None:
     text = f"packages:\n- conda: file:///c/noarch/x-1-0.conda\n  subdir: {subdir}\n  sha256: {'1' * 64}\n"
     with pytest.raises(ConfigError):
@@ -249,7 +247,7 @@ def test_security_05_what_was_not_read_from_a_lock_is_not_written_either(folder:
         make_image_files(replace(target, lock=replace(target.lock, conda=(package,))))
 
 
-@pytest.mark.parametrize(
+@rows(
     "package",
     [
         'name = "six"\nwheels = [{url = "https://u:p@i.example/six-1-py3-none-any.whl", hashes = {sha256 = "%s"}}]',
@@ -403,7 +401,7 @@ def test_commits_are_installed_without_hashes(folder: Folder) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("names", "best"),
     [
         (["a-1-py3-none-any.whl", "a-1-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"], 1),
@@ -420,7 +418,7 @@ def test_one_wheel_is_chosen(names: list[str], best: int | None) -> None:
         assert found == (None if best is None else names[best])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reference", "parts"),
     [
         ("docker://ubuntu:24.04", ("registry-1.docker.io", "library/ubuntu", "24.04")),

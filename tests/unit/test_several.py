@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "sites", "files"),
     [
         (("local", "a.yml"), ["local"], ["a.yml"]),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import click
-import pytest
+from support.rows import rows
 
 from builder.cli.output import Styled, columns, fit, short_image
 
 REFERENCE = "docker://intel/intel-extension-for-pytorch:2.8.10-xpu"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "rows"),
     [
         ("short", ["short"]),
@@ -43,7 +43,7 @@ def test_colours_take_no_room() -> None:
     assert row == click.style("ok", fg="green") + " " * 7 + "a"
 
 
-@pytest.mark.parametrize("room", [60, 45, 30, 20])
+@rows("room", [60, 45, 30, 20])
 def test_a_long_image_is_shortened(room: int) -> None:
     short = short_image(REFERENCE, room=room)
     assert len(short) <= room

@@ -89,7 +89,7 @@ def test_values_for_all_and_for_one() -> None:
     assert (overrides.of("mem", step="smoke"), overrides.of("qos", step="smoke")) == ("64G", "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("given", "dependency"),
     [
         ({"partition": ["--wrap=id"]}, ""),
@@ -108,7 +108,7 @@ def test_what_is_no_value_is_refused(given: Mapping[str, list[str]], dependency:
         read_overrides(given, steps=["build-image"], account="", dependency=dependency)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "minutes"),
     [("90", 90), ("90:30", 91), ("01:30:00", 90), ("1-0", 1440), ("1-02:03", 1563), ("2-00:00:01", 2881)],
 )
@@ -122,7 +122,7 @@ def test_no_limit_is_no_number(text: str) -> None:
         parse_minutes(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("said", "code", "word"),
     [
         ("sbatch: error: invalid partition specified: nope\nallocation failure: x", "job-partition", "'nope'"),
@@ -144,7 +144,7 @@ def test_refusals_are_explained(said: str, code: str, word: str) -> None:
     assert "{" not in finding.message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reason", "code"),
     [
         ("PartitionTimeLimit", "job-time"),
@@ -184,9 +184,7 @@ def test_the_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert json.loads(ledger_path(tmp_path).read_text())["schema"] == 1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}']
-)
+@rows("text", ["", "[]", "{}", '{"schema": 2}', '{"schema": 1, "site": "s", "jobs": [{"job": "1;x"}]}'])
 def test_a_damaged_ledger_is_said(tmp_path: Path, text: str) -> None:
     ledger_path(tmp_path).parent.mkdir()
     ledger_path(tmp_path).write_text(text)
@@ -205,7 +203,7 @@ def test_a_record(tmp_path: Path) -> None:
     assert (found.exit_code, found.seconds, found.nodes) == (3, 4.0, "n1")
 
 
-@pytest.mark.parametrize("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
+@rows("change", [{"job": "13"}, {"schema": 2}, {"exit_code": "x"}, {"started": None}])
 def test_what_is_no_record(tmp_path: Path, change: dict[str, Any]) -> None:
     record_path(tmp_path, "12").parent.mkdir()
     record_path(tmp_path, "12").write_text(json.dumps({**RECORD, **change}))
@@ -245,7 +243,7 @@ def test_a_disk_without_room_is_why_a_record_is_missing(tmp_path: Path, monkeypa
     assert finding.message.endswith(f"and left no record: the disk of '{tmp_path}' is full")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("scontrol", "sacct", "code"),
     [
         ("JobId=12\n   Requeue=1 Reboot=0 ExitCode=9:0\n   DerivedExitCode=3:0\n", "", 9),
@@ -286,7 +284,7 @@ def test_a_good_suite(tmp_path: Path) -> None:
     assert judged(tmp_path, found) == [("nodes/ddp: world", True), ("nodes: verdict", True)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "verdict",
     [
         "", "[]", "{}", {"verdict": "FAIL"}, {"verdict": "pass", "workloads": {"ddp": {"verdict": "pass"}}},

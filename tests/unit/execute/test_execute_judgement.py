@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.rows import rows
 
 from builder.execute.judgement import failed, judge_results, read_proof, read_results
 from builder.execute.report_file import report_json
@@ -52,7 +52,7 @@ def test_a_vendor_is_expected_of_a_run_on_its_devices_only() -> None:
     assert "mnist: vendor: cpu" in failed(judge_results({"mnist": asked}, expect={"vendor": "amd"}))
 
 
-@pytest.mark.parametrize("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
+@rows("odd", [None, [], 3, {}, {"schema": 1, "workload": []}, {"expected": 3}])
 def test_odd_results_fail(odd: Any) -> None:
     assert failed(judge_results({"mnist": odd}, expect={"vendor": "amd"}))
 
@@ -74,7 +74,7 @@ def test_a_report_is_json_whatever_an_image_said() -> None:
     assert report_json(report) == report_json(report)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "answer"),
     [
         ('{"found": {"torch": "2.8.0+rocm6.4", "hip": "6.4"}}', {"torch": "2.8.0+rocm6.4", "hip": "6.4"}),

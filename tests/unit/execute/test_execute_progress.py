@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from support.rows import rows
 
 from builder.execute import progress as module
 from builder.execute.progress import LiveProgress, PlainProgress, Progress, QuietProgress, choose_progress, duration
@@ -102,7 +103,7 @@ def test_live_scrolls_what_has_ended_and_keeps_to_the_width(monkeypatch: pytest.
     assert "x" * 41 not in text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stream", "environment", "extra", "expected"),
     [
         (Terminal(), {"TERM": "xterm"}, {}, LiveProgress),
@@ -124,7 +125,7 @@ def test_no_terminal_codes_without_a_terminal() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-@pytest.mark.parametrize(
+@rows(
     ("seconds", "text"),
     [(0, "0.0 s"), (4.25, "4.2 s"), (59.9, "59.9 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (3720, "1 h 02 min")],
 )

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from support import report_samples as samples
 from support.hostile import PAYLOADS
+from support.rows import rows
 
 from builder.cli.main import run
 from builder.report.page import make_report_page
@@ -306,7 +307,7 @@ def test_no_text_of_a_result_becomes_markup(tmp_path: Path, harmless: Skeleton, 
     assert any(payload[:20].strip() in text for text in hostile.text)
 
 
-@pytest.mark.parametrize("payload", SCRIPTS[:5])
+@rows("payload", SCRIPTS[:5])
 def test_no_name_of_a_result_becomes_markup(tmp_path: Path, payload: str) -> None:
     results = tmp_path / "results" / payload.replace("/", "-")
     samples.put(results / "ddp.json", samples.result("ddp", seconds={payload: 3.0, "total": 4.0}))
