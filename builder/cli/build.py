@@ -10,9 +10,16 @@ import click
 
 from builder.cli.help import Grouped
 from builder.cli.inputs import choices, context_of, here_option, locked_option, sites_folder, trust_option, verbosity
-from builder.cli.options import batch_options, former_flag, shape_options, take_slurm_options
+from builder.cli.options import (
+    add_wrong_values,
+    batch_options,
+    check_tmpdir,
+    former_flag,
+    shape_options,
+    take_slurm_options,
+)
 from builder.cli.output import echo
-from builder.cli.targets import read_words, words_argument
+from builder.cli.targets import load_sites, read_words, words_argument
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import Options
 from builder.pipeline.build import build
@@ -81,9 +88,12 @@ def command(
     Slurm job that starts after the previous one; steps without a job on the site run here first. --nodes or --gpus
     add a job with the whole smoke suite. Several sites or files are built in parallel.
     """
-    named = read_words(words)
+    with add_wrong_values(options):
+        named = read_words(words)
     if named.note and not quiet:
         echo(named.note, err=True)
+    slurm = take_slurm_options(options, account=options["account"], sites=load_sites(named.sites), shape=(nodes, gpus))
+    check_tmpdir(tmpdir, jobs=slurm.submit)
     environment = _environment(accept_licenses=accept_licenses, offline=offline)
     how = Options(
         environment=environment,
@@ -99,7 +109,7 @@ def command(
         files=named.files,
         sites_folder=sites_folder(),
         options=how,
-        slurm=take_slurm_options(options, account=options["account"], shape=(nodes, gpus)),
+        slurm=slurm,
         context=context_of(**options),
         shape=(nodes, gpus),
         output=output,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from builder.cli.inputs import choices, context_of, locked_option, sites_folder, verbosity
+from builder.cli.options import check_tmpdir
 from builder.cli.targets import read_words, words_argument
 from builder.cli.terminal import Terminal
 from builder.execute.build_options import Options
@@ -34,6 +35,7 @@ def command(words: tuple[str, ...], tmpdir: Path | None, verbose: int, quiet: bo
     need the same RECIPE_CACHE_DIR. Only the backend `layers` can do it: other engines download while they build.
     """
     named = read_words(words)
+    check_tmpdir(tmpdir)
     request = BuildRequest(
         sites=named.sites,
         files=named.files,

@@ -13,7 +13,7 @@ import click
 from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
-from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
+from builder.cli.options import add_wrong_values, batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import emit, show_findings
 from builder.compile.image_plans import make_image_target, make_run_plan
 from builder.compile.launch import check_command
@@ -60,8 +60,9 @@ def command(
     starts G ranks.
     """
     del verbose
-    slurm = take_slurm_options(options, account=options["account"])
-    named = read_image_words(given, what="image", more="-- CMD", quiet=quiet)
+    with add_wrong_values(options):
+        named = read_image_words(given, what="image", more="-- python3 --version", quiet=quiet)
+    slurm = take_slurm_options(options, account=options["account"], sites=[named.site])
     loaded, path, words = named.site, named.path, named.rest
     check_not_inputs([("the image", path)], image=None, folder=output)
     target = make_image_target(

@@ -11,9 +11,10 @@ import click
 
 from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
-from builder.cli.inputs import account_option, existing, here_option, plain_context, trust_option, verbosity
-from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
+from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
+from builder.cli.options import add_wrong_values, batch_options, make_printer, shape_options, take_slurm_options
 from builder.cli.output import echo, judged, use_color
+from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import Options
@@ -75,13 +76,14 @@ def command(
     Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that.
     With --submit, --nodes and --gpus run the whole suite over so many.
     """
-    slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
-    named = read_image_words(words, what="image", quiet=quiet)
+    with add_wrong_values(options):
+        named = read_image_words(words, what="image", quiet=quiet)
+    slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
     loaded, image = named.site, named.path
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
-        variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
+        variables["RECIPE_MNIST"] = str(check_existing(data, what="data folder"))
     target = make_image_target(
         loaded,
         image=variables["RECIPE_IMAGE"],

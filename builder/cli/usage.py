@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +18,97 @@ WORDS = "recipe.words"  # in the context of a command: the words after it
 LIMIT = 400  # characters of a suggested line
 
 
+@dataclass(frozen=True, kw_only=True)
+class TypedLine:
+    """A command with its path, and the words after it; `places` are those of its arguments, `mark` that of `--`."""
+
+    path: str
+    words: tuple[str, ...]
+    places: tuple[int, ...]
+    mark: int
+    takes: frozenset[str]  # options with a value
+
+    @classmethod
+    def read(cls) -> TypedLine:
+        """What was typed; outside a command a build without words."""
+        context = click.get_current_context(silent=True)
+        if context is None:
+            return cls(path="recipe build", words=(), places=(), mark=0, takes=frozenset())
+        words = tuple(context.meta.get(WORDS, ()))
+        places = tuple(find_arguments(context.command, words))
+        mark = next((at for at, word in enumerate(words) if word == "--" and at not in places), len(words))
+        takes = frozenset(name for param in context.command.params if _takes_value(param) for name in param.opts)
+        return cls(path=context.command_path, words=words, places=places, mark=mark, takes=takes)
+
+    def write(self, *words: str) -> str:
+        """The line with these words."""
+        return sanitize(f"{self.path} {shlex.join(words)}".strip(), limit=LIMIT)
+
+
 def make_typed_line(arguments: Sequence[str]) -> str:
     """The line again with other arguments: each takes the place of one, more come after the last, options stay."""
-    context = click.get_current_context(silent=True)
-    if context is None:
-        return sanitize(f"recipe build {shlex.join(arguments)}", limit=LIMIT)
-    words = list(context.meta.get(WORDS, ()))
-    places = list(find_arguments(context.command, words))
+    typed = TypedLine.read()
     rest, found = list(arguments), list[str]()
-    if not places:
+    if not typed.places:
         found, rest = rest, []
-    for at, word in enumerate(words):
-        if at not in places:
+    for at, word in enumerate(typed.words):
+        if at not in typed.places:
             found.append(word)
             continue
-        count = len(rest) if at == places[-1] else 1
+        count = len(rest) if at == typed.places[-1] else 1
         found += rest[:count]
         del rest[:count]
-    return sanitize(f"{context.command_path} {shlex.join(found)}", limit=LIMIT)
+    return typed.write(*found)
+
+
+def quote(*words: str) -> str:
+    """Words for a suggested line, as a shell takes them."""
+    return sanitize(shlex.join(words), limit=LIMIT)
+
+
+def add_argument(*more: str, at: int, instead: Mapping[str, str] | None = None) -> str:
+    """The line again with more arguments: before the one at that place, else after the last one before `--`.
+
+    `instead`: words that take the place of others.
+    """
+    typed = TypedLine.read()
+    own = [place for place in typed.places if place < typed.mark]
+    place = own[at] if at < len(own) else own[-1] + 1 if own else typed.mark
+    words = [(instead or {}).get(one, one) for one in typed.words]
+    return typed.write(*words[:place], *more, *words[place:])
+
+
+def replace_argument(old: str, new: str) -> str:
+    """The line again with another word in the place of an argument."""
+    typed = TypedLine.read()
+    at = next((at for at in typed.places if typed.words[at] == old), len(typed.words))
+    return typed.write(*typed.words[:at], new, *typed.words[at + 1 :])
+
+
+def add_words(*words: str) -> str:
+    """The line again with more at its end."""
+    typed = TypedLine.read()
+    return typed.write(*typed.words, *words)
+
+
+def remove_options(options: Sequence[str]) -> str:
+    """The line again without options of the command and their values."""
+    typed = TypedLine.read()
+    left, value = list[str](), False
+    for word in typed.words[: typed.mark]:
+        if value:
+            value = False
+        elif word.partition("=")[0] in options:
+            value = word in typed.takes
+        else:
+            left.append(word)
+    return typed.write(*left, *typed.words[typed.mark :])
+
+
+def count_before_command() -> int | None:
+    """How many arguments come before `--`; None where there is none."""
+    typed = TypedLine.read()
+    return sum(place < typed.mark for place in typed.places) if typed.mark < len(typed.words) else None
 
 
 def find_arguments(command: click.Command, words: Sequence[str]) -> Iterator[int]:
@@ -96,6 +169,17 @@ class Line:
             del rest[at:end]
         return self._joined(rest)
 
+    def replace_options(self, options: Mapping[str, str]) -> str:
+        """It again with other options in the place of unknown ones; those that become "" are left out, with values."""
+        line = self
+        for option, right in options.items():
+            if right:
+                words = [f"{right}{word[len(option) :]}" if _names(word, option) else word for word in line.words]
+            else:
+                words = shlex.split(line.remove_unknown(option).removeprefix(self.path))
+            line = replace(line, words=tuple(words))
+        return line._joined(line.words)
+
     def with_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self._split(option)
@@ -121,6 +205,10 @@ class Line:
         return sanitize(" ".join([self.path, shlex.join(words)]).strip(), limit=200)
 
 
+def _names(word: str, option: str) -> bool:
+    return word == option or word.startswith(f"{option}=")
+
+
 def _is_value(words: Sequence[str]) -> bool:
     """Whether the word after an unknown option is its value: it names no site, no file and no option."""
     from builder.cli.inputs import sites_folder
@@ -129,6 +217,8 @@ def _is_value(words: Sequence[str]) -> bool:
     if not words or words[0].startswith("-"):
         return False
     path = Path(words[0])
+    if re.fullmatch(r"[\d.:-]+\w{0,2}", words[0]):
+        return True
     return not (path.suffix or "/" in words[0] or path.exists() or words[0] in site_files(sites_folder()))
 
 
@@ -139,6 +229,11 @@ def usage_finding(error: click.ClickException, *, arguments: Sequence[str], root
     line = Line(path=path, words=tuple(arguments[len(path.split()) - 1 :]))
     message = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
+        unknown = _unknown(context, line=line, first=error.option_name)
+        if len(unknown) > 1:
+            names = " and ".join(f"'{sanitize(name)}'" for name in unknown)
+            fix = f"`{line.replace_options(unknown)}`; see `{path} --help`"
+            return Finding(code="usage", message=f"there are no options {names}", fix=fix)
         message = error.message.partition(" Did you mean")[0].rstrip(".").partition(" (")[0]
     message = re.sub(r"is not a valid (?:float|integer)( range)?$", "is not a number", message)
     message = message[:1].lower() + message[1:].partition(" Did you mean")[0].rstrip(".")
@@ -180,6 +275,26 @@ def _instead(error: click.ClickException, *, context: click.Context, line: Line)
     return ""
 
 
+def _unknown(context: click.Context, *, line: Line, first: str) -> dict[str, str]:
+    """The long options that the command does not have, and what is meant by each; "" where nothing is near."""
+    known = {name for param in context.command.params for name in (*param.opts, *param.secondary_opts)}
+    own = line.words[: line.words.index("--")] if "--" in line.words else line.words
+    taken = {at + 1 for at, word in enumerate(own) if word in _takers(context)}
+    words = [word.partition("=")[0] for at, word in enumerate(own) if word.startswith("--") and at not in taken]
+    found = dict.fromkeys(word for word in words if word not in (*known, "--help"))
+    if isinstance(context.command, click.Group) or first not in found:
+        return {}
+    if any(ARGUMENTS.get(name.lstrip("-").lower()) for name in found):  # these have a fix of their own, one by one
+        return {}
+    return {name: _near(name, known=[one for one in known if one.startswith("--")]) for name in found}
+
+
+def _takers(context: click.Context) -> set[str]:
+    """The options that take a value."""
+    options = (param for param in context.command.params if isinstance(param, click.Option))
+    return {name for param in options if not (param.is_flag or param.count) for name in param.opts}
+
+
 def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) -> str:
     """What was meant by an option that is not there: an argument, another option, or nothing."""
     option = error.option_name
@@ -214,10 +329,35 @@ def _near(option: str, *, known: Sequence[str]) -> str:
 
 
 def _complete(context: click.Context, *, line: Line) -> str:
-    """The line with the arguments that it lacks."""
-    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+    """The line with the arguments that it lacks: what this folder has of that kind, else an example of the help."""
+    from builder.cli.help import EXAMPLES
+
+    pieces = _pieces(context)
     given = sum(1 for _ in find_arguments(context.command, line.words))
-    return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *pieces[given:]])
+    names = _fill(pieces[given:])
+    examples = EXAMPLES.get(context.command_path.partition(" ")[2], ())
+    if not line.words and names == pieces and examples:
+        return examples[0]
+    return " ".join([line.path, *([shlex.join(line.words)] if line.words else []), *names])
+
+
+def _pieces(context: click.Context) -> list[str]:
+    return [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
+
+
+def _fill(pieces: Sequence[str]) -> list[str]:
+    """The arguments of a command's usage, with what this folder has of that kind."""
+    from builder.cli.recognise import list_environments, list_images, list_measured
+
+    found = list[str]()
+    for piece in pieces:
+        count, names = len(piece.split()), list[str]()
+        if piece in ("IMAGE", "A B"):
+            names = [*list_images(), *(list_environments() if count == 2 else ())]
+        elif piece == "PATH...":
+            names = list_measured()
+        found.append(shlex.join(names[:count]) if len(names) >= count else piece)
+    return found
 
 
 def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, line: Line) -> str:
@@ -231,15 +371,12 @@ def _value_of_option(error: click.BadOptionUsage, *, context: click.Context, lin
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write `{error.option_name} {kind.min}` or more"
     metavar = param.make_metavar(context)
-    pieces = [word for word in context.command.collect_usage_pieces(context) if word != "[OPTIONS]"]
-    typed = shlex.join(line.words[:-1]) or " ".join(pieces)  # the option is the last word
-    words = f"write `{line.path} {typed} {error.option_name} {metavar}`"
+    typed = shlex.join(line.words[:-1]) or " ".join(_fill(_pieces(context)))  # the option is the last word
     if metavar == "SITE":
-        from builder.cli.inputs import sites_folder
-        from builder.parse.site import site_files
+        from builder.cli.targets import suggest_sites
 
-        words += f", SITE one of {', '.join(site_files(sites_folder()))}"
-    return words
+        return "write " + suggest_sites(lambda site: f"{line.path} {typed} {error.option_name} {site}")
+    return f"write `{line.path} {typed} {error.option_name} {metavar}`"
 
 
 def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
@@ -251,7 +388,9 @@ def _value(error: click.BadParameter, *, param: click.Parameter) -> str:
     if isinstance(kind, (click.IntRange, click.FloatRange)) and kind.min is not None:
         return f"write {kind.min} or more, as in {option} {max(kind.min, 1)}"
     if isinstance(kind, click.Path) and "is not readable" in error.message:
-        return "ask its owner for the right to read it (`chmod u+r` gives it where it is your own)"
+        found = re.search(r"'(.*)' is not readable", error.message)
+        path = shlex.quote(found[1]) if found else "FILE"
+        return f"`chmod u+r {path}` where it is your own, else ask its owner for the right to read it"
     return ""
 
 

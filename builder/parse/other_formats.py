@@ -47,7 +47,11 @@ TABLES: dict[tuple[str, ...], tuple[str, str]] = {
     ("services",): ("a Docker Compose file", READ),
     ("base_images",): ("a site file", "the order is SITE ENVIRONMENT, e.g. `recipe build lumi-g env.yml`"),
 }
-EXPLICIT = ("a list of conda packages for one platform", "run `conda env export --from-history > environment.yml`")
+EXPLICIT = (
+    "a list of conda packages for one platform",
+    "activate the environment that it is of (`conda env list` has its name), "
+    "then run `conda env export --from-history > environment.yml`",
+)
 
 
 def refuse_other_formats(path: Path, *, file: str) -> None:

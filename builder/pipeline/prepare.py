@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from builder.execute.executor import StepBatch, check_local_needs, choose_steps,
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
 from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
-from builder.execute.preflight import check_output_folder, on_login_node
+from builder.execute.preflight import check_entered, check_output_folder, on_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import current_report, not_this
-from builder.model.finding import ConfigError, Finding, Location, UnsupportedError
+from builder.model.finding import ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
 from builder.model.text import exists
@@ -94,6 +94,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
+    check_entered(build.image)
     check_own_inputs(build, request=request)
     _check_place(build, request=request)
     plan, options, image = build.plan, request.options, build.image
@@ -123,11 +124,21 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         base_at=build.base_at, sure=request.here,
     )  # fmt: skip
     if here:
-        check_local_needs(
-            StepBatch(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress())
-        )
+        work = StepBatch(plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress())
+        try:
+            check_local_needs(work)
+        except ToolError as error:
+            raise ToolError(*(_name_other_backend(finding, build) for finding in error.findings)) from None
         check_docker(here, environment=options.environment)
     return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
+
+
+def _name_other_backend(finding: Finding, build: Build) -> Finding:
+    """The finding on a missing program of a backend that --backend names: the site has one that it uses by default."""
+    first, wanted = build.site.build.backends[0], build.context.backend
+    if finding.code != "no-program" or wanted in ("", first):
+        return finding
+    return replace(finding, fix=f"{finding.fix}; or leave `--backend {wanted}` out to build with {first}")
 
 
 def _split(
@@ -187,8 +198,13 @@ def check_jobs_possible(site: Site, *, slurm: SlurmOptions) -> None:
 def check_scheduler(site: Site) -> None:
     """Raise UnsupportedError where a site has no batch system."""
     if site.scheduler.kind == "none":
-        message = f"'{site.name}' has no batch system: nothing can be submitted there"
-        raise UnsupportedError(Finding(code="no-scheduler", message=message, fix="leave --submit out"))
+        raise UnsupportedError(make_no_scheduler(site))
+
+
+def make_no_scheduler(site: Site) -> Finding:
+    """The finding for a site without a batch system."""
+    message = f"'{site.name}' has no batch system: nothing can be submitted there"
+    return Finding(code="no-scheduler", message=message, fix="leave --submit out")
 
 
 def check_account(site: Site, *, slurm: SlurmOptions) -> None:

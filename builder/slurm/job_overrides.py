@@ -63,6 +63,17 @@ def read_overrides(
     return JobOverrides(values=values, account=account, dependency=dependency)
 
 
+def find_wrong_values(given: Mapping[str, Sequence[str]], *, dependency: str) -> list[Finding]:
+    """Find every `VALUE` and `STEP=VALUE` that cannot be one; the steps are not known yet."""
+    findings = [found for option, words in given.items() for word in words for found in _form(option, _value(word))]
+    return findings + (_form("dependency", dependency) if dependency else [])
+
+
+def _value(word: str) -> str:
+    step, equals, value = word.partition("=")
+    return value if equals else step
+
+
 def _form(option: str, value: str) -> list[Finding]:
     form, fix = FORMS[option]
     if form.fullmatch(value):

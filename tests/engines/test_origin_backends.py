@@ -160,7 +160,7 @@ def test_fault_01_a_build_that_was_refused(backend: Backend) -> None:
     less = without(backend.program, at=backend.room.folder / "less", path=path)
     backend.build("1.17.0", "--force", PATH=less).expect(4)
     backend.is_refused()
-    backend.build("1.17.0", "--force", "--tmpdir", backend.room.folder / "missing").expect(4)
+    backend.build("1.17.0", "--force", "--tmpdir", backend.room.folder / "missing").expect(2)
     backend.is_refused()
 
 

@@ -40,7 +40,7 @@ def test_an_image_of_another_vendor_is_no_success(tiny: Built) -> None:
 def test_a_file_that_is_no_image(room: Room) -> None:
     image = room.write("none.sif", "this is no image\n")
     done = room.recipe("smoke", "local", image).expect(2)
-    assert "is a text, and not an image" in done.err
+    assert "is a text file, and not an image" in done.err
     assert room.left_behind() == []
 
 

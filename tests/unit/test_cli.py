@@ -101,7 +101,11 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (["bild"], "error: there is no command 'bild'", "did you mean 'build'? commands: build, cache, check"),
         (["--nope"], "error: no such option '--nope'", "see `recipe --help`"),
         (["plan", "--nope"], "error: no such option '--nope'", "did you mean '--nodes'? see `recipe plan --help`"),
-        (["plan"], "error: no site and no environment file is named", "`recipe plan SITE environment.yml`"),
+        (
+            ["plan"],
+            "error: no site and no environment file is named",
+            "`recipe plan local environment.yml`, or another site in the place of 'local': dawn, ",
+        ),
         (["sites", "lumi"], "error: there is no site 'lumi'", "did you mean 'lumi-g'? known sites: dawn, frontier"),
         (
             ["sites", "--format", "xml"],
@@ -114,9 +118,9 @@ def test_without_a_command_there_is_help(recipe: Call) -> None:
         (
             ["run", "tiny.sif", "local", "--", "python3"],
             "error: the site 'local' comes after the image 'tiny.sif'",
-            "`recipe run local tiny.sif -- CMD`",
+            "`recipe run local tiny.sif -- python3`",
         ),
-        (["init", "minst"], "error: there is no example 'minst'", "did you mean 'mnist'?"),
+        (["init", "minst"], "error: there is no example 'minst'", "did you mean `recipe init mnist`?"),
     ],
 )
 def test_misuse_is_explained(recipe: Call, tmp_path: Path, words: list[str], first: str, fix: str) -> None:
@@ -467,7 +471,7 @@ def test_the_variable_of_an_account_is_named(recipe: Call, mnist: Path, monkeypa
     assert "'bad name' cannot be the value of SBATCH_ACCOUNT" in answer.err
     assert "write its name alone, or unset SBATCH_ACCOUNT" in answer.err
     answer = recipe("check", "lumi-g", mnist, "--account", "bad name")
-    assert "at:  --account" in answer.err
+    assert "'bad name' cannot be the value of --account" in answer.err
 
 
 def test_help_of_a_group_cuts_no_sentence(recipe: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -481,4 +485,4 @@ def test_a_file_without_rights_has_a_fix(recipe: Call, words: tuple[str, ...], t
     (tmp_path / "noperm.txt").touch(mode=0)
     answer = recipe(*words, "noperm.txt")
     assert answer.code == 2
-    assert "fix: ask its owner for the right to read it" in answer.err
+    assert "fix: `chmod u+r noperm.txt` where it is your own, else ask its owner" in answer.err

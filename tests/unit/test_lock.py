@@ -25,6 +25,7 @@ from builder.parse.lock_files import index_path, read_conda, read_index, read_lo
 from builder.parse.pylock import read_pylock, write_pylock
 from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
+from builder.pipeline.plans import make_plan
 from builder.resolve.locked import make_lock_request
 from builder.resolve.resolve import resolve
 
@@ -86,10 +87,12 @@ class Folder:
         return replace(Context(tool="recipe 0"), lock=lock, lock_file="demo.lock.yml", **more)  # type: ignore[arg-type]
 
     def lock(
-        self, site: str = "local", *, conda: str = CONDA, pip: tuple[PipFile, ...] = FILES, base: BaseLock = BASE
-    ) -> Lock:
-        """Write a lock that fits the recipe as it is now."""
-        target = resolve(load_recipe(self.env), load_site(site), context=Context(tool="recipe 0"))
+        self, site: str = "local", *, conda: str = CONDA, pip: tuple[PipFile, ...] = FILES, base: BaseLock = BASE,
+        options: Mapping[str, str] | None = None,
+    ) -> Lock:  # fmt: skip
+        """Write a lock that fits the recipe as it is now; `options` are those of the command line."""
+        context = replace(Context(tool="recipe 0"), **(options or {}))  # type: ignore[arg-type]
+        target = resolve(load_recipe(self.env), load_site(site), context=context)
         text, pylock = conda.format(**HASH), write_pylock(pip, python="3.12")
         made = Lock(
             site=site, recipe=target.recipe.digest, tool="recipe 0", asked=make_lock_request(target), base=base,
@@ -329,6 +332,31 @@ def test_locked_wants_a_lock(folder: Folder) -> None:
     with pytest.raises(UnsupportedError, match="--locked requires a lock, and there is none for 'frontier'") as caught:
         folder.plan("frontier", locked=True)
     assert [finding.code for finding in caught.value.findings if finding.level == "error"] == ["lock-missing"]
+
+
+def test_the_line_for_a_lock_has_the_options_of_the_build(folder: Folder) -> None:
+    more = {"base": "docker://debian:12", "backend": "apptainer"}
+    line = f"run `recipe lock local {folder.env} --backend apptainer --base docker://debian:12`"
+    with pytest.raises(UnsupportedError, match="there is none for 'local'") as caught:
+        folder.plan(locked=True, **more)
+    assert [finding.fix for finding in caught.value.findings if finding.code == "lock-missing"] == [line]
+    folder.lock()  # without them
+    with pytest.raises(UnsupportedError, match="is stale") as caught:
+        folder.plan(locked=True, **more)
+    assert [finding.fix for finding in caught.value.findings if finding.code == "lock-stale"] == [line]
+    folder.lock(options=more)  # as the line does
+    assert folder.plan(locked=True, **more).steps
+
+
+def test_the_line_for_a_lock_leaves_out_the_base_of_the_recipe(folder: Folder, tmp_path: Path) -> None:
+    folder.env.write_text(f"{ENV}container: {{base: ./own.sif}}\n")
+    (tmp_path / "own.sif").touch()
+    recipe = load_recipe(folder.env)
+    context = replace(Context(tool="recipe 0"), locked=True, lock_file="demo.lock.yml")
+    with pytest.raises(UnsupportedError, match="there is none for 'local'") as caught:
+        make_plan(load_site("local"), recipe, context=context)
+    fixes = [finding.fix for finding in caught.value.findings if finding.code == "lock-missing"]
+    assert fixes == [f"run `recipe lock local {folder.env}`"]
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_damaged_and_foreign_files_are_explained(recipe: Call, tmp_path: Path, c
         code, out, err = recipe("report", path)
         assert (code, out) == (2, "")
         assert message in err or (path == "." and "report of a build" in err)
-        assert "  at:  " in err
+        assert "report.json" in err
         assert "  fix: " in err
 
 
@@ -153,6 +153,8 @@ def test_bytes_that_are_no_text_are_explained(recipe: Call, tmp_path: Path) -> N
     (tmp_path / "report.json").write_bytes(b"\x80\x81")
     assert "is not UTF-8 text" in recipe("report", "report.json")[2]
     (tmp_path / "image.sif").write_bytes(b"\x80\x81")
+    assert "'image.sif' is a text file, and not an image" in recipe("report", "image.sif")[2]
+    (tmp_path / "image.sif").write_bytes(bytes(32) + b"SIF_MAGIC")
     assert "has no plan folder next to it ('image.plan')" in recipe("report", "image.sif")[2]
 
 
