@@ -16,7 +16,7 @@ from builder.cli.output import columns, echo
 from builder.cli.paths import check_reachable, find_image_of, write_line
 from builder.cli.recognise import find_kind, list_environments, list_images
 from builder.cli.targets import choose_site, name_environment
-from builder.cli.usage import make_typed_line, quote
+from builder.cli.typed import make_typed_line, quote
 from builder.model.contents import (
     Change,
     Contents,

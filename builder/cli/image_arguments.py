@@ -15,7 +15,7 @@ from builder.cli.output import echo
 from builder.cli.paths import check_existing, explain_kind
 from builder.cli.recognise import find_kind, list_archives, list_environments, list_images
 from builder.cli.targets import choose_site, is_site_file, suggest_sites, this_site
-from builder.cli.usage import (
+from builder.cli.typed import (
     add_argument,
     add_words,
     count_before_command,

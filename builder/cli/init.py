@@ -10,7 +10,7 @@ import click
 
 from builder.cli.inputs import plain_verbosity
 from builder.cli.output import echo, emit
-from builder.cli.usage import quote
+from builder.cli.typed import quote
 from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, find_nearest
 from builder.system.files import write_atomic

@@ -187,7 +187,7 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
-        from builder.cli.usage import WORDS
+        from builder.cli.typed import WORDS
 
         ctx.meta[WORDS] = tuple(args[1:])
         return super().resolve_command(ctx, args)

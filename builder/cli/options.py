@@ -15,7 +15,7 @@ import click
 
 from builder.cli.inputs import find_source
 from builder.cli.output import echo
-from builder.cli.usage import remove_options
+from builder.cli.typed import remove_options
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnsupportedError
 from builder.model.site import Site
 from builder.model.text import sanitize

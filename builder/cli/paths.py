@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.cli.main import find_closed_folder
 from builder.cli.recognise import Kind, find_kind, list_environments
 from builder.cli.targets import choose_site
-from builder.cli.usage import quote
+from builder.cli.typed import quote
 from builder.model.finding import ConfigError, Finding
 from builder.model.text import exists, sanitize
 from builder.parse.yaml import near_path

@@ -152,7 +152,7 @@ def _explained(finding: Finding, path: Path) -> Finding:
     """A finding on a path that has no report, with the line for one that has, or that makes one."""
     from builder.cli.recognise import find_kind, list_measured
     from builder.cli.targets import choose_site, name_environment
-    from builder.cli.usage import quote
+    from builder.cli.typed import quote
 
     here, kind = list_measured(), find_kind(path)
     folders = ("a plan folder", "a folder")

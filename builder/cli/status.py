@@ -14,7 +14,7 @@ from builder.cli.json_documents import emit_document, format_option
 from builder.cli.output import Styled, columns, echo, emit, show_findings, use_color
 from builder.cli.paths import check_reachable, write_line
 from builder.cli.terminal import Terminal
-from builder.cli.usage import quote
+from builder.cli.typed import quote
 from builder.execute.report_file import read_report
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, UnfinishedError
 from builder.model.report import Report

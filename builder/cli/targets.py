@@ -17,7 +17,7 @@ import click
 
 from builder.cli.inputs import sites_folder
 from builder.cli.recognise import find_kind, list_environments
-from builder.cli.usage import add_argument, make_typed_line
+from builder.cli.typed import add_argument, make_typed_line
 from builder.model.finding import BuilderError, ConfigError, Finding, suggest_name
 from builder.model.site import Site
 from builder.model.text import exists, sanitize

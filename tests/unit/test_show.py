@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import pytest
 from support.rows import rows
 
 from builder.cli.output import Styled, columns, finding_lines, fit, short_image
