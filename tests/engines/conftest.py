@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from disks import Disk, mounted_disks
 from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, program, run
-from smoke_program import Smoke
+from smoke_program import Smoke, write_easy_digits
 
 TORCH = "torch==2.13.0"
 # With `-n`: files that submit jobs stand in two lines for the two nodes of Slurm, any other file is one worker's, which
@@ -213,6 +213,12 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 run([uv, "pip", "install", "-q", "--python", python, *links, TORCH]).expect(0)
                 (folder / "whole").touch()
         yield str(python)
+
+
+@pytest.fixture(scope="session")
+def easy_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits that a training of two short epochs learns: for tests of what is around a training."""
+    return write_easy_digits(tmp_path_factory.mktemp("easy") / "digits")
 
 
 @pytest.fixture

@@ -66,7 +66,9 @@ def test_real_digits_reach_95_percent(digits: Built, room: Room) -> None:
         pytest.skip("RECIPE_TEST_MNIST names no folder with MNIST's four files; they are not part of the repository")
     out = room.folder / "real"
     room.recipe("smoke", "local", digits.image, "--data", data, "--workload", "mnist", "-o", out).expect(0)
-    assert json.loads((out / "smoke-mnist.json").read_text())["accuracy"] >= 0.95
+    result = json.loads((out / "smoke-mnist.json").read_text())
+    assert result["data"] == {"source": "mnist", "train": 8000, "test": 2000}
+    assert result["accuracy"] >= 0.95
 
 
 # --- every key of a recipe -------------------------------------------------------------------------------------------
