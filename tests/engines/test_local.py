@@ -30,7 +30,8 @@ def test_the_example_is_built_and_trains(digits: Built) -> None:
 
 def test_the_numbers_of_the_training(digits: Built) -> None:
     smoke = report_of(digits.plan)["smoke"]
-    assert smoke["mnist"]["accuracy"] >= 0.9
+    assert smoke["mnist"]["data"] == {"source": "drawn", "train": 4000, "test": 1000}
+    assert smoke["mnist"]["accuracy"] >= 0.93
     assert smoke["mnist"]["training"]["last_loss"] < smoke["mnist"]["training"]["first_loss"]
     ranks = smoke["ddp"]["ranks"]
     assert [rank["rank"] for rank in ranks] == [0, 1]

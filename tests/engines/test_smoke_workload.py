@@ -17,13 +17,17 @@ from smoke_program import FOLDER, LAUNCHERS, LONG, Smoke, all_gone, training
 pytestmark = pytest.mark.engines
 
 
-def test_mnist_on_drawn_digits_passes_in_time(smoke: Smoke) -> None:
-    status, output = smoke.run("mnist", "--result", "result.json", "--expect-vendor", "cpu", "--timeout", "120")
+def easily(digits: Path, epochs: int = 2) -> list[str]:
+    return ["--data", str(digits), "--epochs", str(epochs)]
+
+
+def test_mnist_passes_and_leaves_its_result_alone(smoke: Smoke, easy_digits: Path) -> None:
+    """What it learns of drawn and of real digits is in test_local.py."""
+    words = ("--result", "result.json", "--expect-vendor", "cpu", "--timeout", "120")
+    status, output = smoke.run("mnist", *easily(easy_digits), *words)
     assert status == 0, output
     assert output.splitlines()[-1] == "verdict: pass"
-    result = smoke.result()
-    assert result["data"] == {"source": "drawn", "train": 4000, "test": 1000}
-    assert result["accuracy"] >= 0.93
+    assert smoke.result()["data"] == {"source": "mnist", "train": 320, "test": 50}
     assert [path.name for path in smoke.folder.iterdir()] == ["result.json"]
     assert sorted(path.name for path in smoke.program.iterdir()) == sorted(path.name for path in FOLDER.glob("*.py"))
 
@@ -107,10 +111,6 @@ def test_an_import_that_kills_the_process_is_named(smoke: Smoke, tmp_path: Path)
     assert status == -signal.SIGKILL
     assert smoke.result()["error"] == 'the process ended while importing "crashing"'
     assert smoke.run("judge", "result.json")[0] == 1
-
-
-def easily(digits: Path, epochs: int = 2) -> list[str]:
-    return ["--data", str(digits), "--epochs", str(epochs)]
 
 
 def test_two_ranks_of_our_own_pass(smoke: Smoke, easy_digits: Path) -> None:
