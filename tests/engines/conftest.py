@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from disks import Disk, mounted_disks
 from recipe_program import EXAMPLE, TINY, Built, Done, Room, build, find_links, program, run
-from smoke_program import Smoke
+from smoke_program import Smoke, write_easy_digits
 
 TORCH = "torch==2.13.0"
 # With `-n` any file is one worker's, which makes what its tests share once. Those that take longest begin first, those
@@ -227,8 +227,17 @@ def torch_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 links = [word for link in find_links() for word in ("--find-links", link)]
                 uv = Path(sys.executable).with_name("uv")
                 run([uv, "pip", "install", "-q", "--python", python, *links, TORCH]).expect(0)
+                # uv compiles nothing and the workload writes nothing (-B): each rank would compile torch anew.
+                writing = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+                run([python, "-c", "import torch._dynamo, torch.distributed.run"], env=writing).expect(0)
                 (folder / "whole").touch()
         yield str(python)
+
+
+@pytest.fixture(scope="session")
+def easy_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Digits that a training of two short epochs learns: for tests of what is around a training."""
+    return write_easy_digits(tmp_path_factory.mktemp("easy") / "digits")
 
 
 @pytest.fixture
