@@ -13,12 +13,13 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, existing, here_option, plain_context, trust_option, verbosity
 from builder.cli.options import batch_options, make_printer, shape_options, take_slurm_options
-from builder.cli.output import echo, judged, use_color
+from builder.cli.output import echo, judged, show_findings, use_color
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import Options
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
+from builder.inspect.image import lacks_torch
 from builder.execute.judgement import first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
@@ -72,7 +73,8 @@ def command(
 ) -> None:
     """Train in IMAGE as SITE would run it and check the numbers: on this machine, or with --submit as a job.
 
-    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that.
+    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that. An
+    image without torch is not tested unless --workload names what to run.
     With --submit, --nodes and --gpus run the whole suite over so many.
     """
     slurm = take_slurm_options(options, account=options["account"], shape=(nodes, gpus))
@@ -96,6 +98,11 @@ def command(
     )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
+    if not workloads and lacks_torch(image):
+        message = "the image has no torch, and only that can train: run your own test with `recipe run`"
+        echo(judged(f"verdict: not tested: {message}"))
+        return
+    if not slurm.submit:
         _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
         return
     check_jobs_possible(loaded, slurm=slurm)
@@ -120,10 +127,11 @@ def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE, check_jobs=check_jobs_ended)
-        checks = test_image(plan, folder=place, environment=environment, progress=progress)
-    for line in check_lines(checks):
+        tested = test_image(plan, folder=place, environment=environment, progress=progress)
+    for line in check_lines(tested.checks):
         echo(judged(line))
-    bad = first_causes(checks)
+    show_findings(tested.findings)
+    bad = tested.causes
     echo(judged("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"

@@ -194,7 +194,7 @@ def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Repo
     return {
         "folder": str(folder),
         "kind": kind,
-        "verdict": report.status if report else None,
+        "verdict": report.verdict if report else None,
         "image": report.image if report else None,
         "jobs": [_job(view) for view in views],
     }

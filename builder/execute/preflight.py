@@ -71,11 +71,11 @@ def check_output(
     force: bool,
     kept: Path | None,
     makes: bool = False,
-    why: Callable[[], str] = str,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists.
+    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists, and a fix.
     """
     check_output_folder(output, makes=makes)
     _check_attestations(output, force=force)
@@ -89,8 +89,9 @@ def check_output(
         message = f"the output '{output}' exists and is {what}: it is never replaced"
         raise _refused("output-kind", message, fix="give another output with -o")
     if not force:
-        fix = "give --force to replace it, or another output with -o"
-        known = why()
+        known, better = why()
+        fix = f"{better}, --force to replace it" if better else "give --force to replace it"
+        fix += ", or another output with -o"
         message = f"the output '{output}' exists" + (f": {known}" if known else "")
         raise _refused("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"

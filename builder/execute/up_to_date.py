@@ -24,7 +24,7 @@ def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Pat
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["status"] != "passed" or report["image"] != str(output.resolve()):
             return None
-        smoked = any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
+        smoked = _was_smoked(report)
         if not (smoked or no_smoke) or read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
             return None
         if report["plan"] != plan_digest(plan) or report["sources"] != sources_of(
@@ -32,8 +32,14 @@ def current_report(plan: Plan, *, folder: Path, output: Path, recipe_folder: Pat
         ):
             return None
         if _is_of(report, output):
-            return "passed its smoke test" if smoked else "was not smoke-tested"
+            if not smoked:
+                return "was not tested"
+            return "passed its smoke test" if report["checks"] else "was not tested: its smoke test has no workload"
     return None
+
+
+def _was_smoked(report: dict[str, Any]) -> bool:
+    return any(step["name"] == "smoke" and step["status"] == "ok" for step in report["steps"])
 
 
 def _is_of(report: dict[str, Any], image: Path) -> bool:
@@ -45,19 +51,27 @@ def _is_of(report: dict[str, Any], image: Path) -> bool:
     return same_size and sha256_of(image) == report["image_sha256"]
 
 
-def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> str:
-    """Why an image that is there is not known as built from this plan, for the message that it would be overwritten."""
+def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> tuple[str, str]:
+    """Why an image that is there is not known as built and tested from this plan, and the fix; "" for what is not known.
+
+    Both are for the message that the image would be overwritten.
+    """
     said = plan_in(output)
     if not said:
-        return ""
+        return "", ""
     if said != plan_digest(plan):
-        return "it was built from another plan"
+        return "it was built from another plan", ""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         report = parse_json(read_below(folder, REPORT_FILE, limit=LIMIT))
         if report["plan"] == said:
             if report["sources"] != sources_of(plan, recipe_folder=recipe_folder, folder=folder):
-                return "a file that went into it, or its base image, has changed since"
+                return "a file that went into it, or its base image, has changed since", ""
             if not _is_of(report, output):
-                return "it was changed since it was built"
-            return "it was built from this plan, and has not passed its smoke test"
-    return "it was built from this plan by a build that was ended before it could write its report"
+                return "it was changed since it was built", ""
+            if read_below(folder, PLAN_FILE, limit=LIMIT) != to_json(plan).encode():
+                why = "it was built from this plan, and its plan folder holds another plan now"
+                return why, "write this plan into the folder again with `recipe plan`"
+            if report["status"] == "passed" and not _was_smoked(report):
+                return "it was built from this plan, and was not tested", "give --from smoke to test it"
+            return "it was built from this plan, and has not passed its smoke test", "give --from smoke to test it again"
+    return "it was built from this plan by a build that was ended before it could write its report", ""

@@ -90,6 +90,16 @@ def read_contents(image: Path) -> Contents:
     return _contents(contents, scan, files)
 
 
+def lacks_torch(image: Path) -> bool:
+    """Whether an image certainly has no torch; False where not all of it can be read."""
+    try:
+        contents = read_contents(image)
+    except ConfigError:
+        return False
+    names = {package.name.lower() for package in contents.packages if package.kind in ("pip", "conda")}
+    return not (contents.unknown or contents.torch or names & {"torch", "pytorch"})
+
+
 def check_image(image: Path) -> None:
     """Raise ConfigError where a path is not an image that an engine could run: a file by its first bytes."""
     if image.is_dir():

@@ -110,7 +110,7 @@ def test_security_15_odd_files_of_a_plan_folder_are_read_within_bounds(place: Pl
     """A plan folder that came as an archive is the user's own, and what is in it is a stranger's."""
     put(place.kit / name, kind)
     assert place.current(place.plan) == (name in (OLD_FILE, SOURCES_FILE))
-    assert not_this(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ""
+    assert not_this(place.plan, folder=place.kit, output=place.image, recipe_folder=place.home) == ("", "")
     assert plan_of_folder(place.kit) == ("" if name == PLAN_FILE else plan_digest(place.plan))
     assert origin_of(place.plan, (), folder=place.kit) is not None
     (place.home / "notes.txt").write_text("new")
@@ -237,10 +237,11 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
 
     def said(plan: Plan, *, of: Plan) -> str:
         monkeypatch.setattr(up_to_date, "plan_in", lambda _image: plan_digest(of))
-        return not_this(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+        why, fix = not_this(plan, folder=place.kit, output=place.image, recipe_folder=place.home)
+        return f"{why}; {fix}" if fix else why
 
     assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"
-    assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test")
+    assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test; give --from smoke to test it again")
     (place.home / "notes.txt").write_text("later")
     assert said(place.plan, of=place.plan).startswith("a file that went into it")
     (place.home / "notes.txt").unlink()
