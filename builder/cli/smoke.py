@@ -23,7 +23,7 @@ from builder.inspect.image import lacks_torch
 from builder.execute.judgement import first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
-from builder.execute.preflight import find_programs
+from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, choose_progress
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
@@ -33,6 +33,9 @@ from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.system.scratch import work_folder
+
+
+NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
 
 
 @click.command("smoke", cls=Grouped)
@@ -81,6 +84,7 @@ def command(
     named = read_image_words(words, what="image", quiet=quiet)
     loaded, image = named.site, named.path
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
+    _check_paths(output=output, data=data)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(existing(data, what="data folder"))
@@ -99,8 +103,7 @@ def command(
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
     if not workloads and lacks_torch(image):
-        message = "the image has no torch, and only that can train: run your own test with `recipe run`"
-        echo(judged(f"verdict: not tested: {message}"))
+        echo(judged(f"verdict: not tested: {NO_TORCH}"))
         return
     if not slurm.submit:
         _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
@@ -119,6 +122,13 @@ def command(
         Terminal(quiet=quiet).report("", report)
         raise_on_failure(report)
         echo(judged("verdict: pass"))
+
+
+def _check_paths(*, output: Path | None, data: Path | None) -> None:
+    """Refuse folders that no container can be given; raises ConfigError."""
+    for what, path in (("the output", output), ("the data folder", data)):
+        if path is not None:
+            check_bindable(path, what=what, fix="give a path without it")
 
 
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:

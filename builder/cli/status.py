@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,12 +120,23 @@ def folder_of(place: Path) -> Path:
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
+    at = Location(file=str(place))
+    submitted = sorted(path.parents[1] for path in place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))
+    plans = submitted or sorted(path.parent for path in place.glob(f"*/{PLAN_FILE}"))
+    if plans:
+        shown = shlex.quote(os.path.relpath(plans[0]))
+        jobs = "jobs were submitted from" if submitted else "nothing was submitted from"
+        message = f"{jobs} the plan folders in '{place}': {_list_names(plans)}"
+        fix = f"name one: `recipe status {shown}`" if submitted else f"`recipe report {shown}` shows what was built"
+        raise ConfigError(Finding(code="no-plan" if submitted else "no-jobs", message=message, at=at, fix=fix))
     message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder next to it"
-    near = next((path.parents[1] for path in sorted(place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))), None)
     fix = "name the folder that ends in .plan, or the image"
-    if near is not None:
-        fix = f"run `recipe status {shlex.quote(str(near))}`"
-    raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(place)), fix=fix))
+    raise ConfigError(Finding(code="no-plan", message=message, at=at, fix=fix))
+
+
+def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:
+    more = f" and {len(plans) - most} more" if len(plans) > most else ""
+    return ", ".join(path.name for path in plans[:most]) + more
 
 
 def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:

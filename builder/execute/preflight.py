@@ -113,8 +113,18 @@ def _check_attestations(output: Path, *, force: bool) -> None:
         raise _refused("output-exists", message, fix="give --force to replace it, or another output with -o")
 
 
+def check_bindable(path: Path, *, what: str, fix: str, code: str = "path-special") -> None:
+    """Refuse a path that no container can be given: its bind option splits at colons and commas (Apptainer 1.4.5)."""
+    found = next((letter for letter in ":," if letter in str(path.resolve())), "")
+    if found:
+        message = f"the path of {what} '{path}' contains '{found}', at which container engines split their bind option"
+        raise _refused(code, message, fix=fix)
+
+
 def check_output_folder(output: Path, *, makes: bool = False) -> None:
     """Refuse an output whose folder is missing or cannot be written to. Raises ConfigError."""
+    fix = "give an output without it with -o"
+    check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _there(output.parent) if makes else output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")

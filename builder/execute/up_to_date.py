@@ -73,5 +73,8 @@ def not_this(plan: Plan, *, folder: Path, output: Path, recipe_folder: Path) -> 
                 return why, "write this plan into the folder again with `recipe plan`"
             if report["status"] == "passed" and not _was_smoked(report):
                 return "it was built from this plan, and was not tested", "give --from smoke to test it"
-            return "it was built from this plan, and has not passed its smoke test", "give --from smoke to test it again"
+            return (
+                "it was built from this plan, and has not passed its smoke test",
+                "give --from smoke to test it again",
+            )
     return "it was built from this plan by a build that was ended before it could write its report", ""

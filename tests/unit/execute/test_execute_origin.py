@@ -241,7 +241,9 @@ def test_fault_01_an_image_in_the_way_is_told_by_its_plan(place: Place, monkeypa
         return f"{why}; {fix}" if fix else why
 
     assert said(other_than(place.plan), of=place.plan) == "it was built from another plan"
-    assert said(place.plan, of=place.plan).endswith("and has not passed its smoke test; give --from smoke to test it again")
+    assert said(place.plan, of=place.plan).endswith(
+        "and has not passed its smoke test; give --from smoke to test it again"
+    )
     (place.home / "notes.txt").write_text("later")
     assert said(place.plan, of=place.plan).startswith("a file that went into it")
     (place.home / "notes.txt").unlink()
