@@ -82,10 +82,11 @@ def command(
         code = _as_job(plan, loaded, words, slurm=slurm, folder=output, variables=variables, quiet=quiet)
     else:
         check_here(loaded, here=here, what="a run")
-        check_run_machine(loaded, environment=os.environ, sure=here)
+        doubt = check_run_machine(loaded, environment=os.environ, sure=here)
+        show_findings([doubt] if doubt and not quiet else [])
         inside = loaded.scheduler.kind == "slurm" and bool(os.environ.get("SLURM_JOB_ID"))
         allocated = int(os.environ.get("SLURM_JOB_NUM_NODES", "1")) if inside else 1
-        _check_shape(path, nodes=nodes, gpus=gpus, inside=inside)
+        _check_shape(loaded, path, nodes=nodes, gpus=gpus, inside=inside)
         nodes = nodes or (allocated if allocated > 1 else None)
         plan = make_run_plan(target, nodes=nodes, devices=gpus, here=not inside)
         code = _here(plan, words, ranks=None if inside else gpus, variables=variables)
@@ -93,13 +94,14 @@ def command(
         raise click.exceptions.Exit(code)
 
 
-def _check_shape(image: Path, *, nodes: int | None, gpus: int | None, inside: bool) -> None:
+def _check_shape(site: Site, image: Path, *, nodes: int | None, gpus: int | None, inside: bool) -> None:
     """Refuse nodes that only a job has, and ranks that only torch can start; raises ConfigError."""
     if inside:
         return
     if nodes is not None:
         message = "--nodes is for jobs, and this shell is not in one"
-        raise ConfigError(Finding(code="usage", message=message, fix="add --submit, or leave it out"))
+        fix = "leave it out" if site.scheduler.kind == "none" else "add --submit, or leave it out"
+        raise ConfigError(Finding(code="usage", message=message, fix=fix))
     if gpus is not None and os.environ.get("RECIPE_PROCESSES", "torchrun") == "torchrun" and lacks_torch(image):
         message = f"--gpus starts the ranks with torchrun, and the image '{image.name}' has no torch"
         fix = "leave --gpus out, or set RECIPE_PROCESSES=plain for a program without torch"

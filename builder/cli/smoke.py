@@ -19,12 +19,12 @@ from builder.compile.image_plans import make_image_target, make_smoke_plan
 from builder.execute.build_options import Options
 from builder.execute.executor import raise_on_failure
 from builder.execute.image_smoke import test_image
-from builder.inspect.image import lacks_torch
 from builder.execute.judgement import first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, choose_progress
+from builder.inspect.image import lacks_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
@@ -33,7 +33,6 @@ from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.system.scratch import work_folder
-
 
 NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
 

@@ -75,14 +75,16 @@ def _lacks_site(site: Site, *, environment: Mapping[str, str], root: Path) -> st
 
 def check_run_machine(
     site: Site, *, environment: Mapping[str, str], sure: bool = False, root: Path = Path("/")
-) -> None:
+) -> Finding | None:
     """Raise ToolError where this is no machine of the site, for a command that runs as the site would run it.
 
-    In a job of Slurm's, and for a user who is `sure` (--here), any machine will do.
+    Returned is a warning where only the host name says so: a site may have more machines than its file names. In a job
+    of Slurm's, and for a user who is `sure` (--here), any machine will do.
     """
     if sure or site.scheduler.kind == "none" or environment.get("SLURM_JOB_ID"):
-        return
-    other = machine_of(site, host=os.uname().nodename)
+        return None
+    host = os.uname().nodename
+    other = machine_of(site, host=host)
     loads = site.runtime.modules or site.runtime.run_modules
     images = any(image.reference.startswith("/") for image in site.base_images)
     why = f"it is one of '{other}', by its name" if other else ""
@@ -90,10 +92,14 @@ def check_run_machine(
         why = _lacks_site(site, environment=environment, root=root)
     if not why and which("sbatch", env=environment) is None:
         why = "there is no sbatch here"
+    fix = f"log in to '{site.name}' and run it there, or give --here to run it on this machine all the same"
     if why:
         message = f"this is not a machine of '{site.name}': {why}"
-        fix = f"log in to '{site.name}' and run it there, or give --here to run it on this machine all the same"
         raise ToolError(Finding(code="not-this-site", message=message, fix=fix))
+    if not site.hostnames or _named(host.partition(".")[0], site.hostnames):
+        return None
+    message = f"this may be no machine of '{site.name}': '{host}' is not among {', '.join(site.hostnames)}"
+    return Finding(code="not-this-site", message=message, fix=fix, level="warning")
 
 
 def _check_processor(site: Site, base: Path, *, at: Location) -> None:
