@@ -18,12 +18,12 @@ from builder.execute.layer_cache import (
     check_files,
     contents,
     downloads,
+    find_surplus,
     lockless,
     nothing_kept,
     open_cache,
     prune,
     prune_downloads,
-    surplus,
 )
 from builder.layers.cache_folders import cache_folder
 from builder.model.text import escape_line
@@ -103,7 +103,7 @@ def shrink(gib: float | None, fetched: bool, dry_run: bool) -> None:
         return
     store = open_cache(os.environ)
     if dry_run:
-        _show_surplus(surplus(store, os.environ, gib=gib), fetched=fetched)
+        _show_surplus(find_surplus(store, os.environ, gib=gib), fetched=fetched)
         return
     gone = prune(store, os.environ, gib=gib)
     for row in gone:

@@ -8,15 +8,14 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 import click
 
 from builder import __version__
 from builder.cli.output import QUIET, echo
-from builder.model.finding import ConfigError, Finding, Location, suggest_name
+from builder.model.finding import ConfigError, Finding, Location
 from builder.model.secrets import INDEXES, PROXIES, PROXY_USER, has_login
-from builder.model.site import BackendName
 from builder.model.target import DEFAULT_INDEX, Context
 from builder.model.text import check_url, sanitize
 from builder.parse.container import IMAGE_FILE, REFERENCE
@@ -177,11 +176,6 @@ def context_of(**chosen: str | bool | None) -> Context:
             message = f"'{sanitize(words[name])}' cannot be the value of {given}"
             fix = fix if given.startswith("--") else f"{fix.partition(', as in')[0]}, or unset {given}"
             raise ConfigError(Finding(code="option-value", message=message, at=Location(key=given), fix=fix))
-    known = get_args(BackendName)
-    if words["backend"] and words["backend"] not in known:
-        message = f"there is no backend '{sanitize(words['backend'])}'"
-        fix = suggest_name(words["backend"], known=known, noun="the backends")
-        raise ConfigError(Finding(code="option-value", message=message, at=Location(key="--backend"), fix=fix))
     logins = tuple(name for name in INDEXES if has_login(os.environ.get(name, "")))
     proxies = tuple(name for name in PROXIES if PROXY_USER.match(os.environ.get(name, "")))
     client = os.environ.get(CLIENT, "")

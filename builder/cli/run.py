@@ -23,7 +23,7 @@ from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import QuietProgress
-from builder.inspect.image import lacks_torch
+from builder.inspect.image import has_torch
 from builder.model.finding import ConfigError, Finding, UnsupportedError, select_errors
 from builder.model.plan import Plan
 from builder.model.site import Site
@@ -102,7 +102,7 @@ def _check_shape(site: Site, image: Path, *, nodes: int | None, gpus: int | None
         message = "--nodes is for jobs, and this shell is not in one"
         fix = "leave it out" if site.scheduler.kind == "none" else "add --submit, or leave it out"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))
-    if gpus is not None and os.environ.get("RECIPE_PROCESSES", "torchrun") == "torchrun" and lacks_torch(image):
+    if gpus is not None and os.environ.get("RECIPE_PROCESSES", "torchrun") == "torchrun" and not has_torch(image):
         message = f"--gpus starts the ranks with torchrun, and the image '{image.name}' has no torch"
         fix = "leave --gpus out, or set RECIPE_PROCESSES=plain for a program without torch"
         raise ConfigError(Finding(code="usage", message=message, fix=fix))

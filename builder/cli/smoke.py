@@ -24,7 +24,7 @@ from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
 from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, choose_progress
-from builder.inspect.image import lacks_torch
+from builder.inspect.image import has_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
@@ -101,7 +101,7 @@ def command(
     )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
-    if not workloads and lacks_torch(image):
+    if not workloads and not has_torch(image):
         echo(judged(f"verdict: not tested: {NO_TORCH}"))
         return
     if not slurm.submit:

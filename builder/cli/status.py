@@ -124,10 +124,10 @@ def folder_of(place: Path) -> Path:
     submitted = sorted(path.parents[1] for path in place.glob(f"*/{JOBS}/{SUBMITTED_FILE}"))
     plans = submitted or sorted(path.parent for path in place.glob(f"*/{PLAN_FILE}"))
     if plans:
-        shown = shlex.quote(os.path.relpath(plans[0]))
+        shown = shlex.quote(str(plans[0]))
         jobs = "jobs were submitted from" if submitted else "nothing was submitted from"
         message = f"{jobs} the plan folders in '{place}': {_list_names(plans)}"
-        fix = f"name one: `recipe status {shown}`" if submitted else f"`recipe report {shown}` shows what was built"
+        fix = f"run `recipe status {shown}`" if submitted else f"`recipe report {shown}` shows what was built"
         raise ConfigError(Finding(code="no-plan" if submitted else "no-jobs", message=message, at=at, fix=fix))
     message = f"'{place}' is neither a plan folder, nor a folder of several, nor an image with a plan folder next to it"
     fix = "name the folder that ends in .plan, or the image"

@@ -86,7 +86,7 @@ def judge_results(results: Mapping[str, Any], *, expect: Mapping[str, str]) -> t
 
 
 def judge_answer(step: Step, folder: Path) -> tuple[SmokeCheck, ...]:
-    """A failed check for each fault that the image's torch had when the smoke step asked for it; no check without."""
+    """A failed check for each fault of the image's torch that the smoke step found; none where there is no fault."""
     document = to_dict(_read(folder, _ANSWER)) if _ANSWER in step.produces else {}
     expected = to_dict(document.get("expected"))
     wanted = to_text(expected.get("torch"), limit=80) or f"a build for {to_text(expected.get('vendor'), limit=40)}"

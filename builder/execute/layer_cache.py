@@ -160,7 +160,7 @@ def prune(store: Store, environment: Mapping[str, str], *, gib: float | None) ->
     return tuple(_cached(entry) for entry in store.prune(_limit(environment, gib=gib)))
 
 
-def surplus(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
+def find_surplus(store: Store, environment: Mapping[str, str], *, gib: float | None) -> tuple[Cached, ...]:
     """What `prune` would remove where no build uses it; removes nothing."""
     limit, entries = _limit(environment, gib=gib), store.entries()
     total, found = sum(entry.size for entry in entries), []

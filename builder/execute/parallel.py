@@ -78,10 +78,6 @@ class PrefixedStream:
             self._stream.write(lines)
         return len(text)
 
-    def isatty(self) -> bool:
-        """False: lines are wrapped here, where the width of the name is known."""
-        return False
-
     def flush(self) -> None:
         """Have them out."""
         with self._lock:

@@ -269,8 +269,8 @@ def wrap(text: str, *, stream: Any, indent: int = 0) -> str:
 
     No word is broken, and what goes into a pipe or a file stays as it is.
     """
-    width = shutil.get_terminal_size().columns - indent
-    if len(text) <= width or not stream.isatty():
+    width, is_terminal = shutil.get_terminal_size().columns - indent, getattr(stream, "isatty", None)
+    if len(text) <= width or is_terminal is None or not is_terminal():
         return text
     import textwrap  # few lines are that long
 

@@ -90,14 +90,14 @@ def read_contents(image: Path) -> Contents:
     return _contents(contents, scan, files)
 
 
-def lacks_torch(image: Path) -> bool:
-    """Whether an image certainly has no torch; False where not all of it can be read."""
+def has_torch(image: Path) -> bool:
+    """Whether an image may have torch: False only where all of it could be read and none is there."""
     try:
         contents = read_contents(image)
     except ConfigError:
-        return False
+        return True
     names = {package.name.lower() for package in contents.packages if package.kind in ("pip", "conda")}
-    return not (contents.unknown or contents.torch or names & {"torch", "pytorch"})
+    return bool(contents.unknown or contents.torch or names & {"torch", "pytorch"})
 
 
 def check_image(image: Path) -> None:

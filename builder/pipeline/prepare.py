@@ -109,7 +109,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         if options.sign:
             find_signer(plan, environment=options.environment)
         check_output_folder(output, makes=build.makes_folder)
-    with refusals.collect(last=True):
+    with refusals.collect(needed=True):
         if held is not None and exists(folder / PLAN_FILE):
             held.enter_context(lock_folder(folder))  # what is looked at here stays so
         else:
@@ -122,7 +122,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
         check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
         check_copies(plan, recipe_folder=build.home)
-    with refusals.collect(last=True):
+    with refusals.collect(needed=True):
         here, jobs = _split(plan, steps, folder=folder, request=request)
         # Of a machine that lacks something one word is enough.
         if not any(isinstance(error, ToolError) for error in refusals.errors):
@@ -130,6 +130,8 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
                 plan=plan, steps=here, folder=folder, output=output, options=options, progress=QuietProgress()
             )
             _check_machine_needs(build, work=work, steps=steps, request=request)
+    if refusals.errors:
+        raise refusals.merge()
     return PreparedBuild(build=build, folder=folder, output=output, here=here, jobs=jobs)
 
 
@@ -152,16 +154,16 @@ class Refusals:
         self.errors: list[BuilderError] = []
 
     @contextmanager
-    def collect(self, *, last: bool = False) -> Iterator[None]:
-        """Note an error of these checks; after the `last` ones raise all that were noted."""
+    def collect(self, *, needed: bool = False) -> Iterator[None]:
+        """Note an error of these checks; where later ones need them, raise all that were noted."""
         try:
             yield
         except BuilderError as error:
             self.errors.append(error)
-        if last and self.errors:
-            raise self.together() from None
+            if needed:
+                raise self.merge() from None
 
-    def together(self) -> BuilderError:
+    def merge(self) -> BuilderError:
         """All errors as one."""
         first, *others = self.errors
         more = [finding for error in others for finding in error.findings]
