@@ -15,12 +15,14 @@ from contextlib import suppress
 import click
 
 from builder.model.finding import Finding, Location
+from builder.model.report import UNTESTED
 from builder.model.text import escape_control, escape_line
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
     **dict.fromkeys(("ok", "pass", "passed", "fetched", "the same bytes", "the cache is whole"), "green"),
     **dict.fromkeys(("warnings", "differs", "open", "unknown", "not begun", "stopped", "waits"), "yellow"),
+    **dict.fromkeys((UNTESTED, "not tested"), "yellow"),
     **dict.fromkeys(("refused", "FAIL", "BAD", "failed", "altered", "smoke test failed", "not the same"), "red"),
     **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }

@@ -13,7 +13,7 @@ from builder.cli.help import Grouped
 from builder.cli.image_arguments import read_image_words
 from builder.cli.inputs import account_option, here_option, plain_context, trust_option, verbosity
 from builder.cli.options import add_wrong_values, batch_options, make_printer, shape_options, take_slurm_options
-from builder.cli.output import echo, judged, use_color
+from builder.cli.output import echo, judged, show_findings, use_color
 from builder.cli.paths import check_existing
 from builder.cli.terminal import Terminal
 from builder.compile.image_plans import make_image_target, make_smoke_plan
@@ -23,8 +23,9 @@ from builder.execute.image_smoke import test_image
 from builder.execute.judgement import first_causes
 from builder.execute.parallel import SingleProgress
 from builder.execute.plan_folder import ELSEWHERE, lock_plan_folder, write_plan
-from builder.execute.preflight import find_programs
+from builder.execute.preflight import check_bindable, find_programs
 from builder.execute.progress import Progress, choose_progress
+from builder.inspect.image import has_torch
 from builder.model.finding import Finding, SmokeError
 from builder.model.plan import Plan
 from builder.model.recipe import Workload
@@ -33,6 +34,8 @@ from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
 from builder.system.scratch import work_folder
+
+NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
 
 
 @click.command("smoke", cls=Grouped)
@@ -73,7 +76,8 @@ def command(
 ) -> None:
     """Train in IMAGE as SITE would run it and check the numbers: on this machine, or with --submit as a job.
 
-    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that.
+    Exits with 6 when the test fails. On a machine without the site's GPUs it trains on the CPU and reports that. An
+    image without torch is not tested unless --workload names what to run.
     With --submit, --nodes and --gpus run the whole suite over so many.
     """
     with add_wrong_values(options):
@@ -81,6 +85,7 @@ def command(
     slurm = take_slurm_options(options, account=options["account"], sites=[named.site], shape=(nodes, gpus))
     loaded, image = named.site, named.path
     check_not_inputs([("the image", image), *([("the data", data)] if data else [])], image=None, folder=output)
+    _check_paths(output=output, data=data)
     variables = {"RECIPE_IMAGE": str(image)}
     if data is not None:
         variables["RECIPE_MNIST"] = str(check_existing(data, what="data folder"))
@@ -98,6 +103,10 @@ def command(
     )
     if not slurm.submit:
         check_here(loaded, here=here, what="a smoke test")
+    if not workloads and not has_torch(image):
+        echo(judged(f"verdict: not tested: {NO_TORCH}"))
+        return
+    if not slurm.submit:
         _here(plan, image=image, folder=output, environment={**environment, **variables}, progress=progress)
         return
     check_jobs_possible(loaded, slurm=slurm)
@@ -116,16 +125,24 @@ def command(
         echo(judged("verdict: pass"))
 
 
+def _check_paths(*, output: Path | None, data: Path | None) -> None:
+    """Refuse folders that no container can be given; raises ConfigError."""
+    for what, path in (("the output", output), ("the data folder", data)):
+        if path is not None:
+            check_bindable(path, what=what, fix="give a path without it")
+
+
 def _here(plan: Plan, *, image: Path, folder: Path | None, environment: dict[str, str], progress: Progress) -> None:
     """Test on this machine; raises SmokeError, and ToolError without a container engine."""
     find_programs(plan.steps, environment=environment)
     with work_folder("recipe-smoke-") as scratch:
         place = folder or scratch / "plan"
         write_plan(plan, place, recipe_folder=place, fix=ELSEWHERE, check_jobs=check_jobs_ended)
-        checks = test_image(plan, folder=place, environment=environment, progress=progress)
-    for line in check_lines(checks):
+        tested = test_image(plan, folder=place, environment=environment, progress=progress)
+    for line in check_lines(tested.checks):
         echo(judged(line))
-    bad = first_causes(checks)
+    show_findings(tested.findings)
+    bad = tested.causes
     echo(judged("verdict: " + ("pass" if not bad else "FAIL")))
     if bad:
         message = f"the image '{image}' failed: {'; '.join(f'{check.name}: {check.measured}' for check in bad)}"

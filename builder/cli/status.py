@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from builder.slurm.status import (
     read_plan_list,
 )
 from builder.slurm.submitted_jobs import JobView
-from builder.system.layout import PLAN_FILE, plan_folder
+from builder.system.layout import JOBS, PLAN_FILE, SUBMITTED_FILE, plan_folder
 from builder.system.trust import check_folder
 
 Views = Mapping[str, tuple[JobView, ...]]
@@ -124,6 +124,17 @@ def folder_of(place: Path, *, typed: Path) -> Path:
     for folder in (place, plan_folder(place)):
         if (folder / PLAN_FILE).is_file():
             return folder
+    plans = sorted(path.parent for path in place.glob(f"*/{PLAN_FILE}")) if place.is_dir() else []
+    submitted = [folder for folder in plans if (folder / JOBS / SUBMITTED_FILE).exists()]
+    if plans:
+        which = submitted or plans
+        jobs_of = "jobs were submitted from" if submitted else "nothing was submitted from"
+        message = f"{jobs_of} the plan folders in '{sanitize(str(typed), limit=400)}': {_list_names(which)}"
+        near = quote(str(typed / which[0].name))
+        fix = f"run `recipe status {near}`" if submitted else f"`recipe report {near}` shows what was built"
+        raise ConfigError(
+            Finding(code="no-plan" if submitted else "no-jobs", message=message, at=Location(file=str(typed)), fix=fix)
+        )
     from builder.cli.recognise import find_kind, list_submitted
     from builder.cli.targets import name_environment
 
@@ -141,6 +152,11 @@ def folder_of(place: Path, *, typed: Path) -> Path:
         submit = f"`recipe build lumi-g {quote(name_environment())} --submit`"
         fix = f"no jobs were submitted here: {submit} submits some; of others name the image or its plan folder"
     raise ConfigError(Finding(code="no-plan", message=message, at=Location(file=str(typed)), fix=fix))
+
+
+def _list_names(plans: Sequence[Path], *, most: int = 8) -> str:
+    more = f" and {len(plans) - most} more" if len(plans) > most else ""
+    return ", ".join(path.name for path in plans[:most]) + more
 
 
 def _outcomes(found: Found, views: Views, *, follows: bool, terminal: Terminal) -> Outcomes:
@@ -209,7 +225,7 @@ def content(folder: Path, *, kind: str, views: tuple[JobView, ...], report: Repo
     return {
         "folder": str(folder),
         "kind": kind,
-        "verdict": report.status if report else None,
+        "verdict": report.verdict if report else None,
         "image": report.image if report else None,
         "jobs": [_job(view) for view in views],
     }

@@ -83,7 +83,13 @@ def reproduce(
 
 
 def select_steps(
-    plan: Plan, *, folder: Path, output: Path, options: Options, makes: bool = False, why: Callable[[], str] = str
+    plan: Plan,
+    *,
+    folder: Path,
+    output: Path,
+    options: Options,
+    makes: bool = False,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
 

@@ -80,11 +80,11 @@ def check_output(
     force: bool,
     kept: Path | None,
     makes: bool = False,
-    why: Callable[[], str] = str,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> None:
     """Refuse an output that cannot or must not be written; `kept` is an image that is reused. Raises ConfigError.
 
-    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists.
+    `makes` says that its folder is made where it is missing, `why` what is known of an output that exists, and a fix.
     """
     check_output_folder(output, makes=makes)
     _check_attestations(output, force=force)
@@ -98,8 +98,9 @@ def check_output(
         message = f"the output '{output}' exists and is {what}: it is never replaced"
         raise _refused("output-kind", message, fix="give another output with -o")
     if not force:
-        fix = "give --force to replace it, or another output with -o"
-        known = why()
+        known, better = why()
+        fix = f"{better}, --force to replace it" if better else "give --force to replace it"
+        fix += ", or another output with -o"
         message = f"the output '{output}' exists" + (f": {known}" if known else "")
         raise _refused("output-exists", message, fix=fix)
     fix = "remove it yourself, or give another output with -o"
@@ -129,8 +130,18 @@ def check_entered(output: Path) -> None:
             raise _refused("output-rights", message, fix="choose another output with -o")
 
 
+def check_bindable(path: Path, *, what: str, fix: str, code: str = "path-special") -> None:
+    """Refuse a path that no container can be given: its bind option splits at colons and commas (Apptainer 1.4.5)."""
+    found = next((letter for letter in ":," if letter in str(path.resolve())), "")
+    if found:
+        message = f"the path of {what} '{path}' contains '{found}', at which container engines split their bind option"
+        raise _refused(code, message, fix=fix)
+
+
 def check_output_folder(output: Path, *, makes: bool = False) -> None:
     """Refuse an output whose folder is missing or cannot be written to. Raises ConfigError."""
+    fix = "give an output without it with -o"
+    check_bindable(output, what="the output", fix=fix, code="output-name")
     parent = _there(output.parent) if makes else output.parent
     if not parent.is_dir():
         raise _refused("output-folder", f"the folder of the output '{output}' does not exist", fix=f"make '{parent}'")

@@ -53,5 +53,5 @@ def _try(builds: Builds, request: BuildRequest, ui: UI) -> dict[str, Outcome]:
             continue
         if ready.done:
             ui.line(name, f"nothing to do: {found.image} was built from this and {ready.done}")
-        ui.described(found)
+        ui.described(found, steps=ready.steps)
     return refused

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
-from builder.model.finding import Finding, Location, UnsupportedError, select_errors, suggest_name
+from builder.model.finding import ConfigError, Finding, Location, UnsupportedError, select_errors, suggest_name
 from builder.model.recipe import Recipe
 from builder.model.site import BackendName, BaseImage, Site
 from builder.model.target import Context, InstallTarget, Target, Torch
@@ -85,16 +86,18 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
 
 
 def choose_backend(site: Site, *, wanted: str) -> BackendName:
-    """Return the requested backend if the site has it, by default the site's first; raises UnsupportedError."""
+    """Return the requested backend if the site has it, by default the site's first.
+
+    Raises UnsupportedError, and ConfigError for a name that no backend has.
+    """
     if not wanted:
         return site.build.backends[0]
     for name in site.build.backends:
         if name == wanted:
             return name
     fix = suggest_name(wanted, known=site.build.backends, noun="its backends")
-    raise UnsupportedError(
-        Finding(code="backend", message=f"the site '{site.name}' has no backend '{wanted}'", fix=fix)
-    )
+    kind = UnsupportedError if wanted in get_args(BackendName) else ConfigError
+    raise kind(Finding(code="backend", message=f"the site '{site.name}' has no backend '{wanted}'", fix=fix))
 
 
 def choose_install_target(

@@ -288,8 +288,8 @@ WORK = [
     Mistake(number="87", line="recipe build local env.yml -o shut/x.sif -n", code=2, what="the output 'shut/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x.sif", "own.sif"), then=NO_ENGINE),
     Mistake(number="88", line="recipe build local env.yml -o shut/x/x.sif", code=2, what="the output 'shut/x/x.sif' cannot be reached: you may not enter 'shut'", fix="choose another output with -o", files={"shut/": ""}, cure=word("shut/x/x.sif", "own.sif"), then=NO_ENGINE),
     *(
-        Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=3, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
-        for name in ("singularity", "dockr", "docker")
+        Mistake(number=f"89 {name}", line=f"recipe check lumi-g env.yml --backend {name}", code=code, what=f"'lumi-g' has no backend '{name}'", fix="its backends: (cotainr), layers", cure=word(name))
+        for name, code in (("singularity", 2), ("dockr", 2), ("docker", 3))
     ),
     Mistake(number="90", line="recipe build local env.yml --base ./env.sif", code=2, what="the base image './env.sif' does not exist", where=r"at: +--base", fix="did you mean '(env2.sif)'|or the path of an image", files={"base.sif": BASE}, cure=word("./env.sif", "base.sif"), then=NO_ENGINE),
     Mistake(number="90b", line="recipe build local env.yml --base /none/env.sif", code=2, what="'/none/env.sif' does not exist", where=r"at: +--base", fix="its folder '/none' does not exist", files={"base.sif": BASE}, cure=word("/none/env.sif", "base.sif"), then=NO_ENGINE),

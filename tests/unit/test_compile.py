@@ -17,7 +17,7 @@ from support.rows import rows
 
 from builder.compile.step_scripts import make_batch_header, step_job
 from builder.execute.plan_folder import write_plan
-from builder.model.finding import UnsupportedError, select_errors
+from builder.model.finding import ConfigError, UnsupportedError, select_errors
 from builder.model.plan import Plan, from_json, to_json
 from builder.model.target import Context
 from builder.parse.site import load_site
@@ -208,7 +208,9 @@ def test_a_backend_refuses_what_it_cannot_serve(stem: str, site: str, codes: lis
 
 
 def test_an_unknown_backend_is_refused_with_those_of_the_site() -> None:
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError):
+        resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="docker"))
+    with pytest.raises(ConfigError) as caught:
         resolve(recipes()["mnist"][0], load_site("lumi-g"), context=Context(backend="dockr"))
     assert caught.value.findings[0].message == "the site 'lumi-g' has no backend 'dockr'"
     assert caught.value.findings[0].fix == "its backends: cotainr, layers, tykky"

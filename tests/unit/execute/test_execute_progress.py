@@ -8,6 +8,7 @@ import pytest
 from support.rows import rows
 
 from builder.execute import progress as module
+from builder.execute.parallel import choose_multi_progress
 from builder.execute.progress import LiveProgress, PlainProgress, Progress, QuietProgress, choose_progress, duration
 from builder.model.plan import Step
 from builder.model.report import StepResult
@@ -131,3 +132,18 @@ def test_no_terminal_codes_without_a_terminal() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_a_long_line_is_wrapped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = "nothing to do: demo.sif was built from this and passed its smoke test; --force builds it again"
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        choose_multi_progress(stream, width=8, environment={}, quiet=False, verbose=False, color=False).side(
+            "demo"
+        ).note(text)
+    assert pipe.getvalue() == f"demo      {text}\n"
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    assert all(line.startswith("demo      ") for line in lines)
+    assert " ".join(line.removeprefix("demo").strip() for line in lines) == text
