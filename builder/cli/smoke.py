@@ -33,6 +33,7 @@ from builder.model.report import SmokeCheck
 from builder.pipeline.batch import Submission, submit_and_follow
 from builder.pipeline.own_inputs import check_not_inputs
 from builder.pipeline.prepare import check_here, check_jobs_ended, check_jobs_possible
+from builder.pipeline.request import SlurmOptions
 from builder.system.scratch import work_folder
 
 NO_TORCH = "the image has no torch, and only that can train; run a test of your own with `recipe run`"
@@ -118,6 +119,11 @@ def command(
         plan=plan, site=loaded, kind="smoke", folder=folder, output=Path(plan.image),
         options=Options(environment=environment), variables=variables,
     )  # fmt: skip
+    _submit(what, slurm=slurm, progress=progress, quiet=quiet)
+
+
+def _submit(what: Submission, *, slurm: SlurmOptions, progress: Progress, quiet: bool) -> None:
+    """Test in a job; raises the fault of the report where it failed."""
     report = submit_and_follow(what, jobs=slurm, display=SingleProgress(progress), tell=make_printer(quiet=quiet))
     if report is not None:
         Terminal(quiet=quiet).report("", report)

@@ -129,11 +129,11 @@ def test_status_names_a_submitted_plan_of_the_folder(tmp_path: Path) -> None:
         (tmp_path / name / "jobs").mkdir(parents=True)
         (tmp_path / name / "plan.json").write_text("{}")
     with pytest.raises(ConfigError) as caught:
-        folder_of(tmp_path)
+        folder_of(tmp_path, typed=tmp_path)
     (found,) = caught.value.findings
     assert found.message.endswith("my env.plan, not submitted.plan")
     assert found.fix == f"`recipe report '{tmp_path}/my env.plan'` shows what was built"
     (tmp_path / "my env.plan" / "jobs" / "submitted.json").write_text("{}")
     with pytest.raises(ConfigError) as caught:
         folder_of(tmp_path, typed=tmp_path)
-    assert caught.value.findings[0].fix == f"`recipe status '{tmp_path}/my env.plan'`"
+    assert caught.value.findings[0].fix == f"run `recipe status '{tmp_path}/my env.plan'`"
