@@ -203,6 +203,10 @@ class VendorPackage:
     tell: str = ""  # how to tell the builds apart
     needs: str = ""  # what must be there before it is installed
     tools: tuple[str, ...] = ()  # packages that its build takes from the environment, besides torch
+    amd_rocm: Mapping[str, str] = field(default_factory=dict)  # ROCm (X or X.Y) -> what to get
+    cpu: str = ""  # the package with the same module where there is no GPU
+    compilers: Mapping[str, str] = field(default_factory=dict)  # vendor -> the compiler of its build
+    usual_on_cpu: bool = False  # many use it without a GPU
     glibc: Mapping[str, str] = field(default_factory=dict)  # vendor -> the least that its wheel needs
     retired: str = ""  # date of its last maintenance
     instead: str = ""  # what takes its place
@@ -223,6 +227,24 @@ class VendorMarker:
     kind: Literal["pip", "conda"]
     extra: str = ""  # pattern[extra]; empty: the package itself
     build: str = ""  # conda: shell pattern of the build string; empty: any build
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameList:
+    """Names of packages that have one thing in common."""
+
+    source: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameEnding:
+    """The end of a package's name or version that says its vendor; `certain`: no other vendor has what it names."""
+
+    source: tuple[str, ...]
+    pattern: str  # of `re`; its group `cuda` is a CUDA release: 12, 121 or 12x
+    vendor: Vendor
+    certain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,6 +285,9 @@ class PackageTable:
     sources: Mapping[str, Source]
     packages: tuple[VendorPackage, ...]
     markers: tuple[VendorMarker, ...]
+    endings: tuple[NameEnding, ...]
+    conda_nvidia: NameList
+    conda_nvidia_or_cpu: NameList
     counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 
@@ -317,14 +342,6 @@ class TorchTargets:
     gfx: tuple[str, ...]
     gfx_from_rocm6: tuple[str, ...] = ()  # only in the wheels for ROCm 6 and newer
     unsure: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class NameList:
-    """Names of packages that have one thing in common."""
-
-    source: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     site_stack.check_driver_known,
     site_stack.check_site_facts,
     packages.check_vendor,
+    packages.check_vendor_names,
     packages.check_counterparts,
     packages.check_default_wheel,
     packages.check_many_builds,
