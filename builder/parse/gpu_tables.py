@@ -123,6 +123,14 @@ def driver_table() -> DriverTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NameList:
+    """Names of packages or images that have one thing in common."""
+
+    source: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class NgcImage:
     """One tag of nvcr.io/nvidia/pytorch; its torch is a pre-release such as 2.3.0a0+40ec155e58.nv24.03."""
 
@@ -181,6 +189,7 @@ class ImageTable:
     ngc_pytorch: tuple[NgcImage, ...]
     intel_ipex: tuple[IpexImage, ...]
     site_images: tuple[SiteImage, ...]
+    without_compiler: NameList
 
 
 @cache
@@ -227,14 +236,6 @@ class VendorMarker:
     kind: Literal["pip", "conda"]
     extra: str = ""  # pattern[extra]; empty: the package itself
     build: str = ""  # conda: shell pattern of the build string; empty: any build
-
-
-@dataclass(frozen=True, kw_only=True)
-class NameList:
-    """Names of packages that have one thing in common."""
-
-    source: tuple[str, ...]
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

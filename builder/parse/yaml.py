@@ -27,6 +27,7 @@ DIRECTIVE_LIMIT = 100  # lines that begin with a percent sign
 USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  # names of environment files
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
+ADDRESS = re.compile(r"^(https?:|ftp:|s3:)/+")  # a path has lost a slash of it
 ELSEWHERE = re.compile(r"(?:https?|ftp|s3|ssh|git|github|gitlab|docker):|git@")  # an address, not a path
 CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)  # what git leaves where a merge stopped
 HARD_SPACE = re.compile(r"^[ \t]*\u00a0|- \u00a0|:\u00a0", re.MULTILINE)
@@ -116,6 +117,7 @@ def read_text(
         if name == "-" or ELSEWHERE.match(name):
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
+            name = ADDRESS.sub(r"\1//", name)
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:

@@ -30,6 +30,7 @@ class NameTable:
     renamed: Mapping[str, str]
     other: Mapping[str, str]
     torch_choosers: tuple[str, ...]
+    torch_parts: tuple[str, ...]
     bring_torch: tuple[str, ...]
     cuda_libraries: tuple[str, ...]
     not_on_index: Mapping[str, str]

@@ -112,7 +112,7 @@ def choose_install_target(
         for spec in recipe.conda
         if spec.name not in ("python", "pip")
         and not (is_cuda_library(spec.name) and site.vendor != "nvidia")
-        and spec.name not in table.torch_choosers
+        and spec.name not in (*table.torch_choosers, *table.torch_parts)
         and find_python_name(spec.name) != "torch"
     ]
     pin = read_python_pin(recipe)

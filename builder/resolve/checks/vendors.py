@@ -82,4 +82,5 @@ def _list_offers(row: VendorPackage, *, site: Site) -> list[str]:
         if site.vendor == "amd" and (not window or any(f"{one}.".startswith(f"{rocm}.") for one in window))
     ]
     text = getattr(row, site.vendor)
+    text = f"{row.name} of {text}" if text and text.startswith("PyPI") else text
     return [*served, *([text] if text else [])]
