@@ -252,13 +252,13 @@ def _overview(outcomes: Sequence[CheckResult]) -> Iterator[str]:
         head = ["site", "outcome", "torch", "base image"]
         texts = [[item.site, item.word, item.torch or "-", item.base or "-"] for item in items]
         if width is not None:
-            head, texts = _narrow(head, texts, width=width)
+            head, texts = _fit_table(head, texts, width=width)
         if len(files) > 1:
             yield escape_line(f"{file}:")
         yield columns([head, *[[row[0], painted(row[1]), *row[2:]] for row in texts]])
 
 
-def _narrow(head: list[str], rows: list[list[str]], *, width: int) -> tuple[list[str], list[list[str]]]:
+def _fit_table(head: list[str], rows: list[list[str]], *, width: int) -> tuple[list[str], list[list[str]]]:
     """Shorten the images of the table, or leave out its last columns, so that its lines fit the terminal."""
     sizes = [max(map(len, cells)) for cells in zip(*[head, *rows], strict=True)]
     room = width - sum(sizes[:3]) - 6

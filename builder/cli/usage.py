@@ -96,7 +96,7 @@ class Line:
             del rest[at:end]
         return self._joined(rest)
 
-    def with_file(self, file: str) -> str:
+    def name_file(self, file: str) -> str:
         """It again with a file that begins with '-' named so that it is no option."""
         return self._joined(f"./{word}" if word == file else word for word in self.words)
 
@@ -194,7 +194,7 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
         return f"did you mean '{near}'?" if near else ""
     file = next((word for word in line.words if word.startswith(option) and Path(word).is_file()), "")
     if file:
-        return f"name a file that begins with '-' as ./{file}: `{line.with_file(file)}`"
+        return f"name a file that begins with '-' as ./{file}: `{line.name_file(file)}`"
     known = [name for param in context.command.params for name in param.opts if name.startswith("-")]
     name = ARGUMENTS.get(option.lstrip("-").lower(), "")
     pieces = " ".join(context.command.collect_usage_pieces(context))

@@ -239,7 +239,7 @@ class VendorMarker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NameEnding:
+class NameSuffix:
     """The end of a package's name or version that says its vendor; `certain`: no other vendor has what it names."""
 
     source: tuple[str, ...]
@@ -286,7 +286,7 @@ class PackageTable:
     sources: Mapping[str, Source]
     packages: tuple[VendorPackage, ...]
     markers: tuple[VendorMarker, ...]
-    endings: tuple[NameEnding, ...]
+    endings: tuple[NameSuffix, ...]
     conda_nvidia: NameList
     conda_nvidia_or_cpu: NameList
     counterparts: tuple[Counterpart, ...]

@@ -50,12 +50,24 @@ TABLES: dict[tuple[str, ...], tuple[str, str]] = {
     ("base_images",): ("a site file", "the order is SITE ENVIRONMENT, e.g. `recipe build lumi-g env.yml`"),
 }
 # What the first characters of a text show, where it was saved from another place than its recipe.
-TEXTS = (
-    (re.compile(r"version https://git-lfs\.github\.com/spec/"), ("a Git LFS pointer, without the content", "run `git lfs pull`")),
-    (re.compile(r"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE), ("a web page", "download the file itself: on GitHub the address behind 'Raw'")),
-    (re.compile(r"\s*Package +Version.*\r?\n-+ +-+"), ("the output of `pip list`", "run `pip freeze > requirements.txt`")),
-    (re.compile(r"\s*(?:# packages in environment at |List of packages in environment: )"), ("the output of `conda list`", EXPORT)),
-)  # fmt: skip
+TEXTS: tuple[tuple[re.Pattern[str], tuple[str, str]], ...] = (
+    (
+        re.compile(r"version https://git-lfs\.github\.com/spec/"),
+        ("a Git LFS pointer, without the content", "run `git lfs pull`"),
+    ),
+    (
+        re.compile(r"\s*<(?:!doctype html|html|head)\b", re.IGNORECASE),
+        ("a web page", "download the file itself: on GitHub the address behind 'Raw'"),
+    ),
+    (
+        re.compile(r"\s*Package +Version.*\r?\n-+ +-+"),
+        ("the output of `pip list`", "run `pip freeze > requirements.txt`"),
+    ),
+    (
+        re.compile(r"\s*(?:# packages in environment at |List of packages in environment: )"),
+        ("the output of `conda list`", EXPORT),
+    ),
+)
 EXPLICIT = ("a list of conda packages for one platform", EXPORT)
 
 

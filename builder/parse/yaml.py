@@ -117,7 +117,7 @@ def read_text(
         if name == "-" or ELSEWHERE.match(name):
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
-            name = ADDRESS.sub(r"\1//", name)
+            name = ADDRESS.sub(r"\1//", name or "")
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:

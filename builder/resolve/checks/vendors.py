@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from builder.model.recipe import PipRequirement
 from builder.model.site import Site
-from builder.parse.gpu_tables import NameEnding, VendorPackage, package_table
+from builder.parse.gpu_tables import NameSuffix, VendorPackage, package_table
 from builder.resolve.requested import FAMILY
 
 VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"}
@@ -16,7 +16,7 @@ VENDOR_NAMES = {"amd": "AMD", "nvidia": "NVIDIA", "intel": "Intel", "cpu": "CPU"
 _BUILD = re.compile(r"-(?:gpu|cpu|cu(?:da)?\d.*|rocm.*|xpu|migraphx|openvino)")
 
 
-def find_named_vendor(line: PipRequirement) -> tuple[NameEnding, str, bool] | None:
+def find_named_vendor(line: PipRequirement) -> tuple[NameSuffix, str, bool] | None:
     """Find the ending that names a vendor, what has it, and whether that is an extra, which names more packages."""
     local = read_local(line)
     known = any(row.name == line.name for row in package_table().packages)
@@ -32,7 +32,7 @@ def find_named_vendor(line: PipRequirement) -> tuple[NameEnding, str, bool] | No
 
 
 @cache
-def find_ending(text: str) -> tuple[NameEnding, str] | None:
+def find_ending(text: str) -> tuple[NameSuffix, str] | None:
     """Find the ending that a text has, and the CUDA major that it names ("" for none)."""
     for ending in package_table().endings:
         match = re.search(f"(?:{ending.pattern})$", text)
