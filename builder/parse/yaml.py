@@ -102,7 +102,7 @@ def read_text(
     `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
     `limit` is in bytes.
     """
-    name = name or str(path)
+    name = ADDRESS.sub(r"\1//", name or str(path))
 
     def fault(code: str, message: str, fix: str) -> ConfigError:
         return ConfigError(Finding(code=code, message=message, at=at or Location(file=name), fix=fix))
@@ -117,7 +117,6 @@ def read_text(
         if name == "-" or ELSEWHERE.match(name):
             here = "standard input is not read" if name == "-" else "files are read from this machine only"
             fix = f"save the {what} first, and name that file"
-            name = ADDRESS.sub(r"\1//", name or "")
             raise fault("file-missing", f"'{sanitize(name)}' is no file: {here}", fix) from None
         raise fault("file-missing", f"the {what} '{name}' does not exist", near_path(path)) from None
     except BoundsError:

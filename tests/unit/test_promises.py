@@ -187,7 +187,7 @@ dependencies:
 """
 
 
-def test_parts_of_condas_pytorch_leave_with_its_channel(tmp_path: Path) -> None:
+def test_parts_of_the_pytorch_channel_are_removed_with_it(tmp_path: Path) -> None:
     for site in ("mn5", "local", "lumi-c", "mn5-gpp"):
         found = target(tmp_path, site, EXPORT).environment
         assert "pytorch" not in found.channels, site
