@@ -228,10 +228,10 @@ class VendorPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class VendorMarker:
-    """A name that works on one vendor's devices only: a package (shell pattern), or a package with an extra."""
+    """Names that work on one vendor's devices only: packages (shell patterns), or packages with an extra."""
 
     source: tuple[str, ...]
-    pattern: str
+    pattern: str  # one or more, with spaces between them
     vendor: Vendor
     kind: Literal["pip", "conda"]
     extra: str = ""  # pattern[extra]; empty: the package itself
@@ -243,6 +243,7 @@ class NameSuffix:
     """The end of a package's name or version that says its vendor; `certain`: no other vendor has what it names."""
 
     source: tuple[str, ...]
+    words: str  # one of them is in every text that the pattern matches
     pattern: str  # of `re`; its group `cuda` is a CUDA release: 12, 121 or 12x
     vendor: Vendor
     certain: bool = False
@@ -250,12 +251,11 @@ class NameSuffix:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchPin:
-    """The torch that one release of a package requires, as a specifier."""
+    """The torch that releases of a package require: version -> specifier."""
 
     source: tuple[str, ...]
     package: str
-    version: str
-    torch: str
+    torch: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,8 +287,8 @@ class PackageTable:
     packages: tuple[VendorPackage, ...]
     markers: tuple[VendorMarker, ...]
     endings: tuple[NameSuffix, ...]
-    conda_nvidia: NameList
-    conda_nvidia_or_cpu: NameList
+    conda_nvidia: str  # words
+    conda_nvidia_or_cpu: str  # words
     counterparts: tuple[Counterpart, ...]
     torch_pins: tuple[TorchPin, ...]
 

@@ -150,8 +150,8 @@ def find_required_torch(line: PipRequirement) -> list[SpecifierSet]:
     if line.name == IPEX:
         rows = [row for row in image_table().intel_ipex if wanted.contains(Version(row.ipex), prereleases=True)]
         return [SpecifierSet(f"=={'.'.join(Version(row.torch).base_version.split('.')[:2])}.*") for row in rows]
-    pins = [pin for pin in package_table().torch_pins if pin.package == line.name]
-    return [SpecifierSet(pin.torch) for pin in pins if wanted.contains(pin.version)]
+    pins = next((pin.torch for pin in package_table().torch_pins if pin.package == line.name), {})
+    return [SpecifierSet(torch) for version, torch in pins.items() if wanted.contains(version)]
 
 
 def _sort_releases(releases: list[TorchRelease], *, site: Site) -> list[TorchRelease]:

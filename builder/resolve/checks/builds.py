@@ -26,7 +26,7 @@ def check_build_needs(target: Target) -> Iterator[Finding]:
         fix = "install it after the others, in container.run: "
         fix += f"python3 -m pip install --no-build-isolation {line.name}{line.specifier}"
         level: Level = "warning"
-        bare = row.compilers and _lacks_compiler(target)
+        bare = row.compilers and _has_no_compiler(target)
         if target.backend in ("cotainr", "tykky"):
             fix = f"{target.backend} installs in one call of pip: give the address of a wheel, or use another site"
         elif line.name in target.environment.compiled and target.context.lock is None:
@@ -44,7 +44,7 @@ def check_build_needs(target: Target) -> Iterator[Finding]:
         yield Finding(code="build-needs", message=message, at=locate(target.recipe, line), fix=fix, level=level)
 
 
-def _lacks_compiler(target: Target) -> bool:
+def _has_no_compiler(target: Target) -> bool:
     """Whether the base image is known to have no compiler, and the recipe adds none."""
     name = target.base.reference.removeprefix("docker://").removeprefix("docker.io/").removeprefix("library/")
     added = (*target.recipe.container.system, *target.environment.conda)

@@ -33,7 +33,7 @@ def check_conda_builds(target: Target) -> Iterator[Finding]:
 
 
 def _is_marked(marker: VendorMarker, spec: CondaSpec) -> bool:
-    if marker.kind != "conda" or not matches(spec.name, marker.pattern):
+    if marker.kind != "conda" or not any(matches(spec.name, form) for form in marker.pattern.split()):
         return False
     return not marker.build or matches(spec.build, marker.build)
 
@@ -56,8 +56,8 @@ def check_conda_default(target: Target) -> Iterator[Finding]:
         return
     table = package_table()
     for spec in recipe.conda:
-        cpu = spec.name in table.conda_nvidia_or_cpu.names
-        if spec.text not in target.environment.conda or not (cpu or spec.name in table.conda_nvidia.names):
+        cpu = spec.name in table.conda_nvidia_or_cpu.split()
+        if spec.text not in target.environment.conda or not (cpu or spec.name in table.conda_nvidia.split()):
             continue
         if cpu and ("cpu" in recipe.container.gpu or (spec.name == "jaxlib" and _has_package(target, "jax"))):
             continue

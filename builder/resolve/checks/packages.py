@@ -122,7 +122,7 @@ def _find_index_vendors(line: PipRequirement) -> tuple[Vendor, ...]:
 
 
 def _is_marked(marker: VendorMarker, line: PipRequirement) -> bool:
-    if marker.kind != "pip" or not matches(line.name, marker.pattern):
+    if marker.kind != "pip" or not any(matches(line.name, form) for form in marker.pattern.split()):
         return False
     return not marker.extra or any(matches(extra, marker.extra) for extra in line.extras)
 

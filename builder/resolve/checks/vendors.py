@@ -35,8 +35,8 @@ def find_named_vendor(line: PipRequirement) -> tuple[NameSuffix, str, bool] | No
 def find_ending(text: str) -> tuple[NameSuffix, str] | None:
     """Find the ending that a text has, and the CUDA major that it names ("" for none)."""
     for ending in package_table().endings:
-        match = re.search(f"(?:{ending.pattern})$", text)
-        if match:
+        found = any(word in text for word in ending.words.split())  # a pattern takes long to compile
+        if found and (match := re.search(f"(?:{ending.pattern})$", text)):
             digits = (match.groupdict().get("cuda") or "").removesuffix("x")
             return ending, digits[:1] if digits[:1] in ("8", "9") else digits[:2]
     return None

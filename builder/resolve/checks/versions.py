@@ -26,7 +26,7 @@ def check_two_versions(target: Target) -> Iterator[Finding]:
         name = find_python_name(spec.name) or str(canonicalize_name(spec.name))
         wanted = to_specifier(spec.version) if name in pinned else None
         for line in pinned[name] if wanted else ():
-            if not _contradict(wanted or "", line.specifier):
+            if not _has_conflict(wanted or "", line.specifier):
                 continue
             by_conda = target.environment.place == "conda"
             message = f"'{line.text}' of pip contradicts '{spec.text}' of conda: "
@@ -36,7 +36,7 @@ def check_two_versions(target: Target) -> Iterator[Finding]:
             yield Finding(code="two-versions", message=message, at=at, fix="keep one of the two", level=level)
 
 
-def _contradict(one: str, other: str) -> bool:
+def _has_conflict(one: str, other: str) -> bool:
     """Whether no version satisfies both; only where one of them pins a version, or its first numbers."""
     both = SpecifierSet(f"{one},{other}")
     if not any(item.operator in ("==", "===", "~=") for item in both):
