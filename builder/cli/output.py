@@ -114,7 +114,7 @@ def _hang(line: str, *, width: int) -> int:
     plain = _CODES.sub("", line)
     for form in (_LABEL, _COLUMN):
         match = form.match(plain[: width + 1])
-        if match and match.end() <= width - 24:
+        if match and match.end() <= width // 2:
             return match.end()
     return len(plain) - len(plain.lstrip(" ")) + 2
 
@@ -175,13 +175,15 @@ def _is_said(at: Location, message: str) -> bool:
     return said and (not at.file or f"'{at.file}'" in message)
 
 
-def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
+def show_findings(findings: Iterable[Finding], *, codes: bool = True) -> None:
     """Print findings to stderr, errors last, where they stay visible."""
     quiet = is_quiet()
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        echo(Styled("\n".join(finding_lines(finding, codes=codes, color=use_color()))), err=True, important=True)
+        for line in finding_lines(finding, codes=codes, color=use_color()):
+            # what a message quotes may look like columns
+            echo(Styled(line), err=True, important=True, hang=len("  fix: ") if line.startswith("  ") else 2)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Styled:

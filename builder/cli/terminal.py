@@ -45,7 +45,7 @@ class Terminal:
         found = list(findings)
         if found and not self.single:
             echo(f"{name}:", err=True)
-        show_findings(found, codes=True)
+        show_findings(found)
 
     def described(self, build: Build, *, steps: Sequence[Step] | None = None) -> None:
         """Print what a build would do: these steps, by default all."""

@@ -63,6 +63,10 @@ class Line:
             line = replace(line, words=tuple(words))
         return line._joined(line.words)
 
+    def name_file(self, file: str) -> str:
+        """It again with a file that begins with '-' named so that it is no option."""
+        return self._joined(f"./{word}" if word == file else word for word in self.words)
+
     def with_argument(self, option: str, *, name: str) -> str:
         """It again with the value of an option as the argument `name`: a site comes first, all else after it."""
         given, rest = self._split(option)
@@ -186,6 +190,9 @@ def _option(error: click.NoSuchOption, *, context: click.Context, line: Line) ->
             return f"write it after the command: `{line.path} COMMAND {option}`"
         near = _near(option, known=error.possibilities or ())
         return f"did you mean '{near}'?" if near else ""
+    file = next((word for word in line.words if word.startswith(option) and Path(word).is_file()), "")
+    if file:
+        return f"name a file that begins with '-' as ./{file}: `{line.name_file(file)}`"
     known = [name for param in context.command.params for name in param.opts if name.startswith("-")]
     name = ARGUMENTS.get(option.lstrip("-").lower(), "")
     pieces = " ".join(context.command.collect_usage_pieces(context))

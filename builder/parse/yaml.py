@@ -30,6 +30,7 @@ USUAL = ("environment.yml", "environment.yaml", "env.yml", "requirements.txt")  
 LISTED = 4  # names of files in a message
 SIZE_LIMIT = 4 * 1024 * 1024  # bytes
 
+ADDRESS = re.compile(r"^(https?:|ftp:|s3:)/+")  # a path has lost a slash of it
 ELSEWHERE = re.compile(r"(?:https?|ftp|s3|ssh|git|github|gitlab|docker):|git@")  # an address, not a path
 CONFLICT = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)  # what git leaves where a merge stopped
 HARD_SPACE = re.compile(r"^[ \t]*\u00a0|- \u00a0|:\u00a0", re.MULTILINE)
@@ -104,7 +105,7 @@ def read_text(
     `name` is the file's name in messages where it is not the path, `at` the place that names the file, if one does;
     `limit` is in bytes.
     """
-    name = name or str(path)
+    name = ADDRESS.sub(r"\1//", name or str(path))
 
     def fault(code: str, message: str, fix: str) -> ConfigError:
         return ConfigError(Finding(code=code, message=message, at=at or Location(file=name), fix=fix))

@@ -21,7 +21,11 @@ from builder.resolve.torch import PythonPin, choose_torch, find_release, list_to
 
 CONDA_BACKENDS: tuple[BackendName, ...] = ("cotainr", "tykky")  # these always make a conda environment of their own
 DEFAULT_PYTHON = "3.12"
-OF_TORCH = ("torch", "glibc", "base-")  # codes of findings about the torch that was chosen
+# Starts of the codes of findings about the torch that was chosen, or about the environment that it decides.
+OF_TORCH = (
+    "torch", "glibc", "base-", "gpu-target", "rocm-unsafe", "cuda-minor", "table-unsure", "site-unsure", "python-env",
+    "many-builds", "conda-cuda",
+)  # fmt: skip
 
 
 class RefusedError(UnsupportedError):
@@ -77,7 +81,7 @@ def resolve(recipe: Recipe, site: Site, *, context: Context) -> Target:
     )
     found = (*packed.findings, *run_checks(target, obstacles=obstacles))
     if refused:
-        more = [finding for finding in select_errors(found) if not finding.code.startswith(OF_TORCH)]
+        more = [one for one in found if one.level != "note" and not one.code.startswith(OF_TORCH)]
         raise RefusedError(*dict.fromkeys((*findings, *more)), target=target)
     found = (*findings, *found)
     if select_errors(found):
@@ -115,7 +119,7 @@ def choose_install_target(
         for spec in recipe.conda
         if spec.name not in ("python", "pip")
         and not (is_cuda_library(spec.name) and site.vendor != "nvidia")
-        and spec.name not in table.torch_choosers
+        and spec.name not in (*table.torch_choosers, *table.torch_parts)
         and find_python_name(spec.name) != "torch"
     ]
     pin = read_python_pin(recipe)

@@ -131,6 +131,6 @@ def test_a_link_that_leads_back_to_itself_is_refused(
     (folder / "loop").symlink_to("loop")
     assert run(line.split()) == 2
     said = capsys.readouterr().err
-    assert said.startswith("error: ")
+    assert said.startswith("error[")
     assert "loop" in said
     assert "  fix: " in said

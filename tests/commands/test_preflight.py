@@ -70,7 +70,7 @@ def left(place: Path) -> list[str]:
 
 def errors(text: str) -> str:
     """The findings that are errors."""
-    return text[text.index("error: ") :]
+    return text[text.index("error[") :]
 
 
 def both(*words: str, place: Path) -> Answer:
@@ -112,7 +112,7 @@ def test_without_sbatch_nothing_is_submitted_with_one_error() -> None:
         assert done.err.count("there is no sbatch here") == 1
         assert "recipe plan lumi-g" in done.err
     assert recipe("build", "lumi-g", "env.yml", "--submit", "-n").code == 4
-    assert recipe("build", "lumi-g", "env.yml", "--submit").err.count("error: ") == 1
+    assert recipe("build", "lumi-g", "env.yml", "--submit").err.count("error[") == 1
 
 
 def test_an_output_in_the_way(place: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_cache_folder_of_another_user_is_refused(
     monkeypatch.setenv("RECIPE_CACHE_DIR", "/etc")
     assert run(line.split()) == 4
     out, err = capsys.readouterr()
-    assert (out, "error: the cache folder '/etc' belongs to root (uid 0)" in err) == ("", True), err
+    assert (out, ": the cache folder '/etc' belongs to root (uid 0)" in err) == ("", True), err
 
 
 def test_an_empty_place_is_no_cache(

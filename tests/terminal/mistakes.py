@@ -250,7 +250,7 @@ FILES = [
     file("43", "  - python=3.12\ncontainer:\n  gpu: [nvdia, cpu]\n", 2, "found the text 'nvdia'", KNOWN, where=at("6"), cure=edit("nvdia")),
     file("44", "  - python=3.12\n", 2, "'My Env/2' cannot be the name", "use letters, digits and _.+- only", where=at("1"), text="name: My Env/2\ndependencies: [python=3.12]\n", cure=edit("My Env/2", "My_Env-2")),
     file("45", "", 2, "'name' occurs twice, first in line 1.*'numpy' is listed twice: 'numpy=1' in line 4", "keep one of them", where=at("5"), text="name: x\nname: y\ndependencies:\n  - numpy=1\n  - numpy=2\n", cure=write({"x.yml": "name: x\nchannels: [conda-forge]\ndependencies:\n  - numpy=1\n"})),
-    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' matches no torch", r"choose one from (2\.2\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99")),
+    file("46", "  - pip: [torch==2.99]\n", 3, "'torch==2.99' matches no torch", r"use torch (2\.2\.0) to 2\.1\d\.0", where=at("4"), cure=edit("2.99")),
     file("47", "  - python=3.6\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.6", r"use Python 3\.9, .*(3\.12)", where=at("5"), cure=edit("3.6")),
     file("48", "  - python=3.1\n  - pip: [torch==2.8.0]\n", 3, r"no wheel for Python 3\.1", r"did you mean Python (3\.10)\?", where=at("5"), cure=edit("3.1\n", "\\1\n")),
     file("49", "", 2, "the recipe is empty", r"write packages below '(dependencies:)', e\.g\. '- python=3\.12'", where=r"x\.yml", text="", cure=write({"x.yml": "dependencies:\n- python=3.12\n"})),

@@ -104,7 +104,7 @@ def test_faulty_arguments_are_in_every_document(
 ) -> None:
     assert run(["check", *words[:1], str(env), *words[1:], "--format", shape]) == 2
     out, err = capsys.readouterr()
-    assert err.startswith("error: ")
+    assert err.startswith("error[")
     if shape == "github":
         assert out.startswith("::error file=environment.yml,line=1,title=")
     else:

@@ -172,8 +172,8 @@ FOREIGN = [
     ("lumi-g", "onnxruntime-gpu==1.22.0", "NVIDIA", "AMD GPUs", "for AMD there is: onnxruntime-rocm 1.22.2.post*, "
      "onnxruntime-migraphx from 1.23 on (glibc 2.34)"),
     ("dawn", "onnxruntime-gpu==1.22.0", "NVIDIA", "Intel GPUs", "for Intel there is: onnxruntime-openvino"),
-    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm (on PyPI up to "
-     "2.14.0.600, newer at repo.radeon.com/rocm/manylinux)"),
+    ("lumi-g", "tensorflow[and-cuda]==2.19.0", "NVIDIA", "AMD GPUs", "for AMD there is: tensorflow-rocm of "
+     "repo.radeon.com/rocm/manylinux"),
     ("mn5", "tensorflow-rocm==2.14.0.600", "AMD", "NVIDIA GPUs", "for NVIDIA there is: tensorflow[and-cuda]"),
     ("dawn", "nvidia-dali-cuda120==1.50.0", "NVIDIA", "Intel GPUs", "remove it: no build for Intel is known"),
 ]  # fmt: skip
