@@ -36,7 +36,9 @@ def test_security_19_what_a_terminal_obeys_is_made_visible(text: str, capsys: py
 
 @rows("text", [*ODD, "a\n  fix: rm -rf ~", "a\nerror: x"])
 def test_security_19_a_name_forges_no_line(text: str) -> None:
-    finding = Finding(code="x", message=f"'{text}' is odd", at=Location(file=text, key=text), fix=f"look at {text}")
+    finding = Finding(
+        code="x", message=f"'{text}' is odd", at=Location(file=text, line=1, key=text), fix=f"look at {text}"
+    )
     assert [line[:6] for line in format_finding(finding)] == ["error:", "  at: ", "  fix:"]
     assert not OBEYED.search("".join(format_finding(finding)))
     assert len(format_columns([["a", text, text], ["b", "c", "d"]]).split("\n")) == 2
