@@ -122,7 +122,7 @@ def _explained(finding: Finding, path: Path, *, what: What) -> Finding:
         fix = f"build it first: `recipe build {choose_site()} {quote(word)}`"
     elif what == "archive" and kind == "an image":
         fix = f"it needs no conversion: `recipe inspect {quote(word)}` shows what is in it"
-    elif kind is None or (kind == "a folder" and not lines):
+    elif kind is None or kind == f"an {what}" or (kind == "a folder" and not lines):
         return finding
     return replace(finding, message=f"'{shown}' is {kind}{end}", fix=fix)
 

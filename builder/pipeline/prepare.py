@@ -94,12 +94,12 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
 
     A dry run looks; a build keeps a plan folder that exists `held` from then on.
     """
+    check_entered(build.image)
     plan, options, image = build.plan, request.options, build.image
     folder, refusals = build.folder.resolve(), Refusals()
     # Where the image of jobs is a link, what it leads to is looked up when the image is put there.
     output = image.parent.resolve() / image.name if request.slurm.submit else image.resolve()
     with refusals.collect():
-        check_entered(build.image)
         check_own_inputs(build, request=request)
     _check_place(build, request=request, refusals=refusals)
     if not (options.force or options.start or refusals.errors):

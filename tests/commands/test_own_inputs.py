@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from builder.cli.main import run
+from builder.sif.sif import DESCRIPTOR, HEADER, MAGIC
 
-SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\0" + b"01\0" + b"02\0" + bytes(200)
+# A whole SIF without content: its header and a table with one free place.
+_TABLE = (0, 0, 1, 1, HEADER.size, DESCRIPTOR.size, 4096, 0)
+SIF = HEADER.pack(b"#!/usr/bin/env run-singularity\n", MAGIC, b"01\0", b"02\0", bytes(16), *_TABLE) + bytes(4096)
 OWN_SITE = "name: own\nextends: local\ntitle: mine\n"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import shlex
+import struct
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -114,7 +115,13 @@ def install(**programs: str) -> Cure:
 ENV = "name: demo\nchannels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pip:\n    - numpy==2.2.6\n"
 HEAD = "name: x\nchannels: [conda-forge]\ndependencies:\n"
 PLACED: Files = {"env.yml": ENV, "a.yml": ENV.replace("demo", "other"), "b.txt": "numpy==2.2.6\n"}
-SIF = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0") + b"SIF_MAGIC\x00" + b"01\0" + b"\0" * 200
+# A whole SIF without content: its header and a table with one free place.
+_LAUNCH = b"#!/usr/bin/env run-singularity\n".ljust(32, b"\0")
+_PLACE = struct.calcsize("<i?IIIqqqqqqq128s384s")
+_HEADER = struct.Struct("<32s10s3s3s16s8q")
+SIF = _HEADER.pack(
+    _LAUNCH, b"SIF_MAGIC\0", b"01\0", b"02\0", bytes(16), 0, 0, 1, 1, _HEADER.size, _PLACE, 4096, 0
+) + bytes(4096)
 
 
 def made_base() -> bytes:
