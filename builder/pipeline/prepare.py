@@ -15,7 +15,7 @@ from builder.execute.docker_daemon import check_docker
 from builder.execute.executor import StepBatch, check_local_needs, choose_steps, select_steps
 from builder.execute.folder_lock import check_unlocked, lock_folder
 from builder.execute.machine import check_machine, check_sbatch
-from builder.execute.plan_folder import check_copies, check_plan_folder, lock_plan_folder
+from builder.execute.plan_folder import check_copies, check_plan_folder, is_plan_folder, lock_plan_folder
 from builder.execute.preflight import check_output_folder, is_login_node
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
@@ -109,7 +109,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     if options.sign:
         find_signer(plan, environment=options.environment)
     check_output_folder(output, makes=build.makes_folder)
-    if held is not None and exists(folder / PLAN_FILE):
+    if held is not None and is_plan_folder(folder):
         held.enter_context(lock_folder(folder))  # what is looked at here stays so
     else:
         check_unlocked(folder)
@@ -117,7 +117,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
     # Before the plan folder changes: it belongs to the image that is there.
     why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
     steps = select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
-    check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+    check_plan_folder(plan, build.folder, recipe_folder=build.home, force=options.force)
     check_copies(plan, recipe_folder=build.home)
     here, jobs = _split(plan, steps, folder=folder, request=request)
     check_machine(
