@@ -11,7 +11,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -105,6 +105,38 @@ MEANT = {
 }
 
 
+# The commands that write paths into scripts, records and reports, which are UTF-8; the others only read.
+WRITERS = ("build", "plan", "lock", "fetch", "smoke", "run", "convert", "status", "init")
+PLACES = ("TMPDIR", "RECIPE_TMPDIR", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME")
+
+
+def check_encoding(command: str, words: Sequence[str]) -> None:
+    """Raise ConfigError where a command would write to, or about, a path that is not UTF-8.
+
+    What follows `--` is another program's. Links are followed: records hold the paths without them.
+    """
+    if command not in WRITERS:
+        return
+    own = words[: words.index("--")] if "--" in words else words
+    values = [word if word[:1] != "-" else word.partition("=")[2] if word[:2] == "--" else word[2:] for word in own]
+    named = [(name, text) for name in PLACES if (text := os.environ.get(name))]
+    for variable, text in [("", "."), *(("", value) for value in values), *named]:
+        place = os.path.realpath(text.replace("\0", ""))
+        try:
+            place.encode()
+        except UnicodeEncodeError:
+            raise _make_encoding_error(place, variable=variable) from None
+
+
+def _make_encoding_error(place: str, *, variable: str) -> ConfigError:
+    from builder.model.text import sanitize
+
+    shown = sanitize(os.fsencode(place).decode(errors="backslashreplace"), limit=400)
+    fix = f"set {variable} to another folder" if variable else "rename it with `mv`, or choose another place"
+    at = Location(key=variable) if variable else Location(file=shown)
+    return ConfigError(Finding(code="path-refused", message=f"the path '{shown}' is not UTF-8 text", at=at, fix=fix))
+
+
 class Commands(click.Group):
     """A group that imports a command when it is called."""
 
@@ -146,6 +178,8 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
+        if args and not {"-h", "--help"} & set(args):
+            check_encoding(args[0], args[1:])
         from builder.cli.usage import WORDS
 
         ctx.meta[WORDS] = tuple(args[1:])
