@@ -55,6 +55,7 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
                     _check_link(entry.read_target(), above=above, facts=facts)
                     links.append((f"{facts.resolve_path(above)}/{entry.name}", entry.read_target()))
                 else:
+                    _check_no_folder(f"/{entry.path}", facts=facts)
                     _copy_file(entry, at(facts.resolve_path(above)))
         for place, target in links:
             tree.link(top, place, target)
@@ -66,6 +67,12 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
             f"two of the recipe's own files meet at one place of the base image: '{error.filename}': {error.strerror}"
         )
         raise LayeringError(message, fix=FIX) from None
+
+
+def _check_no_folder(path: str, *, facts: BaseFacts) -> None:
+    if facts.resolve_path(path) in facts.folders:
+        message = f"'{path}' is a folder of the image, and a file of the recipe would replace it"
+        raise LayeringError(message, fix=f"give `container.files` a place in it: {path}/NAME")
 
 
 def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:
