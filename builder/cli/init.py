@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import click
@@ -12,6 +11,7 @@ from builder.cli.inputs import add_plain_verbosity
 from builder.cli.output import echo, emit
 from builder.model.bundled import find_data_folder
 from builder.model.finding import ConfigError, Finding, suggest_name
+from builder.system.files import write_atomic
 
 RECIPES = find_data_folder("recipes")
 
@@ -39,8 +39,16 @@ def run_command(example: str, output: Path | None, listed: bool) -> None:
     if os.path.lexists(target):
         fix = "choose another name with -o"
         raise ConfigError(Finding(code="init-exists", message=f"'{target}' exists already", fix=fix))
-    shutil.copyfile(source, target)
+    _copy(source, target)
     for extra in RECIPES.glob(f"{source.stem}-*.*style"):
         if not os.path.lexists(target.parent / extra.name):
-            shutil.copyfile(extra, target.parent / extra.name)
+            _copy(extra, target.parent / extra.name)
     emit(str(target))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy an example, whole or not at all; raises OSError."""
+    try:
+        write_atomic(target, source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(target)) from None

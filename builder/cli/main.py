@@ -31,6 +31,7 @@ FIXES = {
     errno.EROFS: "choose a place that can be written",
     errno.ENOSPC: "free space there, or choose another place",
     errno.EDQUOT: "free space there (your quota is used up), or choose another place",
+    errno.EFBIG: "raise the limit of a file's size with `ulimit -f`, or choose another place",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "a part of the path is a file: check the path",

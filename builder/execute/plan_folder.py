@@ -157,7 +157,7 @@ def _write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_staging(folder)
     sources = compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
-    with Signals().catch(), make_temporary_path(staging):
+    with Signals(once=True).catch(), make_temporary_path(staging):
         staging.mkdir()
         mark_as_own(staging)
         _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)

@@ -14,9 +14,15 @@ from builder.model.finding import ConfigError, Finding
 from builder.parse.recipe import load_recipe
 
 Load = Callable[[str, str], None]
-OVER_A_FOLDER = "file.txt: /bin|file.txt: /usr/lib|file.txt: /usr/lib/|file.txt: /etc|file.txt: /usr//./bin/.|file.txt: /opt"
-OVER_A_LINK = "folder: /bin|folder: /lib64|folder: /usr/sbin|folder: /.singularity.d|file.txt: /var/lib|file.txt: /opt/env"
-OVER_A_FILE = "folder: /etc/passwd|file.txt: /etc/passwd|file.txt: /etc/passwd/x|file.txt: /bin/sh|folder: /etc/localtime"
+OVER_A_FOLDER = (
+    "file.txt: /bin|file.txt: /usr/lib|file.txt: /usr/lib/|file.txt: /etc|file.txt: /usr//./bin/.|file.txt: /opt"
+)
+OVER_A_LINK = (
+    "folder: /bin|folder: /lib64|folder: /usr/sbin|folder: /.singularity.d|file.txt: /var/lib|file.txt: /opt/env"
+)
+OVER_A_FILE = (
+    "folder: /etc/passwd|file.txt: /etc/passwd|file.txt: /etc/passwd/x|file.txt: /bin/sh|folder: /etc/localtime"
+)
 ALLOWED = (
     "file.txt: /opt/x|folder: /opt|folder: /usr/local|folder: /lib/demo|file.txt: /usr/local/sbin/chown|folder: /home"
     "|file.txt: /etc/localtime|file.txt: /etc/ssl/certs/own.pem|folder: /etc/demo|file.txt: /usr/lib/x|file.txt: /srv/x"

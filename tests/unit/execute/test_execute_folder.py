@@ -18,6 +18,7 @@ from builder.execute.plan_folder import write_plan
 from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError
 from builder.model.plan import Copy, Plan, PlanFile, from_json
+from builder.system import files as files_module
 from builder.system.layout import LOCK_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
@@ -352,4 +353,26 @@ def test_fault_08_a_signal_while_a_plan_is_written_leaves_nothing(
     with pytest.raises(SignalInterrupt) as caught:
         write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
     assert caught.value.exit_code == exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fault_08_a_second_signal_lets_the_cleaning_end(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = files_module.remove_tree
+
+    def half(_plan: Plan, staging: Path, **_: object) -> None:
+        (staging / "half").touch()
+        signal.raise_signal(signal.SIGTERM)
+
+    def remove_under_a_signal(path: Path) -> bool:
+        if path.exists():  # the folder that is being written
+            signal.raise_signal(signal.SIGINT)
+        return remove(path)
+
+    monkeypatch.setattr(folder_module, "_fill", half)
+    monkeypatch.setattr(files_module, "remove_tree", remove_under_a_signal)
+    with pytest.raises(SignalInterrupt) as caught:
+        write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
+    assert caught.value.exit_code == 143
     assert list(tmp_path.iterdir()) == []
