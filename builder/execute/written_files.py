@@ -55,8 +55,11 @@ def check_unrecorded(folder: Path, *, texts: Mapping[str, Collection[bytes]], fi
     `texts` has the paths of plans with the contents that each may have, none where that is not known.
     """
     known = {path: {hashlib.sha256(text).hexdigest() for text in own} for path, own in texts.items()}
-    found = look(folder, sorted(known))
-    said = [f"'{name}'" for name, digests in found.items() if digests[0] not in known.get(name, ())]
+    said = [
+        f"'{path}'"
+        for path in sorted(known, key=lambda path: (not known[path], path))  # a copied folder last: it may be unchanged
+        if any(found[0] not in known.get(name, ()) for name, found in look(folder, [path]).items())
+    ]
     if said:
         more = f" and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
         message = f"the plan folder '{folder}' has no record of what a plan wrote there, and it holds "

@@ -32,7 +32,7 @@ BASE_FOLDERS = {
     "/.singularity.d", "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr",
     *(f"/usr/{name}" for name in ("bin", "games", "include", "lib", "lib32", "lib64", "libexec", "libx32", "sbin")),
 }  # fmt: skip
-# A folder of the recipe is merged with these; a file in their place is none.
+# A folder of the recipe is merged with these; a file would replace them.
 SHARED_FOLDERS = {
     "/home", "/media", "/mnt", "/opt", "/opt/env", "/opt/recipe", "/root", "/srv", "/usr/share", "/usr/src", "/var",
     *(f"/usr/local{name}" for name in ("", "/bin", "/etc", "/games", "/include", "/lib", "/lib64", "/sbin", "/share")),

@@ -16,6 +16,7 @@ LINES = (
     ("build", "local", "mnist.yml", f"--output={ODD}.sif"),
     ("build", "local", "mnist.yml", f"-o{ODD}.sif", "-n"),
     ("build", "local", f"{ODD}.yml"),
+    ("build", "local", "--", f"{ODD}.yml"),
     ("plan", "local", "mnist.yml", "-o", ODD),
     ("plan", "local", "mnist.yml", "-o", f"link/{ODD}"),
     ("plan", "local", "mnist.yml", "-o", "link/x"),
@@ -70,3 +71,13 @@ def test_a_variable_that_is_not_utf_8_is_refused(
 ) -> None:
     monkeypatch.setenv(name, str(place / ODD))
     refused(place, capsys, "build", "local", "mnist.yml")
+
+
+@pytest.mark.parametrize("words", [("smoke", "local", "a.sif"), ("run", "local", "a.sif", "--", "true")])
+@pytest.mark.parametrize("name", ["t:m", "t,m"])
+def test_a_temporary_folder_that_no_container_gets_is_refused(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], name: str
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(place / name))
+    assert run(list(words)) == 2
+    assert "contains a colon or a comma" in capsys.readouterr().err

@@ -34,7 +34,6 @@ ALLOWED = {
     ("layers/bytecode_cache.py", "copyfile"),  # a file of the cache to a new folder of the build's own
     ("slurm/submitted_jobs.py", "copy2"),  # plan.json to a new folder of the program's own
     ("execute/reproduction.py", "copyfile"),  # the log of a second build, out of a folder that it made
-    ("cli/init.py", "copyfile"),  # examples of the package to the user's place
     ("inspect/filesystems.py", "walk"),  # reads only, and opens what a walk without links has named
     ("smoke/ranks.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp
     ("smoke/supervise.py", "rmtree"),  # the same
