@@ -8,10 +8,10 @@ from pathlib import Path
 from builder.execute.build_options import Signals
 from builder.execute.judgement import judge_results, read_results
 from builder.execute.progress import Progress
+from builder.model.mask import Mask
 from builder.model.plan import Plan
 from builder.model.report import SmokeCheck, StepResult
 from builder.system.layout import LOGS
-from builder.system.log import Mask
 from builder.system.process import run
 from builder.system.scratch import RESULTS
 

@@ -14,12 +14,12 @@ from support.rows import rows
 from builder.compile.compile import compile_plan
 from builder.compile.image_files import make_image_files
 from builder.layers.reference import parse_reference
-from builder.lock.conda import remove_credentials
 from builder.lock.pip import choose_wheel
 from builder.lock.site_lock import SiteLock, write_locks
 from builder.model.finding import ConfigError, UnsupportedError
 from builder.model.lock import BaseLock, Lock, PipFile, describe_changes
 from builder.model.plan import Plan
+from builder.model.secrets import strip_all_credentials
 from builder.model.target import Context
 from builder.parse.lock_files import name_index, name_site_folder, read_conda, read_index, read_lock
 from builder.parse.pylock import read_pylock, write_pylock
@@ -435,7 +435,7 @@ def test_references_are_read_as_docker_reads_them(reference: str, parts: tuple[s
 
 def test_credentials_leave_every_address() -> None:
     text = "- https://u:p@h/c/x.conda\n- https://h/t/tk-123/c/x.conda\n"
-    assert remove_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
+    assert strip_all_credentials(text) == "- https://h/c/x.conda\n- https://h/c/x.conda\n"
 
 
 def test_the_command_line_needs_a_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
