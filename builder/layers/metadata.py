@@ -22,6 +22,8 @@ from ..sif.digest import hash_open_file
 from ..sif.errors import LayeringError
 from ..sif.events import report
 from ..sif.programs import call, require_program
+from ..sif.reader import Reader
+from ..sif.sif import read_sif
 from ..sif.tree import read
 from . import copies
 from .base_facts import BaseFacts
@@ -67,6 +69,24 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
             f"two of the recipe's own files meet at one place of the base image: '{error.filename}': {error.strerror}"
         )
         raise LayeringError(message, fix=FIX) from None
+
+
+def check_own_folders(base: Path, *, spec: Spec, facts: BaseFacts) -> None:
+    """Raise LayeringError where a folder of the recipe would take the place of a file of the base image."""
+    new, folders = set[str](), list[str]()
+    for entry in tree.walk(spec.folder / "root"):
+        above = entry.above.path if entry.above else ""
+        if entry.kind == tree.FOLDER and facts.resolve_path(f"/{entry.path}") not in facts.folders:
+            new.add(entry.path)
+            folders += [] if above in new else [entry.path]
+    if not folders:
+        return
+    with base.open("rb") as file:
+        reader = Reader(file, offset=read_sif(base).system.offset)
+        taken = next((path for path in folders if reader.find(facts.resolve_path(f"/{path}")) is not None), "")
+    if taken:
+        message = f"'/{taken}' is a file of the image, and a folder of the recipe would replace it"
+        raise LayeringError(message, fix="give `container.files` another place, such as /opt/NAME")
 
 
 def _check_no_folder(path: str, *, facts: BaseFacts) -> None:
