@@ -9,18 +9,20 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 import click
 
-from builder.model.finding import Finding
+from builder.model.finding import Finding, Location
+from builder.model.report import UNTESTED
 from builder.model.text import escape_control, escape_line
 
 COLORS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WORDS = {
     **dict.fromkeys(("ok", "pass", "passed", "fetched", "the same bytes", "the cache is whole"), "green"),
     **dict.fromkeys(("warnings", "differs", "open", "unknown", "not begun", "stopped", "waits"), "yellow"),
+    **dict.fromkeys((UNTESTED, "not tested"), "yellow"),
     **dict.fromkeys(("refused", "FAIL", "BAD", "failed", "altered", "smoke test failed", "not the same"), "red"),
     **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }
@@ -30,6 +32,9 @@ _CODES = re.compile(r"\x1b\[[0-9;]*m")
 # Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
 _LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
 _COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
+# What is not broken: a word, and a command in backquotes with what touches it.
+_PIECES = re.compile(r" *(?:[^ `]*`[^`]*`)+[^ ]*| *[^ ]+")
+_WORDS = re.compile(r" *[^ ]+")
 
 
 def uses_color(*, err: bool = True) -> bool:
@@ -81,14 +86,14 @@ def emit(text: str, *, end: str = "\n") -> None:
 
 
 def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
-    """Wrap a line at `width` columns; a longer word is not broken."""
+    """Wrap a line at `width` columns; no longer word is broken, and no command in backquotes that fits on one row."""
     if _measure_length(line) <= width:
         return [line]
     hang = _find_hang(line, width=width) if hang is None else hang
     start = len(line) - len(line.lstrip(" "))
     found, row = [], line[:start]
     empty = True
-    for piece in re.findall(r" *[^ ]+", line[start:]):
+    for piece in _pieces(line[start:], width=width - hang):
         if empty or _measure_length(row + piece) <= width:
             row += piece
         else:
@@ -99,11 +104,17 @@ def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
     return [*found, row]
 
 
+def _pieces(text: str, *, width: int) -> Iterator[str]:
+    for piece in _PIECES.findall(text):
+        fits = _measure_length(piece.lstrip(" ")) <= width
+        yield from [piece] if fits else _WORDS.findall(piece)
+
+
 def _find_hang(line: str, *, width: int) -> int:
     plain = _CODES.sub("", line)
     for form in (_LABEL, _COLUMN):
         match = form.match(plain[: width + 1])
-        if match and match.end() <= width - 24:
+        if match and match.end() <= width // 2:
             return match.end()
     return len(plain) - len(plain.lstrip(" ")) + 2
 
@@ -149,20 +160,30 @@ def format_finding(finding: Finding, *, codes: bool = False, color: bool = False
     if color:
         level = click.style(level, fg=COLORS[finding.level], bold=True)
     lines = [f"{level} {escape_line(finding.message)}"]
-    if finding.at is not None and str(finding.at):
+    if finding.at is not None and not _is_said(finding.at, finding.message):
         lines.append(f"  at:  {escape_line(str(finding.at))}")
     if finding.fix:
         lines.append(f"  fix: {escape_line(finding.fix)}")
     return lines
 
 
-def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
+def _is_said(at: Location, message: str) -> bool:
+    """Whether a message names its place itself: the file in quotes, the option or variable as a word; no line."""
+    if at.line is not None:
+        return False
+    said = not at.key or re.search(rf"(?<![\w-]){re.escape(at.key)}(?![\w-])", message) is not None
+    return said and (not at.file or f"'{at.file}'" in message)
+
+
+def show_findings(findings: Iterable[Finding], *, codes: bool = True) -> None:
     """Print findings to stderr, errors last, where they stay visible."""
     quiet = is_quiet()
     findings = [finding for finding in findings if finding.level == "error" or not quiet]
     ordered = sorted(findings, key=lambda finding: ("note", "warning", "error").index(finding.level))
     for finding in ordered:
-        echo(StyledText("\n".join(format_finding(finding, codes=codes, color=uses_color()))), err=True, important=True)
+        for line in format_finding(finding, codes=codes, color=uses_color()):
+            # what a message quotes may look like columns
+            echo(StyledText(line), err=True, important=True, hang=len("  fix: ") if line.startswith("  ") else 2)
 
 
 def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:

@@ -89,7 +89,7 @@ def select_steps(
     output: Path,
     options: ExecutionOptions,
     makes: bool = False,
-    why: Callable[[], str] = str,
+    why: Callable[[], tuple[str, str]] = lambda: ("", ""),
 ) -> tuple[Step, ...]:
     """The steps that are to run, of a build that may put its image at `output`; raises ConfigError.
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import glob
+import itertools
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -16,6 +18,7 @@ from builder.execute.written_files import (
     check_unedited,
     check_unrecorded,
     has_record,
+    is_plan_folder,
     look,
     note_written,
     read_written,
@@ -28,7 +31,7 @@ from builder.model.plan import Copy, Plan, from_json, to_json
 from builder.model.text import is_plain_path
 from builder.parse.own_files import IgnoreRules
 from builder.sif import tree
-from builder.sif.bounded import LIMIT, parse_json
+from builder.sif.bounded import LIMIT
 from builder.system.files import make_temporary_path, remove_tree
 from builder.system.layout import (
     AGAIN,
@@ -214,23 +217,10 @@ def _check_folder(folder: Path) -> bool:
     )
 
 
-def is_plan_folder(folder: Path) -> bool:
-    """Whether a folder holds a plan of ours: one that is noted in the record of what was written, or has its form."""
-    if not (folder / PLAN_FILE).is_file():
-        return False
-    if has_record(folder):
-        return True
-    with suppress(ConfigError, OSError, ValueError):
-        content = parse_json(read_below(folder, PLAN_FILE, limit=LIMIT))
-        return isinstance(content, dict) and all(
-            isinstance(content.get(key), kind) for key, kind in (("schema", int), ("steps", list), ("files", list))
-        )
-    return False
-
-
 def _make_taken_error(folder: Path, what: str) -> ConfigError:
-    message, fix = f"the plan folder '{folder}' {what}", "choose another folder with -o, or remove it"
-    return ConfigError(Finding(code="folder-taken", message=message, at=Location(file=str(folder)), fix=fix))
+    message = f"the plan folder '{_shown(folder)}' {what}"
+    fix = f"choose another folder, as in -o {shlex.quote(_free_name(folder))}"
+    return ConfigError(Finding(code="folder-taken", message=message, fix=fix))
 
 
 def _list_known_texts(plan: Plan, folder: Path) -> dict[str, set[bytes]]:
@@ -244,6 +234,19 @@ def _list_known_texts(plan: Plan, folder: Path) -> dict[str, set[bytes]]:
     for file in (file for one in plans for file in one.files if _find_path_fault(file.path) is None):
         known[file.path].add(file.text.encode())
     return known
+
+
+def _shown(folder: Path) -> str:
+    """A folder as it was typed, as far as that is known: from the current one."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if here in folder.parents else str(folder)
+
+
+def _free_name(folder: Path) -> str:
+    """A name for -o: of a plan folder, or of an image whose plan folder is the name with `.plan`."""
+    start = str(Path(_shown(folder)).with_suffix("" if folder.suffix == ".plan" else folder.suffix))
+    names = (f"{start}-{number}" for number in itertools.count(2))
+    return next(name for name in names if not (os.path.lexists(name) or os.path.lexists(f"{name}.plan")))
 
 
 def _check_paths(plan: Plan) -> None:

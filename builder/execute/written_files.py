@@ -6,10 +6,12 @@ import hashlib
 import json
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from builder.model.finding import ConfigError, Finding, Location
 from builder.sif import tree
+from builder.sif.bounded import LIMIT as PLAN_LIMIT
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
 from builder.system.layout import PLAN_FILE, WRITTEN_FILE
@@ -47,6 +49,20 @@ def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:
 def has_record(folder: Path) -> bool:
     """Whether it was noted what a plan wrote into a folder, its plan.json among them."""
     return PLAN_FILE in read_written(folder)[0]
+
+
+def is_plan_folder(folder: Path) -> bool:
+    """Whether a folder holds a plan of ours: one that is noted in the record of what was written, or has its form."""
+    if not (folder / PLAN_FILE).is_file():
+        return False
+    if has_record(folder):
+        return True
+    with suppress(ConfigError, OSError, ValueError):
+        content = parse_json(read_below(folder, PLAN_FILE, limit=PLAN_LIMIT))
+        return isinstance(content, dict) and all(
+            isinstance(content.get(key), kind) for key, kind in (("schema", int), ("steps", list), ("files", list))
+        )
+    return False
 
 
 def check_unrecorded(folder: Path, *, texts: Mapping[str, Collection[bytes]], fix: str) -> None:

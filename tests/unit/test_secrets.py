@@ -426,7 +426,7 @@ def test_security_20_the_mask_hides(environment: dict[str, str], text: str) -> N
     assert "***" in masked
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "docker://ubuntu:24.04@sha256:abc",
