@@ -16,6 +16,7 @@ from builder.system.files import write_atomic
 
 ITEMS = "items"  # an edit's `below`: the items after the line go below it
 CONTAINER = "container"  # an edit's `below`: the key with its value goes into that section
+BOM = "\ufeff"  # some editors begin a file with it; it is no part of the text that is read
 _CONDA = re.compile(r"(?<![=<>!~])=(?!=)|::")  # a spec that pip does not take
 
 
@@ -126,7 +127,8 @@ def fix_files(files: Sequence[Path], findings: Iterable[Finding], *, write: bool
         ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in shown)
         emit(redact("".join(ended)), end="")  # a line next to the change may contain a token
         if write:
-            write_atomic(file.resolve(), after, keep=True)
+            mark = BOM if file.read_bytes().startswith(BOM.encode()) else ""
+            write_atomic(file.resolve(), mark + after, keep=True)
     if not changed and not any(finding.level == "error" for finding in findings):
         echo("nothing to correct: no finding has an exact fix", err=True)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import click
@@ -47,22 +46,19 @@ def run_command(example: str, output: Path | None, listed: bool, force: bool) ->
         fix = line if target.is_dir() else f"{line}, or add --force to replace it"
         message = f"'{target}' is a folder" if target.is_dir() else f"'{target}' exists already"
         raise ConfigError(Finding(code="init-exists", message=message, fix=fix))
-    if os.path.lexists(target):
-        _replace(target, source)
-    else:
-        shutil.copyfile(source, target)
+    _copy(source, target)
     for extra in RECIPES.glob(f"{source.stem}-*.*style"):
         if not os.path.lexists(target.parent / extra.name):
-            shutil.copyfile(extra, target.parent / extra.name)
+            _copy(extra, target.parent / extra.name)
     emit(str(target))
 
 
-def _replace(target: Path, source: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
+    """Copy an example, whole or not at all; raises OSError."""
     try:
         write_atomic(target, source.read_text(encoding="utf-8"))
     except OSError as error:
-        error.filename = str(target)  # not the draft, which is ours
-        raise
+        raise OSError(error.errno, error.strerror, str(target)) from None  # not the draft, which is ours
 
 
 def _free(target: Path) -> Path:

@@ -13,7 +13,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -33,6 +33,7 @@ FIXES = {
     errno.EROFS: "choose a place that can be written",
     errno.ENOSPC: "free space there, or choose another place",
     errno.EDQUOT: "free space there (your quota is used up), or choose another place",
+    errno.EFBIG: "raise the limit of a file's size with `ulimit -f`, or choose another place",
     errno.ENAMETOOLONG: "use a shorter name",
     errno.EISDIR: "name a file, not a folder",
     errno.ENOTDIR: "a part of the path is a file: check the path",
@@ -150,6 +151,41 @@ MEANT = {
 }
 
 
+# The commands that write paths into scripts, records and reports, which are UTF-8; the others only read.
+WRITERS = ("build", "plan", "lock", "fetch", "smoke", "run", "convert", "status", "init")
+PLACES = ("TMPDIR", "RECIPE_TMPDIR", "RECIPE_CACHE_DIR", "XDG_CACHE_HOME")
+
+
+def check_places(command: str, words: Sequence[str]) -> None:
+    """Raise ConfigError where a command would write to, or about, a path that is not UTF-8.
+
+    Nor can a container be given each temporary folder. Links are followed: records hold the paths without them.
+    """
+    if command not in WRITERS:
+        return
+    own = words[: words.index("--")] if command == "run" and "--" in words else words  # the rest is another program's
+    values = [word if word[:1] != "-" else word.partition("=")[2] if word[:2] == "--" else word[2:] for word in own]
+    named = [(name, text) for name in PLACES if (text := os.environ.get(name))]
+    for variable, text in [("", "."), *(("", value) for value in values), *named]:
+        place, why = os.path.realpath(text.replace("\0", "")), ""
+        if any("\ud800" <= letter <= "\udfff" for letter in place):
+            why = "is not UTF-8 text"
+        elif variable == "TMPDIR" and command in ("smoke", "run") and {":", ","} & set(place):
+            # The scripts are in a folder there; the bind option of engines splits at both (Apptainer 1.4.5).
+            why = "contains a colon or a comma, and no container can be given a folder in it"
+        if why:
+            raise _make_place_error(place, why=why, variable=variable)
+
+
+def _make_place_error(place: str, *, why: str, variable: str) -> ConfigError:
+    from builder.model.text import sanitize
+
+    shown = sanitize(os.fsencode(place).decode(errors="backslashreplace"), limit=400)
+    fix = f"set {variable} to another folder" if variable else "rename it with `mv`, or choose another place"
+    at = Location(key=variable) if variable else Location(file=shown)
+    return ConfigError(Finding(code="path-refused", message=f"the path '{shown}' {why}", at=at, fix=fix))
+
+
 class Commands(click.Group):
     """A group that imports a command when it is called."""
 
@@ -191,6 +227,8 @@ class Commands(click.Group):
             from builder.cli.variables import check_variables
 
             check_variables(args[0], args[1:], environment=os.environ)
+        if args and not {"-h", "--help"} & set(args):
+            check_places(args[0], args[1:])
         from builder.cli.typed import WORDS
 
         ctx.meta[WORDS] = tuple(args[1:])

@@ -46,10 +46,14 @@ class SignalInterrupt(KeyboardInterrupt):
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP as SignalInterrupt, while the `with` block of `catch` lasts."""
+    """SIGINT, SIGTERM and SIGHUP as SignalInterrupt, while the `with` block of `catch` lasts.
 
-    def __init__(self) -> None:
+    With `once` only the first of them: what follows it is cleaning up.
+    """
+
+    def __init__(self, *, once: bool = False) -> None:
         self._held = False
+        self._once = once
 
     @contextmanager
     def catch(self) -> Iterator[None]:
@@ -83,4 +87,5 @@ class Signals:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self._held:
+            self._held = self._once
             raise SignalInterrupt(number)

@@ -11,9 +11,11 @@ from builder.layers.cache import CacheEntry, Store
 from builder.layers.cache_folders import (
     CONDA,
     DOWNLOADS,
+    FETCH,
     INSTEAD,
     LAYERS,
     UV,
+    check_cache_content,
     ensure_cache,
     ensure_cache_part,
     find_cache_folder,
@@ -63,7 +65,7 @@ def is_layer_cache_missing(environment: Mapping[str, str]) -> bool:
     with _convert_errors():
         folder = find_cache_folder(environment)
         if exists(folder):
-            ensure_cache_part(folder)
+            check_cache_content(ensure_cache_part(folder))
         return not exists(folder / LAYERS)
 
 
@@ -73,7 +75,10 @@ def find_layer_cache(plan: Plan, environment: Mapping[str, str]) -> Path | None:
         with _convert_errors():
             read_limit_bytes(environment)
             folder = find_cache_folder(environment)
-            return ensure_cache_part(folder) if folder.exists() else folder
+            if folder.exists():
+                folder = ensure_cache_part(folder)
+                check_cache_content(folder)
+            return folder
     if plan.backend == "apptainer":
         _check_uv(environment, make=False)
     return None
@@ -108,7 +113,7 @@ def _check_uv(environment: Mapping[str, str], *, make: bool = True) -> None:
         if make:
             ensure_cache(folder)
         elif folder.exists():
-            ensure_cache_part(folder)
+            check_cache_content(ensure_cache_part(folder))
     except PrivateError as error:
         raise ToolError(Finding(code="cache-folder", message=str(error), fix=error.fix)) from None
     except (LayeringError, OSError):
@@ -135,7 +140,7 @@ def explain_no_locks(store: Store) -> str:
 def list_download_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """The folders of the cache that hold no layers; raises ToolError when it cannot be used."""
     own = ensure_cache_folder(environment)
-    return tuple(path for path in own.iterdir() if path.name != LAYERS and path.is_dir())
+    return tuple(own / name for name in (*DOWNLOADS, FETCH))
 
 
 def list_items(store: Store) -> tuple[CacheItem, ...]:

@@ -14,7 +14,15 @@ from pathlib import Path, PurePosixPath
 import builder
 from builder.execute.build_options import Signals
 from builder.execute.folder_lock import lock_folder
-from builder.execute.written_files import check_unedited, look, note_written, read_written
+from builder.execute.written_files import (
+    check_unedited,
+    check_unrecorded,
+    has_record,
+    is_plan_folder,
+    look,
+    note_written,
+    read_written,
+)
 from builder.inspect.origin import compute_sources_identity, note_old, note_sources
 from builder.layers import copies
 from builder.layers.locks import is_dead, make_mark
@@ -94,8 +102,8 @@ def lock_plan_folder(
 
     `check_jobs` raises while jobs of the folder wait or run: they were submitted for the plan that it holds.
     """
-    folder = folder.resolve()
     check_plan_folder(plan, folder, recipe_folder=recipe_folder, force=force, fix=fix)
+    folder = folder.resolve()
     with ExitStack() as held:
         try:
             _write(plan, folder, recipe_folder=recipe_folder, held=held, force=force, fix=fix, check_jobs=check_jobs)
@@ -107,8 +115,14 @@ def lock_plan_folder(
 def check_plan_folder(plan: Plan, folder: Path, *, recipe_folder: Path, force: bool, fix: str = KEEP) -> None:
     """Raise ConfigError where a plan cannot be written into a folder; writes nothing."""
     _check_paths(plan)
+    if folder.is_symlink() and not folder.exists():
+        raise _make_taken_error(folder, "is a link that leads to nothing")
+    folder = folder.resolve()
     if _check_folder(folder) and not force:
-        check_unedited(folder, paths=_list_paths(plan), fix=fix)
+        if has_record(folder):
+            check_unedited(folder, paths=_list_paths(plan), fix=fix)
+        else:
+            check_unrecorded(folder, texts=_list_known_texts(plan, folder), fix=fix)
     for copy in plan.copies:
         if not copy.bundled:
             _find_source(copy, recipe_folder=recipe_folder)
@@ -146,7 +160,7 @@ def _write(
     folder.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_staging(folder)
     sources = compute_sources_identity(plan, recipe_folder=recipe_folder, folder=folder)  # before they are copied
-    with Signals().catch(), make_temporary_path(staging):
+    with Signals(once=True).catch(), make_temporary_path(staging):
         staging.mkdir()
         mark_as_own(staging)
         _fill(plan, staging, folder=folder, recipe_folder=recipe_folder)
@@ -187,19 +201,39 @@ def _make_write_error(error: OSError, folder: Path) -> BuilderError:
 
 
 def _check_folder(folder: Path) -> bool:
-    """Whether this is a plan folder of ours; False when it is new or empty."""
+    """Whether this is a plan folder of ours; False when it is new or empty. Raises ConfigError for any other."""
     check_folder(folder)
     if not os.path.lexists(folder):
         return False
-    if folder.is_dir():
-        if (folder / PLAN_FILE).is_file():
-            return True
-        if not any(folder.iterdir()):
-            return False
-    what = "holds files that no plan wrote" if folder.is_dir() else "is a file"
+    if not folder.is_dir():
+        raise _make_taken_error(folder, "is a file")
+    if is_plan_folder(folder):
+        return True
+    if not any(folder.iterdir()):
+        return False
+    foreign = (folder / PLAN_FILE).is_file()
+    raise _make_taken_error(
+        folder, f"holds a {PLAN_FILE} that no plan wrote" if foreign else "holds files that no plan wrote"
+    )
+
+
+def _make_taken_error(folder: Path, what: str) -> ConfigError:
     message = f"the plan folder '{_shown(folder)}' {what}"
     fix = f"choose another folder, as in -o {shlex.quote(_free_name(folder))}"
-    raise ConfigError(Finding(code="folder-taken", message=message, fix=fix))
+    return ConfigError(Finding(code="folder-taken", message=message, fix=fix))
+
+
+def _list_known_texts(plan: Plan, folder: Path) -> dict[str, set[bytes]]:
+    """What may be at each path that this plan or the one in the folder writes, as far as the plans hold it."""
+    plans, known = [plan], dict[str, set[bytes]]()
+    try:
+        plans.append(from_json(read_below(folder, PLAN_FILE, limit=LIMIT)))
+    except (ConfigError, OSError, ValueError):
+        known[PLAN_FILE] = set()  # of another version, or no plan at all
+    known |= {path: set() for one in plans for path in _list_paths(one)}
+    for file in (file for one in plans for file in one.files if _find_path_fault(file.path) is None):
+        known[file.path].add(file.text.encode())
+    return known
 
 
 def _shown(folder: Path) -> str:

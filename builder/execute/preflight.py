@@ -93,6 +93,9 @@ def check_output(
     if plan.image_kind == "sif" and output.is_dir():
         fix = f"name a file, as in -o {output / plan.image}"
         raise _make_config_error("output-kind", f"the output '{output}' is a folder, and the image is a file", fix=fix)
+    if output.exists() and not (output.is_file() or output.is_dir()):
+        message = f"the output '{output}' exists and is no regular file: it is never replaced"
+        raise _make_config_error("output-kind", message, fix="give another output with -o")
     if output.suffix.lower() in NO_IMAGES or _is_same(Path(plan.base), output):
         what = "the base image of this build" if output.suffix.lower() not in NO_IMAGES else "no image by its name"
         message = f"the output '{output}' exists and is {what}: it is never replaced"

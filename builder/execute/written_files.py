@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from builder.model.finding import ConfigError, Finding, Location
 from builder.sif import tree
+from builder.sif.bounded import LIMIT as PLAN_LIMIT
 from builder.sif.bounded import parse_json
 from builder.system.files import write_atomic
-from builder.system.layout import WRITTEN_FILE
+from builder.system.layout import PLAN_FILE, WRITTEN_FILE
 from builder.system.trust import read_below
 
 LIMIT = 16 * 1024 * 1024  # bytes of the record
@@ -41,7 +43,44 @@ def read_written(folder: Path) -> tuple[dict[str, tuple[str, ...]], bool]:
         files = {str(name): tuple(str(one) for one in known) for name, known in content["files"].items()}
         return files, bool(content["whole"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}, False  # of an earlier version
+        return {}, False  # of an earlier version, or a copy without it
+
+
+def has_record(folder: Path) -> bool:
+    """Whether it was noted what a plan wrote into a folder, its plan.json among them."""
+    return PLAN_FILE in read_written(folder)[0]
+
+
+def is_plan_folder(folder: Path) -> bool:
+    """Whether a folder holds a plan of ours: one that is noted in the record of what was written, or has its form."""
+    if not (folder / PLAN_FILE).is_file():
+        return False
+    if has_record(folder):
+        return True
+    with suppress(ConfigError, OSError, ValueError):
+        content = parse_json(read_below(folder, PLAN_FILE, limit=PLAN_LIMIT))
+        return isinstance(content, dict) and all(
+            isinstance(content.get(key), kind) for key, kind in (("schema", int), ("steps", list), ("files", list))
+        )
+    return False
+
+
+def check_unrecorded(folder: Path, *, texts: Mapping[str, Collection[bytes]], fix: str) -> None:
+    """Raise ConfigError where a folder without a record has files that no plan is known to have written.
+
+    `texts` has the paths of plans with the contents that each may have, none where that is not known.
+    """
+    known = {path: {hashlib.sha256(text).hexdigest() for text in own} for path, own in texts.items()}
+    said = [
+        f"'{path}'"
+        for path in sorted(known, key=lambda path: (not known[path], path))  # a copied folder last: it may be unchanged
+        if any(found[0] not in known.get(name, ()) for name, found in look(folder, [path]).items())
+    ]
+    if said:
+        more = f" and {len(said) - SHOWN} more" if len(said) > SHOWN else ""
+        message = f"the plan folder '{folder}' has no record of what a plan wrote there, and it holds "
+        message += f"{', '.join(said[:SHOWN])}{more}"
+        raise ConfigError(Finding(code="folder-edited", message=message, at=Location(file=str(folder)), fix=fix))
 
 
 def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
@@ -50,8 +89,6 @@ def check_unedited(folder: Path, *, paths: Iterable[str], fix: str) -> None:
     `paths` are those that are to be written now: what else is at the top of the folder stays, and does not count.
     """
     files, whole = read_written(folder)
-    if not files:
-        return
     new, found = set(paths), dict[str, str]()
     inside = {PurePosixPath(path).parts[0] for path in files if "/" in path}
     for path in sorted({*files, *inside, *new}):

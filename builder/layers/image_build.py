@@ -24,7 +24,15 @@ from .container_steps import ContainerRunner
 from .context import BuildContext, Fill, open_context
 from .image_file import Draft, Layer, finish_image
 from .locks import NO_LOCKS
-from .metadata import METADATA, compare_torch, inspect_document, list_tree, write_metadata, write_own_files
+from .metadata import (
+    METADATA,
+    check_own_folders,
+    compare_torch,
+    inspect_document,
+    list_tree,
+    write_metadata,
+    write_own_files,
+)
 from .shared_cache import open_shared_cache
 from .spec import Spec
 from .uv import make_uv_settings
@@ -43,6 +51,7 @@ def build_image(context: BuildContext, target: Path) -> None:
     draft.copy_in_background(())
     add_package_layers(context, client)
     if (spec.folder / "root").is_dir():
+        check_own_folders(context.base, spec=spec, facts=context.facts)
         fill = partial(write_own_files, spec=spec, facts=context.facts)
         context.add_layer("files", [list_tree(spec.folder / "root")], fill, keep_modes=True)
     if spec.read_text("run.sh"):

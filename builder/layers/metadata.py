@@ -22,6 +22,8 @@ from ..sif.digest import hash_open_file
 from ..sif.errors import LayeringError
 from ..sif.events import report
 from ..sif.programs import call, require_program
+from ..sif.reader import Reader
+from ..sif.sif import read_sif
 from ..sif.tree import read
 from . import copies
 from .base_facts import BaseFacts
@@ -55,6 +57,7 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
                     _check_link(entry.read_target(), above=above, facts=facts)
                     links.append((f"{facts.resolve_path(above)}/{entry.name}", entry.read_target()))
                 else:
+                    _check_no_folder(f"/{entry.path}", facts=facts)
                     _copy_file(entry, at(facts.resolve_path(above)))
         for place, target in links:
             tree.link(top, place, target)
@@ -66,6 +69,30 @@ def write_own_files(top: Path, *, spec: Spec, facts: BaseFacts) -> None:
             f"two of the recipe's own files meet at one place of the base image: '{error.filename}': {error.strerror}"
         )
         raise LayeringError(message, fix=FIX) from None
+
+
+def check_own_folders(base: Path, *, spec: Spec, facts: BaseFacts) -> None:
+    """Raise LayeringError where a folder of the recipe would take the place of a file of the base image."""
+    new, folders = set[str](), list[str]()
+    for entry in tree.walk(spec.folder / "root"):
+        above = entry.above.path if entry.above else ""
+        if entry.kind == tree.FOLDER and facts.resolve_path(f"/{entry.path}") not in facts.folders:
+            new.add(entry.path)
+            folders += [] if above in new else [entry.path]
+    if not folders:
+        return
+    with base.open("rb") as file:
+        reader = Reader(file, offset=read_sif(base).system.offset)
+        taken = next((path for path in folders if reader.find(facts.resolve_path(f"/{path}")) is not None), "")
+    if taken:
+        message = f"'/{taken}' is a file of the image, and a folder of the recipe would replace it"
+        raise LayeringError(message, fix="give `container.files` another place, such as /opt/NAME")
+
+
+def _check_no_folder(path: str, *, facts: BaseFacts) -> None:
+    if facts.resolve_path(path) in facts.folders:
+        message = f"'{path}' is a folder of the image, and a file of the recipe would replace it"
+        raise LayeringError(message, fix=f"give `container.files` a place in it: {path}/NAME")
 
 
 def _check_link(target: str, *, above: str, facts: BaseFacts) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from builder.model.recipe import Container
 from builder.model.text import CONTROL, PATH, VARIABLE, exists, sanitize
@@ -27,6 +27,26 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 VERSION = re.compile(r"(?:python\s*)?[=<>~!]*\s*[0-9]+(?:\.[0-9*]+)*")
 RESERVED = ("dev", "proc", "run", "sys", "tmp")  # what a runtime mounts over the image
+# Of every base image: links to folders in most, which neither a file nor another folder may replace.
+BASE_FOLDERS = {
+    "/.singularity.d", "/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr",
+    *(f"/usr/{name}" for name in ("bin", "games", "include", "lib", "lib32", "lib64", "libexec", "libx32", "sbin")),
+}  # fmt: skip
+# A folder of the recipe is merged with these; a file would replace them.
+SHARED_FOLDERS = {
+    "/home", "/media", "/mnt", "/opt", "/opt/env", "/opt/recipe", "/root", "/srv", "/usr/share", "/usr/src", "/var",
+    *(f"/usr/local{name}" for name in ("", "/bin", "/etc", "/games", "/include", "/lib", "/lib64", "/sbin", "/share")),
+    *(f"/var/{name}" for name in ("cache", "lib", "local", "lock", "log", "mail", "opt", "run", "spool", "tmp")),
+    *(f"/etc/{name}" for name in ("alternatives", "apt", "ld.so.conf.d", "profile.d", "ssl", "ssl/certs")),
+}  # fmt: skip
+BASE_FILES = {
+    *(f"/etc/{name}" for name in (
+        "passwd", "group", "shadow", "gshadow", "hostname", "hosts", "resolv.conf", "mtab", "os-release", "ld.so.cache",
+    )),
+    *(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in ("sh", "bash", "env", "python3")),
+    "/environment", "/singularity", "/usr/lib/os-release",
+}  # fmt: skip
+SETTINGS_FILES = {f"/etc/{name}" for name in ("ld.so.conf", "localtime", "nsswitch.conf", "profile")}  # a file may be
 TEXTS = ("env", "labels")  # tables whose numbers and yes/no values are kept as they were written
 
 
@@ -191,7 +211,7 @@ def _check_files(value: Value | None, *, decoder: Decoder, folder: Path) -> None
         if not isinstance(item, Text):
             continue
         target = item.raw.rstrip("/")
-        fault = _find_target_fault(item.raw)
+        fault = _find_target_fault(item.raw) or _find_base_fault(target, is_folder=(folder / name.raw).is_dir())
         if fault is None and target in targets:
             fault = f"'{item.raw}' is also where '{targets[target]}' goes", "give each its own place"
         if fault is not None:
@@ -209,6 +229,8 @@ def _find_source_fault(source: str, *, folder: Path) -> tuple[str, str] | None:
     if is_kernel_path(folder / source):
         message = f"'{sanitize(source)}' is a part of this machine and its processes, and no file"
         return message, "copy what is needed of it"
+    if not ((folder / source).is_file() or (folder / source).is_dir()):
+        return f"'{source}' is neither a file nor a folder", "leave it out, or copy its content into a file"
     fault = find_source_fault(source, folder=folder)
     if fault:
         return f"'{source}' {fault}", f"leave it out, or write '!{Path(source).name}' into {IGNORE} next to the recipe"
@@ -228,6 +250,22 @@ def _find_target_fault(target: str) -> tuple[str, str] | None:
     if parts[0] in RESERVED:
         message = f"'/{parts[0]}' belongs to the runtime: what the image holds there cannot be seen"
         return message, "choose a folder such as /opt/src"
+    return None
+
+
+def _find_base_fault(target: str, *, is_folder: bool) -> tuple[str, str] | None:
+    """What is wrong with a target that every base image has itself."""
+    plain = re.sub(r"/(?:\./|/)*", "/", target).removesuffix("/.")
+    if plain in BASE_FOLDERS:
+        return f"'{plain}' is a folder of the base image, which this would replace", "choose a place such as /opt/NAME"
+    if plain in SHARED_FOLDERS and not is_folder:
+        return f"'{plain}' is a folder of the base image, which a file would replace", f"write {plain}/NAME"
+    above = {str(path) for path in PurePosixPath(plain).parents}
+    kept = BASE_FILES | (SETTINGS_FILES if is_folder else set())
+    broken = sorted(({plain} & kept) | (above & (BASE_FILES | SETTINGS_FILES)))
+    if broken:
+        message = f"'{broken[0]}' is a file of the base image, which this would replace"
+        return message, "choose a place such as /opt/NAME"
     return None
 
 

@@ -20,6 +20,7 @@ from builder.execute.preflight import check_entered, check_output_folder, is_log
 from builder.execute.progress import QuietProgress
 from builder.execute.signature import find_signer, is_signed
 from builder.execute.up_to_date import explain_not_current, find_current_result
+from builder.execute.written_files import is_plan_folder
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError, UnsupportedError
 from builder.model.plan import Plan, Step
 from builder.model.site import Site
@@ -113,7 +114,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
             find_signer(plan, environment=options.environment)
         check_output_folder(output, makes=build.makes_folder)
     with refusals.collect(needed=True):
-        if held is not None and exists(folder / PLAN_FILE):
+        if held is not None and is_plan_folder(folder):
             held.enter_context(lock_folder(folder))  # what is looked at here stays so
         else:
             check_unlocked(folder)
@@ -123,7 +124,7 @@ def check_build(build: Build, *, request: BuildRequest, held: ExitStack | None =
         # Before the plan folder changes: it belongs to the image that is there.
         why = partial(explain_not_current, plan, folder=folder, output=image, recipe_folder=build.home)
         select_steps(plan, folder=folder, output=output, options=options, makes=build.makes_folder, why=why)
-        check_plan_folder(plan, folder, recipe_folder=build.home, force=options.force)
+        check_plan_folder(plan, build.folder, recipe_folder=build.home, force=options.force)
         check_copies(plan, recipe_folder=build.home)
     with refusals.collect(needed=True):
         here, jobs = _split(plan, steps, folder=folder, request=request)

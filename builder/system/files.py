@@ -52,7 +52,8 @@ def _make_suffix(pid: int) -> str:
 def write_atomic(path: Path, text: str, *, keep: bool = False) -> None:
     """Write a text file atomically; raises OSError.
 
-    With `keep` the file exists, and the new one gets its owner, mode and extended attributes, as far as possible.
+    With `keep` the file exists, and the new one gets its owner, mode and extended attributes, as far as possible. One
+    that has several names (hard links) is written in place, so that it has the same text by each of them.
     """
     like = path.stat() if keep else None
     draft = name_draft(path)  # the same as recorded for the next build, in case this one is killed
@@ -66,7 +67,30 @@ def write_atomic(path: Path, text: str, *, keep: bool = False) -> None:
             if like is not None:
                 _keep_status(file.fileno(), like, of=path)
             os.fsync(file.fileno())
-        draft.replace(path)
+        if like is not None and like.st_nlink > 1:
+            _write_in_place(path, text.encode())  # there is room for it: the draft was written
+        else:
+            draft.replace(path)
+
+
+def _write_in_place(path: Path, content: bytes) -> None:
+    """Write over a file, and put its old content back where that fails; raises OSError."""
+    with path.open("r+b", buffering=0) as file:
+        old = file.read()
+        try:
+            _overwrite(file.fileno(), content)
+        except OSError:
+            with suppress(OSError):
+                _overwrite(file.fileno(), old)
+            raise
+
+
+def _overwrite(handle: int, content: bytes) -> None:
+    done = 0
+    while done < len(content):
+        done += os.pwrite(handle, content[done:], done)
+    os.ftruncate(handle, len(content))
+    os.fsync(handle)
 
 
 def _keep_status(handle: int, like: os.stat_result, *, of: Path) -> None:

@@ -166,6 +166,26 @@ def test_a_changed_file_changes_its_layer_alone(rooms: Callable[[str], Room], ba
     assert "layer files: 0.0 MB, from the cache" in log
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("folder", "/etc/debian_version", "'/etc/debian_version' is a file of the image"),
+        ("folder", "/etc/debian_version/below", "'/etc/debian_version' is a file of the image"),
+        ("notes.txt", "/usr/share/doc", "'/usr/share/doc' is a folder of the image"),
+    ],
+)
+def test_own_files_keep_the_kinds_of_the_base(
+    rooms: Callable[[str], Room], base_sif: Path, wheels: Path, source: str, target: str, said: str
+) -> None:
+    room = rooms("kinds")
+    (room.folder / "folder").mkdir(exist_ok=True)
+    room.write("folder/x", "x")
+    room.write("notes.txt", "x")
+    text = f"name: kinds\ndependencies: []\ncontainer: {{files: {{{source}: {target}}}}}\n"
+    done = make(room, base_sif, wheels, text=text).expect(5)
+    assert said in done.err
+
+
 @pytest.mark.parametrize("fault", ["altered", "cut"])
 def test_a_cached_layer_that_was_altered_is_made_again(fault: str, demo: Room, base_sif: Path, wheels: Path) -> None:
     right = hash_file(demo.folder / "x.sif")

@@ -337,3 +337,21 @@ def test_the_fix_of_a_wrong_column_stays_below_pip(
     env.write_text(f"name: t\ndependencies:\n  - python=3.12\n{items}")
     run(["check", "local", str(env)])
     assert f"fix: {fix}\n" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_stays(env: Path) -> None:
+    env.write_bytes(b"\xef\xbb\xbf" + FAULTY.encode())
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    assert env.read_bytes() == b"\xef\xbb\xbf" + RIGHT.encode()
+
+
+@pytest.mark.parametrize("text", [FAULTY, f"{FAULTY}# {'long' * 9000}\n"], ids=["short", "long"])
+def test_a_file_with_several_names_is_corrected_by_each(env: Path, text: str) -> None:
+    env.write_text(text)
+    other, mode = env.with_name("other.yml"), stat.S_IMODE(env.stat().st_mode)
+    other.hardlink_to(env)
+    assert run(["check", "--fix", "local", str(env)]) == 0
+    assert other.samefile(env)
+    assert other.read_text() == text.replace(FAULTY, RIGHT)
+    assert stat.S_IMODE(env.stat().st_mode) == mode
+    assert sorted(path.name for path in env.absolute().parent.iterdir()) == sorted([env.name, other.name])

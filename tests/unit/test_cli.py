@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -378,6 +379,22 @@ def test_a_base_of_the_recipe_is_read_from_its_folder(recipe: Call, tmp_path: Pa
         "plan", "local", "sub/environment.yml", "--backend", "apptainer", "--print", "def", "--base", "other.sif"
     )
     assert f"\nFrom: {tmp_path}/other.sif\n" in answer.out
+
+
+def test_an_init_that_cannot_write_leaves_nothing(
+    recipe: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        answer = recipe("init", "plots")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert answer.code == 2
+    assert "'plots.yml': file too large" in answer.err
+    assert "ulimit -f" in answer.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_init_writes_an_example_that_checks(recipe: Call, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ ALLOWED = {
     ("layers/bytecode_cache.py", "copyfile"),  # a file of the cache to a new folder of the build's own
     ("slurm/submitted_jobs.py", "copy2"),  # plan.json to a new folder of the program's own
     ("execute/reproduction.py", "copyfile"),  # the log of a second build, out of a folder that it made
-    ("cli/init.py", "copyfile"),  # examples of the package to the user's place
     ("inspect/filesystems.py", "walk"),  # reads only, and opens what a walk without links has named
     ("smoke/ranks.py", "rmtree"),  # runs inside images, on a folder of its own in /tmp
     ("smoke/supervise.py", "rmtree"),  # the same
@@ -144,6 +143,20 @@ def test_security_02_a_link_that_a_base_moves_elsewhere_is_refused(tmp_path: Pat
     assert (top / "usr" / "opt" / "a" / "b" / "y").is_symlink()
     with pytest.raises(LayeringError, match="leads elsewhere"):
         write_own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links={"/opt/a/b": "/q"}))
+
+
+@pytest.mark.parametrize("links", [{}, {"/opt/data": "/srv/x"}])
+def test_a_file_takes_no_folders_place_in_the_image(tmp_path: Path, links: dict[str, str]) -> None:
+    spec, top = tmp_path / "image", tmp_path / "top"
+    (spec / "root" / "opt").mkdir(parents=True)
+    (spec / "root" / "opt" / "data").touch()
+    top.mkdir()
+    made = Spec.__new__(Spec)
+    object.__setattr__(made, "folder", spec)
+    folders = {"/opt": 0o755, links.get("/opt/data", "/opt/data"): 0o755}
+    with pytest.raises(LayeringError, match="is a folder of the image"):
+        write_own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", links=links, folders=folders))
+    write_own_files(top, spec=made, facts=BaseFacts(sha256="", machine="", folders={"/opt": 0o755}))
 
 
 def test_security_02_names_are_no_words_of_the_packer() -> None:

@@ -19,6 +19,7 @@ from builder.execute.plan_folder import write_plan
 from builder.layers.locks import make_mark
 from builder.model.finding import ConfigError
 from builder.model.plan import Copy, Plan, PlanFile, from_json
+from builder.system import files as files_module
 from builder.system.layout import LOCK_FILE, SOURCES_FILE
 
 PlanOf = Callable[..., Plan]
@@ -208,13 +209,62 @@ def test_a_copied_folder_is_replaced_as_a_whole(plan_of: PlanOf, tmp_path: Path)
     assert [path.name for path in (tmp_path / "kit/src").iterdir()] == ["b"]
 
 
-def test_a_folder_with_a_broken_plan_is_still_ours(plan_of: PlanOf, tmp_path: Path) -> None:
+def test_a_plan_of_another_version_is_replaced_with_force(plan_of: PlanOf, tmp_path: Path) -> None:
     kit = tmp_path / "kit"
     kit.mkdir()
-    (kit / "plan.json").write_text('{"schema": 99, "files": [{"path": "../x"}]}')
+    (kit / "plan.json").write_text('{"schema": 99, "steps": [], "files": [{"path": "../x"}]}')
     (kit / "old.sh").write_text("x")
-    write_plan(plan_of(), kit, recipe_folder=tmp_path)
+    assert code(lambda: write_plan(plan_of(), kit, recipe_folder=tmp_path)) == "folder-edited"
+    write_plan(plan_of(), kit, recipe_folder=tmp_path, force=True)
     assert {"old.sh", "build.sh", "plan.json"} <= set(names(kit))
+
+
+FOREIGN = {"empty": "{}", "a list": "[1]", "text": "my plan", "other keys": '{"schema": 1, "files": []}'}
+
+
+@pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)
+@pytest.mark.parametrize("force", [False, True])
+def test_a_foreign_plan_json_makes_no_folder_ours(plan_of: PlanOf, tmp_path: Path, text: str, force: bool) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "plan.json").write_text(text)
+    (mine / "build.sh").write_text("mine")
+    assert code(lambda: write_plan(plan_of(), mine, recipe_folder=tmp_path, force=force)) == "folder-taken"
+    assert {path.name: path.read_text() for path in mine.iterdir()} == {"plan.json": text, "build.sh": "mine"}
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_without_its_record_a_folder_keeps_edits(plan_of: PlanOf, tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    old = (PlanFile(path="a.sh", text="a"), PlanFile(path="gone.sh", text="b"))
+    write_plan(plan_of({}, files=old), kit, recipe_folder=tmp_path)
+    (kit / ".written.json").unlink()
+    new = plan_of({}, files=(PlanFile(path="a.sh", text="new"),))
+    for name in ("a.sh", "gone.sh"):
+        before = (kit / name).read_text()
+        (kit / name).write_text("edited")
+        assert code(lambda: write_plan(new, kit, recipe_folder=tmp_path)) == "folder-edited"
+        assert (kit / name).read_text() == "edited"
+        (kit / name).write_text(before)
+    write_plan(new, kit, recipe_folder=tmp_path)  # every file is what the plan there says
+    assert names(kit) == [".old.json", ".written.json", "a.sh", "plan.json"]
+
+
+def test_without_its_record_copies_ask_for_force(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a").write_text("a")
+    plan = plan_of({}, copies=(Copy(source="src", path="src"),))
+    write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
+    (tmp_path / "kit/.written.json").unlink()
+    assert code(lambda: write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)) == "folder-edited"
+    write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path, force=True)
+    write_plan(plan, tmp_path / "kit", recipe_folder=tmp_path)
+
+
+def test_a_folder_that_is_a_link_to_nothing_is_refused(plan_of: PlanOf, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    assert code(lambda: write_plan(plan_of(), tmp_path / "link", recipe_folder=tmp_path)) == "folder-taken"
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
 def test_a_link_inside_the_folder_does_not_lead_out_of_it(plan_of: PlanOf, tmp_path: Path) -> None:
@@ -304,4 +354,26 @@ def test_fault_08_a_signal_while_a_plan_is_written_leaves_nothing(
     with pytest.raises(SignalInterrupt) as caught:
         write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
     assert caught.value.exit_code == exit_code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fault_08_a_second_signal_lets_the_cleaning_end(
+    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = files_module.remove_tree
+
+    def half(_plan: Plan, staging: Path, **_: object) -> None:
+        (staging / "half").touch()
+        signal.raise_signal(signal.SIGTERM)
+
+    def remove_under_a_signal(path: Path) -> bool:
+        if path.exists():  # the folder that is being written
+            signal.raise_signal(signal.SIGINT)
+        return remove(path)
+
+    monkeypatch.setattr(folder_module, "_fill", half)
+    monkeypatch.setattr(files_module, "remove_tree", remove_under_a_signal)
+    with pytest.raises(SignalInterrupt) as caught:
+        write_plan(plan_of({}), tmp_path / "kit", recipe_folder=tmp_path)
+    assert caught.value.exit_code == 143
     assert list(tmp_path.iterdir()) == []

@@ -88,6 +88,14 @@ def test_force_does_not_remove_folders_that_are_not_ours(plan_of: PlanOf, tmp_pa
     check_output(env, folder, force=True, kept=None)
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_regular_file_is_never_replaced(plan_of: PlanOf, tmp_path: Path, force: bool) -> None:
+    pipe = tmp_path / "x.sif"
+    os.mkfifo(pipe)
+    assert code(lambda: check_output(plan_of(), pipe, force=force, kept=None)) == "output-kind"
+    assert pipe.is_fifo()
+
+
 def test_the_output_needs_a_folder(plan_of: PlanOf, tmp_path: Path) -> None:
     assert code(lambda: check_output(plan_of(), tmp_path / "no" / "x.sif", force=True, kept=None)) == "output-folder"
 

@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 from support.rows import rows
 
-from builder.execute.layer_cache import check_files, ensure_cache_folder, explain_no_locks, open_cache, prune_downloads
+from builder.execute.layer_cache import (
+    check_files,
+    ensure_cache_folder,
+    explain_no_locks,
+    is_layer_cache_missing,
+    open_cache,
+    prune_downloads,
+)
 from builder.layers import locks
 from builder.layers.cache import Store
-from builder.layers.cache_folders import CONDA, FETCH, LAYERS, UV
+from builder.layers.cache_folders import CONDA, FETCH, LAYERS, MARK, UV
 from builder.layers.locks import is_dead, make_mark
 from builder.layers.private_folders import PrivateError, ensure_private_folder, ensure_temporary_parent
 from builder.layers.shared_cache import SharedCache
@@ -343,3 +350,53 @@ def test_security_14_a_shared_cache_that_others_replace_is_refused(tmp_path: Pat
         SharedCache(tmp_path / "above" / "centre")
     (tmp_path / "above").chmod(0o1777)
     SharedCache(tmp_path / "above" / "centre")
+
+
+FOREIGN = {
+    "conda": {"conda/environment.yml": "mine"},
+    "uv": {"uv/notes.txt": "mine"},
+    "both, and empty folders": {"conda/environment.yml": "mine", "uv/.keep": "", "fetch/.keep": ""},
+    "uv's own cache among other caches": {"uv/CACHEDIR.TAG": "", "pip/x": ""},
+    "a file": {"uv": "mine"},
+    "layers": {"layers-1/thesis.tex": "mine"},
+}
+
+
+@pytest.mark.parametrize("files", FOREIGN.values(), ids=FOREIGN)
+def test_a_folder_with_the_users_files_is_no_cache(tmp_path: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, mode=0o700)
+        (tmp_path / name).write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    environment = {"RECIPE_CACHE_DIR": str(tmp_path)}
+    for use in (open_cache, ensure_cache_folder, is_layer_cache_missing):
+        with pytest.raises(ToolError) as caught:
+            use(environment)
+        (finding,) = caught.value.findings
+        assert (finding.code, caught.value.exit_code) == ("cache-folder", 4)
+        assert "set RECIPE_CACHE_DIR to an empty or new folder" in finding.fix
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+OWN = {
+    "empty": {},
+    "files of the user's next to it": {"thesis.tex": "mine", "src/a.py": "mine"},
+    "of an earlier version": {
+        "uv/CACHEDIR.TAG": "", "uv/wheels-v6/x": "", "conda/packages/x": "", "fetch/x/plan.json": "",
+        "layers-1/locks/x": "", "old/x": "",
+    },
+    "made by a script of a plan": {"uv/CACHEDIR.TAG": "", "uv/.lock": ""},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("files", OWN.values(), ids=OWN)
+def test_a_cache_is_marked_and_then_known(tmp_path: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True, mode=0o700)
+        (tmp_path / name).write_text(text)
+    environment = {"RECIPE_CACHE_DIR": str(tmp_path)}
+    open_cache(environment)
+    assert (tmp_path / MARK).is_file()
+    (tmp_path / CONDA / "anything").touch()  # what a later py-rattler may write
+    open_cache(environment)
+    assert all((tmp_path / name).is_file() for name in files)
