@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from builder import __version__
-from builder.cli.streams import keep_exit_code, open_streams
+from builder.cli.streams import find_lost_output, protect_streams
 from builder.model.finding import BuilderError, ConfigError, Finding, Location, ToolError
 
 RIGHTS = "choose a place of your own, or ask its owner for the right"
@@ -200,14 +200,15 @@ def run_cli() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    keep_exit_code()
-    sys.exit(_flush(run(arguments)))
+    """Run the command line and exit with its code; with 4 where the output of a success cannot be written."""
+    protect_streams()
+    code = run(arguments)
+    lost = find_lost_output()
+    sys.exit(_report_failure(lost) if lost is not None and not code else code)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; every expected failure is printed in the same form."""
-    open_streams()
     words = sys.argv[1:] if arguments is None else arguments
     with _set_no_color(words):
         return _run(words)
@@ -228,24 +229,6 @@ def _set_no_color(words: list[str]) -> Iterator[None]:
             os.environ["NO_COLOR"] = before
 
 
-def _flush(code: int) -> int:
-    """Write out what is buffered, and return the exit code; 4 where the output of a success cannot be written.
-
-    A stream that fails is closed off: else the interpreter fails at it again and exits with 120.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if stream is None:
-            continue
-        try:
-            stream.flush()
-        except OSError as error:
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if stream is sys.stdout and not code and not isinstance(error, BrokenPipeError):
-                code = _report_failure(error)
-    return code
-
-
 def _run(arguments: list[str]) -> int:
     try:
         code = run_cli.main(args=arguments, prog_name="recipe", standalone_mode=False)
@@ -256,10 +239,6 @@ def _run(arguments: list[str]) -> int:
         return _report_interrupt(stop.__cause__)  # click's answer to a KeyboardInterrupt
     except click.ClickException as error:
         return _report_usage(error, arguments=arguments)
-    except BrokenPipeError:
-        # The reader of a pipe (`recipe sites | head`) has seen enough.
-        sys.stdout = None
-        return 0
     except Exception as error:
         return _report_failure(error)
     except KeyboardInterrupt as stop:

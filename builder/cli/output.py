@@ -10,7 +10,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import click
 
@@ -68,11 +67,7 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
     if width is not None:
         text = "\n".join(part for line in text.split("\n") for part in fit(line, width=width, hang=hang))
     color = None if uses_color(err=err) else False
-    if not err:
-        click.echo(text, color=color)
-        return
-    with suppress(OSError):  # with no place for messages, the exit code alone says how it ended
-        click.echo(text, err=True, color=color)
+    click.echo(text, err=err, color=color)
 
 
 def emit(text: str, *, end: str = "\n") -> None:
