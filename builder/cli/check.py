@@ -34,7 +34,6 @@ from builder.parse.recipe import load_recipe
 from builder.parse.site import load_site
 from builder.pipeline.plans import add_lock, make_target
 
-DOCUMENTS = ("json", "sarif", "github")
 SHAPES = ["text", "table", "json", "sarif", "github"]
 
 
@@ -78,14 +77,7 @@ def run_command(
     if (fix or only_diff) and shape != "text":
         message = f"--fix prints the changes as a diff, and --format {shape} the findings"
         raise ConfigError(Finding(code="usage", message=message, fix="leave out --format, or --fix and --diff"))
-    try:
-        named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
-    except ConfigError as error:
-        if shape in DOCUMENTS:
-            file = next((word for word in words if Path(word).is_file()), "")
-            result = CheckResult(site="", file=file, findings=error.findings)
-            _print([result], shape=shape, asked=True, explain=explain, quiet=quiet)
-        raise
+    named, asked, outcomes, faults = _check_words(words, ignored=ignored, context=make_context(**chosen))
     if fix or only_diff:
         _fix_outcomes(named.files, [*faults, *outcomes], write=fix and not only_diff)
         return

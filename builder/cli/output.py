@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import click
 
@@ -24,7 +24,9 @@ WORDS = {
     **dict.fromkeys(("the smoke test failed", "the image is not what was planned", "NOT the same bytes"), "red"),
 }
 QUIET = "recipe.quiet"  # in the context of a command: -q was given
-NARROW = 30  # columns: a terminal that says less is taken for one of so many
+PRINTED = "recipe.printed"  # in the object of a context: stdout has output for programs
+NARROW = 10  # columns: a terminal that says less is taken for one of so many
+USUAL = 80  # columns of a terminal that does not say how many it has
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 # Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
 _LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
@@ -38,10 +40,16 @@ def uses_color(*, err: bool = True) -> bool:
 
 
 def get_screen_width(*, err: bool = False) -> int | None:
-    """The columns of the terminal, None if the stream is not one."""
-    if not (sys.stderr if err else sys.stdout).isatty():
+    """The columns of the stream's terminal, None if it is not one; COLUMNS overrules what the terminal says."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
         return None
-    return max(shutil.get_terminal_size().columns, NARROW)
+    named = os.environ.get("COLUMNS", "")
+    columns = int(named) if named.isascii() and named.isdecimal() else 0
+    if not columns:
+        with suppress(OSError, ValueError):
+            columns = os.get_terminal_size(stream.fileno()).columns
+    return max(columns or USUAL, NARROW)
 
 
 def is_quiet() -> bool:
@@ -72,6 +80,9 @@ def echo(text: str = "", *, err: bool = False, important: bool = False, hang: in
 
 def emit(text: str, *, end: str = "\n") -> None:
     """Print machine output to stdout: paths, JSON, files of a plan, unchanged."""
+    context = click.get_current_context(silent=True)
+    if context is not None and isinstance(context.obj, dict):
+        context.obj[PRINTED] = True
     click.echo(escape_control(text) + end, nl=False)
 
 
@@ -104,7 +115,13 @@ def _find_hang(line: str, *, width: int) -> int:
 
 
 def _measure_length(text: str) -> int:
-    return len(_CODES.sub("", text))
+    """The columns that a text takes: those of East Asia take two for a character, combining characters none."""
+    plain = _CODES.sub("", text)
+    if plain.isascii():
+        return len(plain)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in plain)
 
 
 def color_word(word: str, *, err: bool = False) -> StyledText:
