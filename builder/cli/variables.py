@@ -1,4 +1,4 @@
-"""RECIPE_* variables, SOURCE_DATE_EPOCH and HOME, each looked at before a command begins: a wrong one never counts as unset.
+"""RECIPE_*, SOURCE_DATE_EPOCH and HOME, each looked at before a command begins: a wrong one never counts as unset.
 
 Those of sites and of micromamba's image are read in inputs.py. Step scripts look again, for those who run them by hand.
 """

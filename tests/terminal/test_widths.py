@@ -20,7 +20,8 @@ def test_help_fits(command: str, columns: int, seat: Seat) -> None:
 
 @pytest.mark.parametrize("columns", [20, 27, 40])
 @pytest.mark.parametrize("line", [
-    "check lumi-g env.yml", "check lumi-g no.yml", "chek", "check --nonsense", "explain glibc", "run local x.sif", "status",
+    "check lumi-g env.yml", "check lumi-g no.yml", "chek", "check --nonsense", "explain glibc", "run local x.sif",
+    "status",
 ])  # fmt: skip
 def test_messages_fit(line: str, columns: int, seat: Seat) -> None:
     seat.write(PLACED)

@@ -28,7 +28,7 @@ def test_requirements_are_not_compared_with_each_other(tmp_path: Path, monkeypat
 
 def test_a_name_is_compared_with_few_known_names(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
-    monkeypatch.setattr(spelling, "_is_one_slip", lambda one, other: bool(compared.append(other)))
+    monkeypatch.setattr(spelling, "_is_one_slip", lambda _, other: bool(compared.append(other)))
     for number in range(COUNT):
         assert spelling._find_meant(f"pkg{number}-of-mine") == ""
     assert len(compared) < 30 * COUNT
