@@ -19,10 +19,10 @@ from builder.cli.output import (
     echo,
     emit,
     format_columns,
-    get_screen_width,
     shorten_image,
     show_findings,
 )
+from builder.cli.screen import get_screen_width
 from builder.cli.targets import Selection, read_words
 from builder.compile.backends import check_backend
 from builder.compile.image_files import make_expectations

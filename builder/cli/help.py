@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from builder.cli.output import fit, get_screen_width
+from builder.cli.screen import fit, get_screen_width
 
 # What an option is about, in the order of the groups; any other is listed as one of the command itself.
 GROUPS: Mapping[str, tuple[str, ...]] = {

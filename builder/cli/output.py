@@ -6,13 +6,12 @@ Machine output goes unchanged to stdout, everything else to stderr. A pipe and a
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import click
 
+from builder.cli.screen import fit, get_screen_width, measure_columns
 from builder.model.finding import Finding
 from builder.model.text import escape_control, escape_line
 
@@ -25,31 +24,12 @@ WORDS = {
 }
 QUIET = "recipe.quiet"  # in the context of a command: -q was given
 PRINTED = "recipe.printed"  # in the object of a context: stdout has output for programs
-NARROW = 10  # columns: a terminal that says less is taken for one of so many
-USUAL = 80  # columns of a terminal that does not say how many it has
-_CODES = re.compile(r"\x1b\[[0-9;]*m")
-# Where the following lines of a long one begin: below the text of `fix:`, below the last column, else two columns in.
-_LABEL = re.compile(r"\s*(?:at|fix|next):\s+")
-_COLUMN = re.compile(r".*\S\s{2,}(?=\S)")
 
 
 def uses_color(*, err: bool = True) -> bool:
     """Colour on a terminal only, and never against NO_COLOR (https://no-color.org; --no-color sets it) or TERM=dumb."""
     allowed = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
     return allowed and (sys.stderr if err else sys.stdout).isatty()
-
-
-def get_screen_width(*, err: bool = False) -> int | None:
-    """The columns of the stream's terminal, None if it is not one; COLUMNS overrules what the terminal says."""
-    stream = sys.stderr if err else sys.stdout
-    if not stream.isatty():
-        return None
-    named = os.environ.get("COLUMNS", "")
-    columns = int(named) if named.isascii() and named.isdecimal() else 0
-    if not columns:
-        with suppress(OSError, ValueError):
-            columns = os.get_terminal_size(stream.fileno()).columns
-    return max(columns or USUAL, NARROW)
 
 
 def is_quiet() -> bool:
@@ -84,44 +64,6 @@ def emit(text: str, *, end: str = "\n") -> None:
     if context is not None and isinstance(context.obj, dict):
         context.obj[PRINTED] = True
     click.echo(escape_control(text) + end, nl=False)
-
-
-def fit(line: str, *, width: int, hang: int | None = None) -> list[str]:
-    """Wrap a line at `width` columns; a longer word is not broken."""
-    if _measure_length(line) <= width:
-        return [line]
-    hang = _find_hang(line, width=width) if hang is None else hang
-    start = len(line) - len(line.lstrip(" "))
-    found, row = [], line[:start]
-    empty = True
-    for piece in re.findall(r" *[^ ]+", line[start:]):
-        if empty or _measure_length(row + piece) <= width:
-            row += piece
-        else:
-            found.append(row)
-            word = piece.lstrip(" ")
-            row = " " * (hang if hang + _measure_length(word) <= width else start + 2) + word
-        empty = False
-    return [*found, row]
-
-
-def _find_hang(line: str, *, width: int) -> int:
-    plain = _CODES.sub("", line)
-    for form in (_LABEL, _COLUMN):
-        match = form.match(plain[: width + 1])
-        if match and match.end() <= width - 24:
-            return match.end()
-    return len(plain) - len(plain.lstrip(" ")) + 2
-
-
-def _measure_length(text: str) -> int:
-    """The columns that a text takes: those of East Asia take two for a character, combining characters none."""
-    plain = _CODES.sub("", text)
-    if plain.isascii():
-        return len(plain)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in plain)
 
 
 def color_word(word: str, *, err: bool = False) -> StyledText:
@@ -180,12 +122,12 @@ def show_findings(findings: Iterable[Finding], *, codes: bool = False) -> None:
 def format_columns(rows: Sequence[Sequence[str]]) -> StyledText:
     """Write rows as aligned columns; the last one is not padded."""
     rows = [[cell if isinstance(cell, StyledText) else escape_line(cell) for cell in row] for row in rows]
-    widths = [max(_measure_length(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
+    widths = [max(measure_columns(row[index]) for row in rows) for index in range(len(rows[0]) - 1)]
     return StyledText(
         "\n".join(
             "  ".join(
                 [
-                    *(cell + " " * (size - _measure_length(cell)) for cell, size in zip(row, widths, strict=False)),
+                    *(cell + " " * (size - measure_columns(cell)) for cell, size in zip(row, widths, strict=False)),
                     row[-1],
                 ]
             ).rstrip()
